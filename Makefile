@@ -1,0 +1,85 @@
+# The verbs of the project. Each one installs what it needs into $(VENV) first; the second call is quick.
+# Choose an interpreter with `make test PYTHON=/usr/bin/python3.12`, another folder with `make test VENV=/tmp/venv`.
+
+VENV ?= .venv
+# Parallel test processes: as many as there are cores, at most 4.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1); [ $$n -gt 4 ] && echo 4 || echo $$n)
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INPUTS := pyproject.toml constraints.txt Makefile
+TORCH := $(shell grep '^torch==' constraints.txt)
+
+# The first Python 3.10 to 3.13 that runs and can make virtual environments.
+FIND_PYTHON = for p in $(PYTHON) python3.13 python3.12 python3.11 python3.10 python3 python; do \
+    if "$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
+    then echo "$$p"; exit 0; fi; [ -z "$(PYTHON)" ] || break; done
+
+.PHONY: help demo test lint format type laws learn bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo     train PPO on CartPole-v1; model, learning curve and an episode under runs/demo/'
+	@echo 'make test     run the test suite'
+	@echo 'make lint     ruff: rules and formatting         make format   let ruff rewrite the files'
+	@echo 'make type     mypy                               make laws     architecture tests and report'
+	@echo 'make learn    the slow checks: every algorithm reaches its score'
+	@echo 'make bench    speed beside other libraries       make docs     build the documentation into site/'
+	@echo 'make clean    delete what these verbs made, $(VENV) included'
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python -m polyak demo --output runs/demo
+
+test: $(VENV)/.installed-tests
+	$(BIN)/python -m pytest -n $(JOBS)
+
+learn: $(VENV)/.installed-tests
+	$(BIN)/python -m pytest -m "learn or slow" -n $(JOBS) --durations=0
+
+laws: $(VENV)/.installed-tests
+	$(BIN)/python -m pytest tests/laws
+	$(BIN)/python -m tests.laws.report
+
+lint: $(VENV)/.installed-tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-tests
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: $(VENV)/.installed-tests
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-demo
+	$(BIN)/python benchmarks/bench.py
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.venvs
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@python=$$($(FIND_PYTHON)); if [ -z "$$python" ]; then \
+	    echo 'make: no Python 3.10 to 3.13 with venv and ensurepip found. Install one (on Debian: python3 and' >&2; \
+	    echo 'python3-venv) or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3' >&2; exit 1; fi; \
+	echo "Making $(VENV) with $$($$python --version)"; "$$python" -m venv $(VENV)
+
+# torch first and on its own: it is by far the largest download.
+$(VENV)/.installed-torch: constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt $(TORCH)
+	@touch $@
+
+$(VENV)/.installed-demo: $(INPUTS) $(VENV)/.installed-torch
+	$(PIP) install --quiet -c constraints.txt -e '.[extra,zoo,video]'
+	@touch $@
+
+$(VENV)/.installed-tests: $(INPUTS) $(VENV)/.installed-torch
+	$(PIP) install --quiet -c constraints.txt -e '.[tests,lint]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(INPUTS) $(VENV)/.installed-torch
+	$(PIP) install --quiet -c constraints.txt -e '.[docs,zoo]'
+	@touch $@

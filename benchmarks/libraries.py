@@ -1,0 +1,54 @@
+"""Where each library keeps the names that the benchmarks need. Each function imports its library when called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+
+class Names(NamedTuple):
+    """The part of a library that a worker uses."""
+
+    algorithms: Any
+    make_vec_env: Any
+    make_atari_env: Any
+    normal_noise: Any
+    her_buffer: Any
+    bit_flipping: Any
+
+
+def load(library: str) -> Names:
+    """The names of ``"polyak"``, ``"sb3"`` or ``"sbx"`` (SBX trains in SB3's environments)."""
+    if library == "polyak":
+        algorithms, envs = import_module("polyak"), import_module("polyak.envs")
+        noise, her = import_module("polyak.core.noise"), algorithms
+        testing = import_module("polyak.envs.testing")
+    elif library in ("sb3", "sbx"):
+        algorithms = import_module("stable_baselines3" if library == "sb3" else "sbx")
+        envs = import_module("stable_baselines3.common.env_util")
+        noise = import_module("stable_baselines3.common.noise")
+        her = import_module("stable_baselines3")
+        testing = import_module("stable_baselines3.common.envs")
+    else:
+        raise ValueError(f"library must be polyak, sb3 or sbx, got {library!r}")
+    return Names(
+        algorithms,
+        envs.make_vec_env,
+        envs.make_atari_env,
+        noise.NormalActionNoise,
+        her.HerReplayBuffer,
+        testing.BitFlippingEnv,
+    )
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that a figure depends on, where installed."""
+    names = ("polyak", "stable-baselines3", "sbx-rl", "torch", "jax", "numpy", "gymnasium", "mujoco", "ale-py")
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

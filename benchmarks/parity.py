@@ -1,0 +1,209 @@
+"""Does polyak learn as its peer does? Equal settings, equal evaluation, many seeds; IQM with 95 % bootstrap intervals.
+
+    python benchmarks/parity.py                                   # everything, here and in Stable-Baselines3
+    python benchmarks/parity.py --libs sb3 --tasks ppo-cartpole-30k --seeds 10
+    python benchmarks/parity.py --report                          # only read the cache and write the tables
+
+Each (library, task, seed) is trained once, in its own process, and kept as a JSON file under ``--cache``: an
+interrupted comparison resumes where it stopped, and a changed setting is trained again. The result does not depend on
+the machine's load, so runs may share it (``nice`` and ``--threads 1``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import learning_tasks
+from processes import HERE, RunFailed, run_worker, stop_workers_with_me
+
+TASKS = learning_tasks.PARITY | learning_tasks.LEARNING
+SEEDS = {"sac-halfcheetah-50k": 3}
+"""Seeds of a parity task where 10 would take hours; the learning checks have 3."""
+TRAINING_WINDOW = {"CartPole-v1": 20, "Pendulum-v1": 10, "HalfCheetah-v5": 5, "BitFlipping": 100}
+"""Over how many of the last training episodes the training return is averaged."""
+MEASURES = {"score": "final deterministic evaluation", "training_return": "last training episodes"}
+
+
+def seeds_of(name: str, asked: int | None) -> int:
+    """How many seeds a task gets: what the command line says, else 10 for parity and 3 for learning checks."""
+    return asked or SEEDS.get(name, 10 if name in learning_tasks.PARITY else 3)
+
+
+def job_of(name: str, seed: int) -> dict[str, Any]:
+    """What the worker is told, which is also what a cached result is compared with."""
+    task = TASKS[name]
+    plain = json.loads(json.dumps(task.as_json()))
+    return {"measure": "learn", "task": plain, "seed": seed, "training_window": TRAINING_WINDOW[task.env]}
+
+
+def cached(cache: Path, library: str, name: str, seed: int) -> tuple[Path, dict[str, Any] | None]:
+    """The file of one run and its content, or None when it was not run with the present settings."""
+    file = cache / name / library / f"{seed}.json"
+    if not file.exists():
+        return file, None
+    entry = json.loads(file.read_text())
+    asked, done = job_of(name, seed), entry["job"]
+    # Thresholds may move without making a training run stale.
+    same = all(asked["task"][key] == done["task"].get(key) for key in asked["task"] if key not in ("at_least", "below"))
+    return file, entry if same else None
+
+
+def train_missing(args: argparse.Namespace) -> bool:
+    """Run what the cache lacks, one process at a time, seed by seed so that libraries stay level; True if all ran."""
+    todo = [
+        (library, name, seed)
+        for name in args.tasks
+        for seed in range(seeds_of(name, args.seeds))
+        for library in args.libs
+        if cached(args.cache, library, name, seed)[1] is None
+    ]
+    failed = 0
+    for index, (library, name, seed) in enumerate(todo):
+        file, _ = cached(args.cache, library, name, seed)
+        began, job = time.time(), job_of(name, seed)
+        try:
+            result = run_worker(library, job, args.threads)
+        except RunFailed as error:
+            print(f"[{index + 1}/{len(todo)}] {name} {library} seed {seed} FAILED\n{error}", flush=True)
+            failed += 1
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(".partial")
+        partial.write_text(json.dumps({"job": job, "library": library, "result": result}, indent=1))
+        partial.replace(file)
+        print(
+            f"[{index + 1}/{len(todo)}] {name} {library} seed {seed}: score {result['score']:.1f}, training "
+            f"{result['training_return']:.1f}, {time.time() - began:.0f} s (load {os.getloadavg()[0]:.1f})",
+            flush=True,
+        )
+    return not failed
+
+
+def interquartile_mean(scores: dict[str, list[float]], repetitions: int) -> dict[str, dict[str, float]]:
+    """IQM over seeds with its 95 % stratified-bootstrap interval, for each library (rliable).
+
+    Args:
+        scores: library -> one score per seed.
+        repetitions: bootstrap samples.
+    """
+    import numpy as np
+
+    try:
+        from rliable import library as rly
+        from rliable import metrics
+    except (ImportError, TypeError) as error:  # arch 7, which rliable needs, fails so under pandas 3
+        raise ImportError(f"rliable cannot be imported ({error}): pip install 'polyak[zoo]' 'pandas<3'") from error
+
+    matrices = {name: np.asarray(values, dtype=float)[:, None] for name, values in scores.items()}
+    points, intervals = rly.get_interval_estimates(
+        matrices,
+        lambda matrix: np.array([metrics.aggregate_iqm(matrix)]),
+        reps=repetitions,
+        random_state=np.random.RandomState(0),
+    )
+    return {
+        name: {
+            "iqm": float(points[name][0]),
+            "low": float(intervals[name][0, 0]),
+            "high": float(intervals[name][1, 0]),
+            "seeds": len(scores[name]),
+        }
+        for name in scores
+    }
+
+
+def verdict(ours: dict[str, float] | None, theirs: dict[str, float] | None) -> str:
+    """In words: whether the intervals overlap, and who is ahead when they do not."""
+    if ours is None or theirs is None:
+        return "incomplete"
+    if ours["low"] > theirs["high"]:
+        return "polyak ahead"
+    return "equal (intervals overlap)" if ours["high"] >= theirs["low"] else "polyak BEHIND"
+
+
+def collect(args: argparse.Namespace) -> dict[str, Any]:
+    """Everything in the cache as one table: task -> measure -> library -> IQM and interval."""
+    table: dict[str, Any] = {}
+    for name in args.tasks:
+        entries = {
+            library: [
+                entry["result"]
+                for seed in range(seeds_of(name, args.seeds))
+                if (entry := cached(args.cache, library, name, seed)[1]) is not None
+            ]
+            for library in args.libs
+        }
+        entries = {library: results for library, results in entries.items() if results}
+        if not entries:
+            continue
+        table[name] = {"task": TASKS[name].as_json(), "measures": {}, "per_seed": {}}
+        for measure in MEASURES:
+            scores = {library: [result[measure] for result in results] for library, results in entries.items()}
+            rows = interquartile_mean(scores, args.repetitions)
+            table[name]["measures"][measure] = rows | {"verdict": verdict(rows.get("polyak"), rows.get("sb3"))}
+            table[name]["per_seed"][measure] = scores
+    return table
+
+
+def markdown(table: dict[str, Any], libraries: list[str]) -> Iterator[str]:
+    """The table's lines."""
+    yield "# Same learning as the peer"
+    yield ""
+    yield (
+        "Interquartile mean over seeds, 95 % stratified-bootstrap interval in brackets (rliable). Equal settings, "
+        "final evaluation over deterministic episodes; see `benchmarks/parity.py`."
+    )
+    yield ""
+    yield "| task | measure | " + " | ".join(libraries) + " | seeds | verdict |"
+    yield "|---|---|" + "---|" * (len(libraries) + 2)
+    for name, row in table.items():
+        for measure, title in MEASURES.items():
+            cells = row["measures"][measure]
+            shown = [
+                f"{cells[lib]['iqm']:.1f} [{cells[lib]['low']:.1f}, {cells[lib]['high']:.1f}]" if lib in cells else "-"
+                for lib in libraries
+            ]
+            seeds = "/".join(str(cells[lib]["seeds"]) if lib in cells else "0" for lib in libraries)
+            yield f"| {name} | {title} | " + " | ".join(shown) + f" | {seeds} | {cells['verdict']} |"
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Learning of polyak and Stable-Baselines3, side by side.")
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(learning_tasks.PARITY), metavar="TASK",
+                        help=f"any of: {', '.join(TASKS)} (default: the parity tasks)")  # fmt: skip
+    parser.add_argument("--libs", nargs="+", choices=["polyak", "sb3"], default=["polyak", "sb3"])
+    parser.add_argument("--seeds", type=int, help="seeds per task (default: 10; 3 for the long and the learning tasks)")
+    parser.add_argument("--threads", type=int, default=1, help="compute threads of each run (default 1)")
+    parser.add_argument("--cache", type=Path, default=HERE / "results" / "cache", help="where finished runs are kept")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "parity", help="stem of the .json and .md files")
+    parser.add_argument("--repetitions", type=int, default=20_000, help="bootstrap samples (default 20000)")
+    parser.add_argument("--report", action="store_true", help="train nothing; tabulate what the cache has")
+    parser.add_argument("--train-only", action="store_true", help="fill the cache; write no table")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = parse_arguments()
+    stop_workers_with_me()
+    complete = True if args.report else train_missing(args)
+    if args.train_only:
+        return 0 if complete else 1
+    table = collect(args)
+    text = "\n".join(markdown(table, args.libs)) + "\n"
+    print(text)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.with_suffix(".json").write_text(json.dumps(table, indent=1))
+    args.out.with_suffix(".md").write_text(text)
+    behind = any("BEHIND" in cells["verdict"] for row in table.values() for cells in row["measures"].values())
+    return 0 if complete and not behind else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

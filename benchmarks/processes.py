@@ -1,0 +1,102 @@
+"""Virtual environments for the peers, and runs in fresh processes inside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+VENVS = HERE / ".venvs"
+TORCH = "torch==2.13.0"
+ENVIRONMENTS = [
+    "gymnasium==1.4.0",
+    "mujoco==4.0.0",
+    "imageio==2.38.1",
+    "ale-py==0.12.1",
+    "opencv-python-headless==5.0.0.93",
+]
+PEERS: dict[str, list[str]] = {
+    "sb3": ["stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
+    "sbx": ["sbx-rl==0.28.0", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
+}
+"""Pinned packages of each peer, installed after torch."""
+LIBRARIES = ("polyak", *PEERS)
+
+
+def stop_workers_with_me() -> None:
+    """Let a polite kill of this process end its worker too, instead of leaving it behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+class RunFailed(RuntimeError):
+    """A worker ended without a result; the message carries the end of its output."""
+
+
+def interpreter(library: str) -> Path:
+    """The Python that runs ``library``: this one for polyak, the peer's own virtual environment otherwise.
+
+    A peer's environment is made on first use and brought up to date when its pins change.
+    """
+    if library == "polyak":
+        return Path(sys.executable)
+    folder = VENVS / library
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    pins = "\n".join([TORCH, *PEERS[library]])
+    stamp, digest = folder / "installed.txt", hashlib.sha256(pins.encode()).hexdigest()
+    if stamp.exists() and stamp.read_text() == digest and python.exists():
+        return python
+    print(f"making {folder} ({TORCH}, {', '.join(PEERS[library])}); this takes minutes once", flush=True)
+    if not python.exists():
+        venv.create(folder, with_pip=True, clear=True)
+    for packages in ([TORCH], [TORCH, *PEERS[library]]):
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    stamp.write_text(digest)
+    return python
+
+
+def run_worker(library: str, job: dict[str, Any], threads: int, timeout_s: float = 7200.0) -> dict[str, Any]:
+    """Do ``job`` in a fresh process of ``library`` with ``threads`` compute threads, and return its result.
+
+    Raises:
+        RunFailed: the process failed or took longer than ``timeout_s`` seconds.
+    """
+    python = interpreter(library)
+    environment = os.environ | {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+        "JAX_PLATFORMS": "cpu",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONHASHSEED": "0",
+    }
+    if threads == 1:
+        environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    with tempfile.TemporaryDirectory() as folder:
+        job_file, result_file = Path(folder, "job.json"), Path(folder, "result.json")
+        payload = job | {"library": library, "threads": threads, "result": str(result_file), "spawned_at": time.time()}
+        job_file.write_text(json.dumps(payload))
+        try:
+            ended = subprocess.run(
+                [python, HERE / "worker.py", job_file],
+                env=environment,
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=timeout_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(f"{library} took longer than {timeout_s:.0f} s: {job}") from error
+        if ended.returncode or not result_file.exists():
+            raise RunFailed(f"{library} failed (exit status {ended.returncode}): {job}\n{ended.stdout[-1500:]}")
+        return json.loads(result_file.read_text())

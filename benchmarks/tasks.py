@@ -1,0 +1,53 @@
+"""The benchmark's tasks: one table, the same rows for every library.
+
+Hyper-parameters are Stable-Baselines3's defaults, except where a row says otherwise. A value that is the default in
+Stable-Baselines3 but not in SBX (learning rate, layer sizes, target interval) is stated, so that every library does
+the same arithmetic. Breakout has the well-known Atari settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SpeedTask:
+    """One row of the benchmark."""
+
+    algo: str
+    env: str
+    steps: int
+    """Environment steps of one timed ``learn``."""
+    n_envs: int = 1
+    policy: str = "MlpPolicy"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    atari: bool = False
+    """Whether the environment is wrapped by ``make_atari_env``."""
+    libraries: tuple[str, ...] = ("polyak", "sb3", "sbx")
+
+
+_TD3 = {"learning_rate": 1e-3, "policy_kwargs": {"net_arch": [400, 300]}}
+_DQN = {"target_update_interval": 10_000, "policy_kwargs": {"net_arch": [64, 64]}}
+_PPO_ATARI = {
+    "n_steps": 128,
+    "batch_size": 256,
+    "n_epochs": 4,
+    "learning_rate": 2.5e-4,
+    "clip_range": 0.1,
+    "ent_coef": 0.01,
+}
+
+TASKS: dict[str, SpeedTask] = {
+    "sac-halfcheetah": SpeedTask("SAC", "HalfCheetah-v5", 5_000),
+    "td3-halfcheetah": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3),
+    "dqn-cartpole": SpeedTask("DQN", "CartPole-v1", 50_000, settings=_DQN),
+    "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 40_960),
+    "ppo-cartpole-8": SpeedTask("PPO", "CartPole-v1", 81_920, n_envs=8),
+    "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 40_960),
+    "a2c-cartpole-8": SpeedTask("A2C", "CartPole-v1", 100_000, n_envs=8, libraries=("polyak", "sb3")),
+    "ppo-breakout-8": SpeedTask(
+        "PPO", "ALE/Breakout-v5", 20_000, n_envs=8, policy="CnnPolicy", settings=_PPO_ATARI, atari=True
+    ),
+}

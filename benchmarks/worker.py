@@ -1,0 +1,152 @@
+"""One run in a fresh process: ``python worker.py JOB.json`` does the job and writes its result as JSON.
+
+The job names the library, the task and what to measure:
+
+* ``speed``: start-up seconds, whole-``learn`` environment steps per second, peak memory, and then, on the buffer that
+  the training filled, milliseconds per gradient step;
+* ``learn``: train one seed of a learning task and evaluate it deterministically.
+
+It runs under each library's own interpreter, so it imports nothing but the standard library before the clock starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+MIB = 1024.0
+"""``ru_maxrss`` is in KiB on Linux and in bytes on macOS."""
+
+
+def peak_memory_mib() -> float:
+    """The largest resident set that this process has had."""
+    unit = MIB * MIB if sys.platform == "darwin" else MIB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def on_first_step(env: Any, note: Any) -> None:
+    """Call ``note`` just before the first environment step, then get out of the way (no cost per step)."""
+    names = ("step", "step_async")
+    originals = {name: getattr(env, name) for name in names}
+
+    def hook(name: str) -> Any:
+        def call(*args: Any) -> Any:
+            if names[0] in vars(env):
+                note()
+                for each in names:
+                    delattr(env, each)
+            return originals[name](*args)
+
+        return call
+
+    for name in names:
+        setattr(env, name, hook(name))
+
+
+def gradient_steps_per_train(model: Any) -> int:
+    """How many optimizer steps one ``train()`` of an on-policy model takes."""
+    epochs = getattr(model, "n_epochs", 1)
+    rollout = model.n_steps * model.n_envs
+    return epochs * -(-rollout // getattr(model, "batch_size", rollout))
+
+
+def time_gradient_steps(model: Any, budget_s: float) -> dict[str, float]:
+    """Milliseconds per gradient step: ``train()`` again and again on the buffer as ``learn`` left it."""
+    if hasattr(model, "replay_buffer"):
+        steps = 100
+        train = lambda: model.train(gradient_steps=steps, batch_size=model.batch_size)  # noqa: E731
+    else:
+        steps = gradient_steps_per_train(model)
+        train = model.train
+    train()
+    took: list[float] = []
+    while len(took) < 3 or sum(took) < budget_s:
+        start = time.perf_counter()
+        train()
+        took.append(time.perf_counter() - start)
+    took.sort()
+    return {"ms_per_gradient_step": 1e3 * took[len(took) // 2] / steps, "gradient_steps_timed": steps * len(took)}
+
+
+def measure_speed(job: dict[str, Any]) -> dict[str, Any]:
+    """Train a benchmark task once and time its parts."""
+    import libraries
+
+    task, spawned = job["task"], job["spawned_at"]
+    names = libraries.load(job["library"])
+    if task["atari"]:
+        import ale_py
+        import gymnasium
+
+        gymnasium.register_envs(ale_py)
+        env = names.make_atari_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
+    else:
+        env = names.make_vec_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
+    marks: dict[str, float] = {}
+    on_first_step(env, lambda: marks.setdefault("first_step_s", time.time() - spawned))
+    algorithm = getattr(names.algorithms, task["algo"])
+    device = {} if job["library"] == "sbx" else {"device": "cpu"}
+    model = algorithm(task["policy"], env, seed=job["seed"], **device, **task["settings"])
+    start_up = time.time() - spawned
+    began = time.perf_counter()
+    model.learn(job["steps"])
+    learn_s = time.perf_counter() - began
+    result = {
+        "start_up_s": start_up,
+        "first_step_s": marks["first_step_s"],
+        "learn_s": learn_s,
+        "env_steps": model.num_timesteps,
+        "env_steps_per_s": model.num_timesteps / learn_s,
+        "peak_memory_mib": peak_memory_mib(),
+    }
+    return result | time_gradient_steps(model, job["gradient_budget_s"])
+
+
+def measure_learning(job: dict[str, Any]) -> dict[str, Any]:
+    """Train one seed of a learning task; its evaluation scores and its last training returns."""
+    import learning_tasks
+    import libraries
+
+    names = libraries.load(job["library"])
+    library = learning_tasks.Library(names.algorithms, names.make_vec_env, names.normal_noise, names.her_buffer,
+                                     names.bit_flipping)  # fmt: skip
+    task = learning_tasks.Task(**job["task"])
+    model = learning_tasks.make_model(task, library, job["seed"])
+    began = time.perf_counter()
+    model.learn(task.steps)
+    learn_s = time.perf_counter() - began
+    training = [float(episode["r"]) for episode in model.ep_info_buffer][-job["training_window"] :]
+    env = learning_tasks.make_env(task, library, job["seed"] + learning_tasks.EVALUATION_SEED)
+    scores = learning_tasks.evaluate(task, model, env)
+    return {
+        "score": sum(scores) / len(scores),
+        "scores": scores,
+        "training_return": sum(training) / max(len(training), 1),
+        "env_steps": model.num_timesteps,
+        "learn_s": learn_s,
+    }
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    sys.path.insert(0, str(Path(__file__).parent))
+    before = os.getloadavg()
+    result = {"speed": measure_speed, "learn": measure_learning}[job["measure"]](job)
+    import libraries
+
+    result |= {
+        "load_before": before,
+        "load_after": os.getloadavg(),
+        "versions": libraries.versions(),
+        "threads": job["threads"],
+    }
+    Path(job["result"]).write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""``python -m polyak``: the same as the ``polyak`` command."""
+
+from polyak.zoo.cli import main
+
+if __name__ == "__main__":
+    main()

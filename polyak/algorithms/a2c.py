@@ -1,0 +1,160 @@
+"""Advantage Actor-Critic (A2C): the synchronous form of A3C.
+
+Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", arXiv:1602.01783.
+
+Shapes: B rows, all of one short rollout.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from typing_extensions import Self
+
+from polyak.core.algorithm import MaybeCallback, require
+from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.on_policy import OnPolicyAlgorithm
+from polyak.core.schedules import Schedule
+from polyak.data import RolloutBufferSamples
+from polyak.nn.actor_critic import ActorCriticPolicy
+from polyak.nn.catalog import policy_aliases
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
+    """-E[log pi(a|s) A], whose gradient is the policy gradient of section 4.2. log_prob [B], advantages [B] -> []"""
+    return -(log_prob * advantages).mean()
+
+
+def value_loss(values: Tensor, returns: Tensor) -> Tensor:
+    """E[(R - V(s))^2], algorithm S3. values [B], returns [B] -> []"""
+    return ((returns - values) ** 2).mean()
+
+
+def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
+    """-H(pi), section 4; where it has no closed form, its one-sample estimate. entropy [B], log_prob [B] -> []"""
+    return -entropy.mean() if entropy is not None else log_prob.mean()
+
+
+def normalized(advantages: Tensor) -> Tensor:
+    """Advantages with mean 0 and standard deviation 1. [B] -> [B]"""
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class A2CLearner(Learner):
+    """A stochastic actor with a value function, under one optimizer."""
+
+    policy: ActorCriticPolicy
+    ent_coef: Tensor
+    vf_coef: Tensor
+    max_grad_norm: Tensor
+    normalize_advantage: bool
+
+    def __init__(
+        self,
+        make_policy: Callable[[], ActorCriticPolicy],
+        make_optimizer: OptimizerRecipe,
+        *,
+        lr: float,
+        ent_coef: float,
+        vf_coef: float,
+        max_grad_norm: float,
+        normalize_advantage: bool,
+    ) -> None:
+        super().__init__()
+        self.policy = make_policy()
+        self.dial(ent_coef=float(ent_coef), vf_coef=float(vf_coef), max_grad_norm=float(max_grad_norm))
+        self.dial(normalize_advantage=normalize_advantage)
+        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+
+    def update(self, batch: RolloutBufferSamples) -> Metrics:
+        """One gradient step on the whole rollout."""
+        self.steps += 1
+        return self.gradient_step(batch)
+
+    def gradient_step(self, batch: RolloutBufferSamples) -> Metrics:
+        """Policy, value and entropy losses together, algorithm S3."""
+        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        advantages = batch.advantages
+        if self.normalize_advantage and len(advantages) > 1:
+            advantages = normalized(advantages)
+        loss_pi = policy_gradient_loss(log_prob, advantages)
+        loss_v = value_loss(values.flatten(), batch.returns)
+        loss_s = entropy_loss(entropy, log_prob)
+        self.minimise("policy", loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, self.max_grad_norm)
+        return {"policy_loss": loss_pi.detach(), "value_loss": loss_v.detach(), "entropy_loss": loss_s.detach()}
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class A2C(OnPolicyAlgorithm):
+    """Advantage Actor-Critic: one step on each short rollout (arXiv:1602.01783)."""
+
+    learning_rate: float | Schedule = 7e-4
+    _: KW_ONLY
+    n_steps: int = 5
+    """Steps per environment in one rollout."""
+    gae_lambda: float = 1.0
+    """Trace decay of generalised advantage estimation, in [0, 1]; 1 gives the paper's n-step returns."""
+    normalize_advantage: bool = False
+    """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
+    rms_prop_eps: float = 1e-5
+    """RMSprop's epsilon."""
+    use_rms_prop: bool = True
+    """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
+
+    policies: ClassVar = policy_aliases(ActorCriticPolicy)
+    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        require(self.rms_prop_eps > 0, "rms_prop_eps", self.rms_prop_eps, "it must be positive.")
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        if self.use_rms_prop:
+            return OptimizerRecipe(torch.optim.RMSprop, {"alpha": 0.99, "eps": self.rms_prop_eps, "weight_decay": 0})
+        return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
+
+    def learner_factory(self) -> Callable[[], A2CLearner]:
+        return partial(
+            A2CLearner,
+            self.make_policy(),
+            self.make_optimizer(),
+            lr=self.lr_schedule(1),
+            ent_coef=self.ent_coef,
+            vf_coef=self.vf_coef,
+            max_grad_norm=self.max_grad_norm,
+            normalize_advantage=self.normalize_advantage,
+        )
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 100,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+    learn.__doc__ = OnPolicyAlgorithm.learn.__doc__
+
+    def train(self) -> None:
+        """Make one gradient step on the whole rollout."""
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        batch = next(iter(self.rollout_buffer.get(batch_size=None)))
+        metrics = self.learner.update(batch)
+        self._n_updates += 1
+        self._record({name: [value] for name, value in metrics.items()})

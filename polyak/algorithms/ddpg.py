@@ -1,0 +1,111 @@
+"""Deep Deterministic Policy Gradient (DDPG).
+
+Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", arXiv:1509.02971. Equation numbers are
+theirs.
+
+Shapes: B batch rows, A action dimensions. Actions are in units of the action space scaled to [-1, 1].
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.noise import ActionNoise
+from polyak.core.off_policy import OffPolicyAlgorithm
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.continuous_policy import ContinuousPolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """L = E[(Q(s, a) - y)^2], eq. 4. q [B], target y [B], weights [B] -> []"""
+    return (weights * (q - target) ** 2).mean()
+
+
+def actor_loss(q: Tensor) -> Tensor:
+    """-E[Q(s, mu(s))]; its gradient is minus eq. 6: E[grad_a Q(s, a) at a = mu(s), times grad mu(s)]. q [B] -> []"""
+    return -q.mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class DDPGLearner(Learner):
+    """Actor and critic, each with a target."""
+
+    policy: ContinuousPolicy
+    tau: Tensor
+
+    def __init__(
+        self,
+        make_policy: Callable[[], ContinuousPolicy],
+        make_optimizer: OptimizerRecipe,
+        *,
+        lr: float,
+        tau: float,
+    ) -> None:
+        super().__init__()
+        self.policy = make_policy()
+        self.dial(tau=float(tau))
+        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
+        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+
+    def update(self, batch: Transition) -> Metrics:
+        """One gradient step of critic and actor; then both targets follow."""
+        self.steps += 1
+        metrics = self.gradient_step(batch)
+        polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
+        return metrics
+
+    def gradient_step(self, batch: Transition) -> Metrics:
+        """Algorithm 1, without its target update."""
+        policy = self.policy
+        with torch.no_grad():
+            next_actions = policy.actor_target(batch.next_observations)
+            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)[0]
+            target = batch.rewards + batch.discounts * next_q
+        q = policy.critic.q_values(batch.observations, batch.actions)[0]
+        loss_critic = critic_loss(q, target, batch.weights)
+        self.minimise("critic", loss_critic)
+
+        actions = policy.actor(batch.observations)
+        loss_actor = actor_loss(policy.critic.q_values(batch.observations, actions)[0])
+        self.minimise("actor", loss_actor)
+        return {
+            "actor_loss": loss_actor.detach(),
+            "critic_loss": loss_critic.detach(),
+            "td_error": (q - target).detach().abs(),
+        }
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DDPG(OffPolicyAlgorithm):
+    """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
+
+    learning_rate: float | Schedule = 1e-3
+    _: KW_ONLY
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic", net_arch=[400, 300])
+    action_spaces: ClassVar = (spaces.Box,)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {"n_critics": 1, **super()._policy_options()}
+
+    def learner_factory(self) -> Callable[[], DDPGLearner]:
+        return partial(DDPGLearner, self.make_policy(), self.make_optimizer(), lr=self.lr_schedule(1), tau=self.tau)

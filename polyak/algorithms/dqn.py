@@ -1,0 +1,181 @@
+"""Deep Q-Network (DQN).
+
+Mnih et al. 2015, "Human-level control through deep reinforcement learning", Nature 518.
+
+Shapes: B batch rows, A actions.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from torch.nn import functional as F
+
+from polyak.core.algorithm import require
+from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.off_policy import OffPolicyAlgorithm
+from polyak.core.schedules import LinearSchedule, Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.value_policy import ValuePolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def q_target(rewards: Tensor, discounts: Tensor, next_q: Tensor) -> Tensor:
+    """y = r + gamma max_a Q_target(s', a), algorithm 1. rewards [B], discounts [B], next_q [B, A] -> [B]"""
+    return rewards + discounts * next_q.amax(1)
+
+
+def q_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """Huber loss: its gradient is the error Q - y clipped to [-1, 1], Methods. q [B], target [B], weights [B] -> []"""
+    return (weights * F.smooth_l1_loss(q, target, reduction="none")).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class DQNLearner(Learner):
+    """Action values and their target."""
+
+    policy: ValuePolicy
+    tau: Tensor
+    max_grad_norm: Tensor
+
+    def __init__(
+        self,
+        make_policy: Callable[[], ValuePolicy],
+        make_optimizer: OptimizerRecipe,
+        *,
+        lr: float,
+        tau: float,
+        max_grad_norm: float,
+    ) -> None:
+        super().__init__()
+        self.policy = make_policy()
+        self.dial(tau=float(tau), max_grad_norm=float(max_grad_norm))
+        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+
+    def update(self, batch: Transition) -> Metrics:
+        """One gradient step. The target follows on the environment's clock: see :meth:`update_target`."""
+        self.steps += 1
+        return self.gradient_step(batch)
+
+    def update_target(self) -> None:
+        """Move the target network towards the online one."""
+        polyak_update(self.policy.q_net, self.policy.q_net_target, self.tau)
+
+    def gradient_step(self, batch: Transition) -> Metrics:
+        """Regress the values of the actions taken on their targets."""
+        with torch.no_grad():
+            target = q_target(batch.rewards, batch.discounts, self.policy.q_net_target(batch.next_observations))
+        q = self.policy.q_net(batch.observations).gather(1, batch.actions.long().view(-1, 1)).squeeze(1)
+        loss = q_loss(q, target, batch.weights)
+        self.minimise("policy", loss, self.max_grad_norm)
+        return {"loss": loss.detach(), "td_error": (q - target).detach().abs()}
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DQN(OffPolicyAlgorithm):
+    """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
+
+    learning_rate: float | Schedule = 1e-4
+    _: KW_ONLY
+    batch_size: int = 32
+    """Transitions per gradient step."""
+    tau: float = 1.0
+    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
+    train_freq: int | tuple[int, str] = 4
+    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    target_update_interval: int = 10_000
+    """Environment steps between two target updates."""
+    exploration_fraction: float = 0.1
+    """Fraction of training over which the exploration rate falls."""
+    exploration_initial_eps: float = 1.0
+    """Probability of a random action at the start."""
+    exploration_final_eps: float = 0.05
+    """Probability of a random action once it has fallen."""
+    max_grad_norm: float = 10
+    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
+
+    policies: ClassVar = policy_aliases(ValuePolicy)
+    action_spaces: ClassVar = (spaces.Discrete,)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        require(self.target_update_interval > 0, "target_update_interval", self.target_update_interval, "at least 1.")
+        require(self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "it must be positive.")
+        for name in ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"):
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "it must lie in [0, 1].")
+
+    def learner_factory(self) -> Callable[[], DQNLearner]:
+        return partial(
+            DQNLearner,
+            self.make_policy(),
+            self.make_optimizer(),
+            lr=self.lr_schedule(1),
+            tau=self.tau,
+            max_grad_norm=self.max_grad_norm,
+        )
+
+    # -- exploration and the target's clock ----------------------------------------------------------------------------
+
+    def _after_setup(self) -> None:
+        self.exploration_schedule = LinearSchedule(
+            self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
+        )
+        self.exploration_rate = self.exploration_schedule(1.0)
+        self._n_calls = 0
+
+    def _on_step(self) -> None:
+        self._n_calls += 1
+        if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
+            assert isinstance(self.learner, DQNLearner)
+            self.learner.update_target()
+        self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
+
+    def _explore(self) -> np.ndarray:
+        """Epsilon-greedy, decided for each environment by itself."""
+        random = np.random.random(self.n_envs) < self.exploration_rate
+        if random.all():
+            return self._random_actions(self.n_envs)
+        actions = super()._explore()
+        if random.any():
+            actions[random] = self._random_actions(int(random.sum()))
+        return actions
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        actions, state = super().predict(observation, state, episode_start, deterministic=True)
+        if deterministic:
+            return actions, state
+        batch = np.atleast_1d(actions).copy()
+        random = np.random.random(len(batch)) < self.exploration_rate
+        batch[random] = [self.action_space.sample() for _ in range(int(random.sum()))]
+        return batch.reshape(np.shape(actions)), state
+
+    predict.__doc__ = OffPolicyAlgorithm.predict.__doc__
+
+    def dump_logs(self, **counters: float) -> None:
+        self.logger.record("rollout/exploration_rate", self.exploration_rate)
+        super().dump_logs(**counters)
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {"_n_calls": self._n_calls, "exploration_rate": self.exploration_rate}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        self._n_calls, self.exploration_rate = state["_n_calls"], state["exploration_rate"]

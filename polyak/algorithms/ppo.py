@@ -1,0 +1,241 @@
+"""Proximal Policy Optimization (PPO), with the clipped objective.
+
+Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.06347. Equation numbers are theirs.
+
+Shapes: B minibatch rows.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.core.algorithm import require
+from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.on_policy import OnPolicyAlgorithm
+from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.data import RolloutBufferSamples
+from polyak.nn.actor_critic import ActorCriticPolicy
+from polyak.nn.catalog import policy_aliases
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
+    """-L^CLIP = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)], eq. 7. log_ratio log r [B], advantages [B] -> []"""
+    ratio = log_ratio.exp()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+
+def value_loss(values: Tensor, returns: Tensor) -> Tensor:
+    """L^VF = E[(V(s) - R)^2], section 5. values [B], returns [B] -> []"""
+    return ((values - returns) ** 2).mean()
+
+
+def clipped_values(values: Tensor, old_values: Tensor, clip: Tensor) -> Tensor:
+    """Values kept within ``clip`` of what they were when the rollout was made. values [B], old_values [B] -> [B]"""
+    return old_values + (values - old_values).clamp(-clip, clip)
+
+
+def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
+    """-S[pi], eq. 9; where the entropy has no closed form, its one-sample estimate. entropy [B], log_prob [B] -> []"""
+    return -entropy.mean() if entropy is not None else log_prob.mean()
+
+
+def approximate_kl(log_ratio: Tensor) -> Tensor:
+    """KL(old || new) by E[(r - 1) - log r], unbiased and never negative (Schulman 2020). log_ratio [B] -> []"""
+    return (log_ratio.exp() - 1 - log_ratio).mean()
+
+
+def normalized(advantages: Tensor) -> Tensor:
+    """Advantages with mean 0 and standard deviation 1. [B] -> [B]"""
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class PPOLearner(Learner):
+    """A stochastic actor with a value function, under one optimizer."""
+
+    policy: ActorCriticPolicy
+    clip_range: Tensor
+    clip_range_vf: Tensor
+    ent_coef: Tensor
+    vf_coef: Tensor
+    max_grad_norm: Tensor
+    normalize_advantage: bool
+    graphs = ("loss",)
+
+    def __init__(
+        self,
+        make_policy: Callable[[], ActorCriticPolicy],
+        make_optimizer: OptimizerRecipe,
+        *,
+        lr: float,
+        clip_range: float,
+        clip_range_vf: float | None,
+        ent_coef: float,
+        vf_coef: float,
+        max_grad_norm: float,
+        normalize_advantage: bool,
+        target_kl: float | None,
+    ) -> None:
+        super().__init__()
+        self.policy = make_policy()
+        self.target_kl, self.too_far = target_kl, False
+        self.clip_values = clip_range_vf is not None
+        self.dial(clip_range=clip_range, ent_coef=float(ent_coef), vf_coef=float(vf_coef))
+        self.dial(max_grad_norm=float(max_grad_norm), normalize_advantage=normalize_advantage)
+        if clip_range_vf is not None:
+            self.dial(clip_range_vf=clip_range_vf)
+        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+
+    def update(self, batch: RolloutBufferSamples) -> Metrics:
+        """One gradient step, unless the policy has moved more than 1.5 ``target_kl``: then ``too_far`` is set."""
+        self.steps += 1
+        loss, metrics = self.loss(batch)
+        self.too_far = self.target_kl is not None and bool(metrics["approx_kl"] > 1.5 * self.target_kl)
+        if not self.too_far:
+            self.minimise("policy", loss, self.max_grad_norm)
+        return metrics
+
+    def loss(self, batch: RolloutBufferSamples) -> tuple[Tensor, Metrics]:
+        """-(L^CLIP - c1 L^VF + c2 S), eq. 9."""
+        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        values = values.flatten()
+        advantages = batch.advantages
+        if self.normalize_advantage and len(advantages) > 1:
+            advantages = normalized(advantages)
+        log_ratio = log_prob - batch.old_log_prob
+        if self.clip_values:
+            values = clipped_values(values, batch.old_values, self.clip_range_vf)
+        loss_pi = clipped_surrogate(log_ratio, advantages, self.clip_range)
+        loss_v = value_loss(values, batch.returns)
+        loss_s = entropy_loss(entropy, log_prob)
+        loss = loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s
+        with torch.no_grad():
+            metrics = {
+                "policy_gradient_loss": loss_pi.detach(),
+                "value_loss": loss_v.detach(),
+                "entropy_loss": loss_s.detach(),
+                "loss": loss.detach(),
+                "approx_kl": approximate_kl(log_ratio),
+                "clip_fraction": ((log_ratio.exp() - 1).abs() > self.clip_range).float().mean(),
+            }
+        return loss, metrics
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class PPO(OnPolicyAlgorithm):
+    """Proximal Policy Optimization: many small clipped steps on each rollout (arXiv:1707.06347)."""
+
+    learning_rate: float | Schedule = 3e-4
+    _: KW_ONLY
+    batch_size: int = 64
+    """Rows of the rollout in one minibatch."""
+    n_epochs: int = 10
+    """Passes over each rollout."""
+    clip_range: float | Schedule = 0.2
+    """How far from 1 the probability ratio may move before it stops counting; a number or a schedule."""
+    clip_range_vf: float | Schedule | None = None
+    """How far values may move in one update, in units of return; ``None`` does not limit them."""
+    target_kl: float | None = None
+    """End an update early once the policy's approximate KL divergence exceeds 1.5 times this; ``None`` never does."""
+
+    policies: ClassVar = policy_aliases(ActorCriticPolicy)
+    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        least = 2 if self.normalize_advantage else 1
+        require(
+            self.batch_size >= least,
+            "batch_size",
+            self.batch_size,
+            "it must be greater than 1 to normalise advantages.",
+        )
+        require(self.n_epochs > 0, "n_epochs", self.n_epochs, "it must be at least 1.")
+        for name in ("clip_range", "clip_range_vf", "target_kl"):
+            value = getattr(self, name)
+            if isinstance(value, float | int):
+                require(
+                    value > 0, name, value, "it must be positive, pass None to deactivate it where that is allowed."
+                )
+
+    def _setup_model(self) -> None:
+        self.clip_range = get_schedule_fn(self.clip_range)
+        if self.clip_range_vf is not None:
+            self.clip_range_vf = get_schedule_fn(self.clip_range_vf)
+        self._check_batch_size()
+        super()._setup_model()
+
+    def _check_batch_size(self) -> None:
+        """Refuse a minibatch larger than a rollout, and warn of one that does not divide it."""
+        rows = self.n_steps * self.n_envs
+        require(
+            self.batch_size <= rows or self.env is None,
+            "batch_size",
+            self.batch_size,
+            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
+            " or less, or a larger n_steps.",
+        )
+        if self.env is not None and rows % self.batch_size:
+            warnings.warn(
+                f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
+                f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
+                f"{rows % self.batch_size}.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
+
+    def learner_factory(self) -> Callable[[], PPOLearner]:
+        return partial(
+            PPOLearner,
+            self.make_policy(),
+            self.make_optimizer(),
+            lr=self.lr_schedule(1),
+            clip_range=get_schedule_fn(self.clip_range)(1),
+            clip_range_vf=None if self.clip_range_vf is None else get_schedule_fn(self.clip_range_vf)(1),
+            ent_coef=self.ent_coef,
+            vf_coef=self.vf_coef,
+            max_grad_norm=self.max_grad_norm,
+            normalize_advantage=self.normalize_advantage,
+            target_kl=self.target_kl,
+        )
+
+    def train(self) -> None:
+        """Make ``n_epochs`` shuffled passes over the rollout."""
+        learner = self.learner
+        assert isinstance(learner, PPOLearner)
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        learner.target_kl = self.target_kl
+        metrics: dict[str, list[Tensor]] = {}
+        for epoch in range(self.n_epochs):
+            metrics["approx_kl"] = []
+            for batch in self.rollout_buffer.get(self.batch_size):
+                for name, value in learner.update(batch).items():
+                    metrics.setdefault(name, []).append(value)
+                if learner.too_far:
+                    break
+            self._n_updates += 1
+            if learner.too_far:
+                self.logger.debug(f"Update ended in epoch {epoch}: the policy moved more than 1.5 * target_kl.")
+                break
+        metrics["loss"] = metrics["loss"][-1:]
+        self._record(metrics)
+        self.logger.record("train/clip_range", learner.dials["clip_range"])
+        if self.clip_range_vf is not None:
+            self.logger.record("train/clip_range_vf", learner.dials["clip_range_vf"])

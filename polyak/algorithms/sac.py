@@ -1,0 +1,195 @@
+"""Soft Actor-Critic (SAC).
+
+Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:1812.05905. Equation numbers are theirs.
+
+Shapes: B batch rows, A action dimensions, K critics.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.core.algorithm import require
+from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.noise import ActionNoise
+from polyak.core.off_policy import OffPolicyAlgorithm, minus_action_dim
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.continuous_policy import ContinuousPolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def soft_value(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
+    """V(s) = min_k Q_k(s, a) - alpha log pi(a|s), eq. 3 with the smaller critic. q [K, B], log_prob [B] -> [B]"""
+    return q.amin(0) - alpha * log_prob
+
+
+def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """J_Q = sum_k E[1/2 (Q_k - target)^2], eq. 5. q [K, B], target [B], weights [B] -> []"""
+    return 0.5 * (weights * (q - target) ** 2).mean(1).sum()
+
+
+def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
+    """J_pi = E[alpha log pi(a|s) - min_k Q_k(s, a)] with reparameterised a, eq. 9. q [K, B], log_prob [B] -> []"""
+    return (alpha * log_prob - q.amin(0)).mean()
+
+
+def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
+    """J(alpha) = -log(alpha) E[log pi(a|s) + H], eq. 18 with log(alpha) for alpha. log_prob [B] -> []
+
+    The logarithm keeps alpha positive and, as the authors' code does, scales its gradient by 1/alpha.
+    """
+    return -(log_alpha * (log_prob + target_entropy).detach()).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class SACLearner(Learner):
+    """Actor, critics with targets, and the temperature."""
+
+    policy: ContinuousPolicy
+    tau: Tensor
+    ent_coef: Tensor
+    target_update_interval: int
+
+    def __init__(
+        self,
+        make_policy: Callable[[], ContinuousPolicy],
+        make_optimizer: OptimizerRecipe,
+        *,
+        lr: float,
+        tau: float,
+        ent_coef: float | str,
+        target_entropy: float,
+        target_update_interval: int,
+        use_sde: bool,
+    ) -> None:
+        super().__init__()
+        self.policy = make_policy()
+        self.use_sde, self.target_entropy = use_sde, target_entropy
+        self.learn_alpha, initial_alpha = parse_ent_coef(ent_coef)
+        self.dial(tau=float(tau), target_update_interval=target_update_interval)
+        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
+        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+        if self.learn_alpha:
+            self.log_ent_coef = nn.Parameter(torch.tensor([initial_alpha]).log())
+            self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), lr)
+        else:
+            self.dial(ent_coef=initial_alpha)
+
+    def update(self, batch: Transition) -> Metrics:
+        """One gradient step of critics, actor and temperature; then the targets follow."""
+        self.steps += 1
+        if self.use_sde:
+            self.policy.reset_noise()
+        metrics = self.gradient_step(batch)
+        if self.steps % self.target_update_interval == 0:
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        return metrics
+
+    def gradient_step(self, batch: Transition) -> Metrics:
+        """Algorithm 1, without its target update."""
+        policy = self.policy
+        alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+
+        with torch.no_grad():
+            next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)
+            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)
+            target = batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+        q = policy.critic.q_values(batch.observations, batch.actions)
+        loss_critic = critic_loss(q, target, batch.weights)
+        self.minimise("critic", loss_critic)
+
+        actions, log_prob = policy.actor.action_log_prob(batch.observations)
+        loss_actor = actor_loss(policy.critic.q_values(batch.observations, actions), log_prob, alpha)
+        self.minimise("actor", loss_actor)
+
+        metrics = {"actor_loss": loss_actor.detach(), "critic_loss": loss_critic.detach(), "ent_coef": alpha.mean()}
+        if self.learn_alpha:
+            loss_alpha = temperature_loss(self.log_ent_coef, log_prob, self.target_entropy)
+            self.minimise("ent_coef", loss_alpha)
+            metrics["ent_coef_loss"] = loss_alpha.detach()
+        return metrics | {"td_error": (q - target).detach().abs().mean(0)}
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class SAC(OffPolicyAlgorithm):
+    """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
+
+    learning_rate: float | Schedule = 3e-4
+    _: KW_ONLY
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+    ent_coef: float | str = "auto"
+    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
+    target_update_interval: int = 1
+    """Gradient steps between two target updates."""
+    target_entropy: float | str = "auto"
+    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
+    use_sde: bool = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+    use_sde_at_warmup: bool = False
+    """Use gSDE instead of uniform random actions before ``learning_starts``."""
+
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
+    action_spaces: ClassVar = (spaces.Box,)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        parse_ent_coef(self.ent_coef)
+        require(self.target_update_interval > 0, "target_update_interval", self.target_update_interval, "at least 1.")
+        if self.target_entropy != "auto":
+            self.target_entropy = float(self.target_entropy)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "use_sde": self.use_sde}
+
+    def learner_factory(self) -> Callable[[], SACLearner]:
+        automatic = self.target_entropy == "auto"
+        return partial(
+            SACLearner,
+            self.make_policy(),
+            self.make_optimizer(),
+            lr=self.lr_schedule(1),
+            tau=self.tau,
+            ent_coef=self.ent_coef,
+            target_entropy=minus_action_dim(self.action_space) if automatic else float(self.target_entropy),
+            target_update_interval=self.target_update_interval,
+            use_sde=self.use_sde,
+        )
+
+
+def parse_ent_coef(value: float | str) -> tuple[bool, float]:
+    """``"auto"`` -> (learned, 1.0); ``"auto_0.1"`` -> (learned, 0.1); 0.2 -> (fixed, 0.2).
+
+    Raises:
+        ValueError: anything else, or an initial value that is not positive.
+    """
+    learned, text = isinstance(value, str), str(value)
+    try:
+        initial = 1.0 if text == "auto" else float(text.removeprefix("auto_") if learned else value)
+    except ValueError:
+        raise ValueError(
+            f"ent_coef={value!r} cannot be used: give a number, 'auto' or 'auto_<initial value>'."
+        ) from None
+    require(
+        not learned or (initial > 0 and text.startswith("auto")),
+        "ent_coef",
+        value,
+        "the initial value must be greater than 0.",
+    )
+    return learned, initial

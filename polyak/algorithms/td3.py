@@ -1,0 +1,152 @@
+"""Twin Delayed Deep Deterministic policy gradient (TD3).
+
+Fujimoto, van Hoof and Meger 2018, "Addressing Function Approximation Error in Actor-Critic Methods", arXiv:1802.09477.
+Equation numbers are theirs.
+
+Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.core.algorithm import require
+from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.noise import ActionNoise
+from polyak.core.off_policy import OffPolicyAlgorithm
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.continuous_policy import ContinuousPolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def smoothed(actions: Tensor, sigma: Tensor, clip: Tensor) -> Tensor:
+    """Target policy smoothing: a + clip(N(0, sigma), -c, c), kept in [-1, 1], section 5.3. [B, A] -> [B, A]"""
+    noise = torch.randn_like(actions) * sigma
+    return (actions + noise.clamp(-clip, clip)).clamp(-1, 1)
+
+
+def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """sum_k E[(Q_k(s, a) - y)^2], algorithm 1. q [K, B], target y [B], weights [B] -> []"""
+    return (weights * (q - target) ** 2).mean(1).sum()
+
+
+def actor_loss(q: Tensor) -> Tensor:
+    """-E[Q_1(s, pi(s))], whose gradient is the deterministic policy gradient, eq. 2. q [K, B] -> []"""
+    return -q[0].mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class TD3Learner(Learner):
+    """Actor and twin critics, each with a target."""
+
+    policy: ContinuousPolicy
+    tau: Tensor
+    target_policy_noise: Tensor
+    target_noise_clip: Tensor
+    policy_delay: int
+    graphs = ("critic_step", "actor_step")
+
+    def __init__(
+        self,
+        make_policy: Callable[[], ContinuousPolicy],
+        make_optimizer: OptimizerRecipe,
+        *,
+        lr: float,
+        tau: float,
+        policy_delay: int,
+        target_policy_noise: float,
+        target_noise_clip: float,
+    ) -> None:
+        super().__init__()
+        self.policy = make_policy()
+        self.dial(
+            tau=float(tau),
+            policy_delay=policy_delay,
+            target_policy_noise=float(target_policy_noise),
+            target_noise_clip=float(target_noise_clip),
+        )
+        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
+        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+
+    def update(self, batch: Transition) -> Metrics:
+        """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
+        self.steps += 1
+        metrics = self.critic_step(batch)
+        if self.steps % self.policy_delay == 0:
+            metrics = {**metrics, **self.actor_step(batch)}
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+            polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
+        return metrics
+
+    def critic_step(self, batch: Transition) -> Metrics:
+        """Clipped double Q-learning with smoothed target actions, eq. 10 and section 5.3."""
+        policy = self.policy
+        with torch.no_grad():
+            next_actions = policy.actor_target(batch.next_observations)
+            next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
+            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)
+            target = batch.rewards + batch.discounts * next_q.amin(0)
+        q = policy.critic.q_values(batch.observations, batch.actions)
+        loss = critic_loss(q, target, batch.weights)
+        self.minimise("critic", loss)
+        return {"critic_loss": loss.detach(), "td_error": (q - target).detach().abs().mean(0)}
+
+    def actor_step(self, batch: Transition) -> Metrics:
+        """The deterministic policy gradient through the first critic."""
+        actions = self.policy.actor(batch.observations)
+        loss = actor_loss(self.policy.critic.q_values(batch.observations, actions))
+        self.minimise("actor", loss)
+        return {"actor_loss": loss.detach()}
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class TD3(OffPolicyAlgorithm):
+    """Twin Delayed DDPG: a deterministic actor with twin critics (arXiv:1802.09477)."""
+
+    learning_rate: float | Schedule = 1e-3
+    _: KW_ONLY
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+    policy_delay: int = 2
+    """Critic steps per step of the actor and the targets."""
+    target_policy_noise: float = 0.2
+    """Standard deviation of the noise that smooths the target actions."""
+    target_noise_clip: float = 0.5
+    """Largest such noise."""
+
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic", net_arch=[400, 300])
+    action_spaces: ClassVar = (spaces.Box,)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "it must be at least 1.")
+        require(
+            self.target_policy_noise >= 0, "target_policy_noise", self.target_policy_noise, "it must not be negative."
+        )
+        require(self.target_noise_clip >= 0, "target_noise_clip", self.target_noise_clip, "it must not be negative.")
+
+    def learner_factory(self) -> Callable[[], TD3Learner]:
+        return partial(
+            TD3Learner,
+            self.make_policy(),
+            self.make_optimizer(),
+            lr=self.lr_schedule(1),
+            tau=self.tau,
+            policy_delay=self.policy_delay,
+            target_policy_noise=self.target_policy_noise,
+            target_noise_clip=self.target_noise_clip,
+        )

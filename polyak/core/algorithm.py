@@ -1,0 +1,517 @@
+"""The face of every algorithm: hyper-parameters, ``learn``, ``predict``, ``save``, ``load``.
+
+An algorithm is a dataclass: each hyper-parameter is written once, with its type, default and meaning. The constructor,
+the command line, the documentation and the checkpoint all read ``dataclasses.fields``. It owns no mathematics (that is
+the :class:`~polyak.core.learner.Learner`), no networks (the policy) and no environment loop (the runner).
+"""
+
+import inspect
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass, fields
+from functools import partial
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from typing_extensions import Self
+
+from polyak.core import checkpoint
+from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
+from polyak.core.device import get_device
+from polyak.core.learner import Learner, OptimizerRecipe
+from polyak.core.logger import Logger, configure_logger
+from polyak.core.runner import Observations, Runner
+from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.core.seeding import set_random_seed
+from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs.spaces import check_for_correct_spaces
+from polyak.nn.policies import Policy
+
+GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
+
+
+def require(condition: bool, name: str, value: Any, fix: str) -> None:
+    """Refuse a bad hyper-parameter.
+
+    Raises:
+        ValueError: ``condition`` does not hold; the message names the argument, its value and the fix.
+    """
+    if not condition:
+        raise ValueError(f"{name}={value!r} cannot be used: {fix}")
+
+
+class _Signature:
+    """``inspect.signature(SAC)`` and ``help(SAC)`` as a reader wants them: no ``InitVar``, no ``self``."""
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]
+        return inspect.Signature(
+            [p.replace(annotation=getattr(p.annotation, "type", p.annotation)) for p in parameters]
+        )
+
+
+@dataclass(eq=False, repr=False)
+class Algorithm:
+    """What all algorithms share.
+
+    Raises:
+        TypeError: an unknown argument.
+        ValueError: an argument out of range, an unknown policy, or a policy or action space that does not fit.
+    """
+
+    policy: Any
+    """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the policy itself."""
+    env: Any
+    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
+    vectorised environment with every wrapper."""
+    learning_rate: float | Schedule = 3e-4
+    """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
+    _: KW_ONLY
+    policy_kwargs: dict[str, Any] | None = None
+    """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
+    (``optimizer_class``, ``optimizer_kwargs``)."""
+    stats_window_size: int = 100
+    """Episodes that the logged means of return, length and success cover."""
+    tensorboard_log: str | None = None
+    """Folder for TensorBoard files; ``None`` writes none."""
+    verbose: int = 0
+    """0 prints nothing, 1 the training table and what was wrapped, 2 debugging messages too."""
+    seed: int | None = None
+    """Seeds python, numpy, torch, the environments and the action space."""
+    device: torch.device | str = "auto"
+    """``"auto"``, ``"cpu"``, ``"cuda"`` or a torch device."""
+    compile: bool = False
+    """Run the gradient steps through ``torch.compile``: the same numbers to rounding, after a slow first update."""
+    _init_setup_model: InitVar[bool] = True
+    """Build the networks at once; ``False`` leaves it to a later ``_setup_model()``."""
+
+    policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
+    """Action spaces that the algorithm can handle."""
+    raw_experience: ClassVar[bool] = False
+    """Whether experience is stored as it was before normalisation."""
+    __signature__: ClassVar[Any] = _Signature()
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        policy, env = self.policy, self.env
+        self.policy = self.env = None
+        self._check_hyperparameters()
+        self.policy_class = self._find_policy_class(policy)
+        self._policy_name = policy
+        self.policy_kwargs = dict(self.policy_kwargs or {})
+        self._device_name, self.device = str(self.device), get_device(self.device)
+        self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
+        self.num_timesteps = self._n_updates = self._episode_num = 0
+        self._total_timesteps = self._num_timesteps_at_start = 0
+        self._current_progress_remaining = 1.0
+        self.start_time = 0.0
+        self._logger: Logger | None = None
+        self._custom_logger = False
+        self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
+        self.ep_success_buffer: deque[bool] = deque(maxlen=self.stats_window_size)
+        self.runner: Runner | None = None
+        self.n_envs = 1
+        self.observation_space: spaces.Space
+        self.action_space: spaces.Space
+        if env is not None:
+            self._use_env(as_vec_env(env, verbose=self.verbose))
+            if _init_setup_model:
+                self._setup_model()
+
+    # -- what a kind of algorithm writes -------------------------------------------------------------------------------
+
+    def learner_factory(self) -> Callable[[], Learner]:
+        """A picklable recipe for the learner, so that it can be built here or in another process."""
+        raise NotImplementedError
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        """Collect some experience and learn from it. False: a callback asked to stop."""
+        raise NotImplementedError
+
+    def _check_hyperparameters(self) -> None:
+        """Refuse values out of range, before anything is built."""
+        require(self.stats_window_size > 0, "stats_window_size", self.stats_window_size, "it must be at least 1.")
+        if not callable(self.learning_rate):
+            require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "it must not be negative.")
+        if self.seed is not None:
+            require(0 <= self.seed < 2**32, "seed", self.seed, "it must lie in [0, 2**32).")
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _find_policy_class(self, policy: str | type[Policy]) -> Callable[..., Policy]:
+        if not isinstance(policy, str):
+            return policy
+        if policy not in self.policies:
+            raise ValueError(
+                f"Policy {policy!r} unknown: {type(self).__name__} has {sorted(self.policies)}. Use one of them, or "
+                "pass a policy class."
+            )
+        return self.policies[policy]
+
+    def _use_env(self, env: VecEnv) -> None:
+        self._check_action_space(env.action_space)
+        self.env, self.n_envs = env, env.num_envs
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.runner = Runner(env, raw=self.raw_experience)
+        self._vec_normalize_env: VecNormalize | None = unwrap_vec_normalize(env)
+
+    def _check_action_space(self, space: spaces.Space) -> None:
+        name = type(self).__name__
+        if not isinstance(space, self.action_spaces):
+            supported = ", ".join(kind.__name__ for kind in self.action_spaces)
+            raise ValueError(
+                f"{name} does not support the action space {space}. The algorithm only supports {supported} as action "
+                "spaces: use another algorithm or wrap the environment."
+            )
+        if isinstance(space, spaces.Box) and not np.all(np.isfinite(np.array([space.low, space.high]))):
+            raise ValueError(
+                f"{name} needs finite bounds of a continuous action space, got {space}. Wrap the environment in "
+                "gymnasium.wrappers.RescaleAction or give the Box finite low and high."
+            )
+        if isinstance(space, spaces.MultiBinary) and len(space.shape) > 1:
+            raise ValueError(
+                f"Multi-dimensional MultiBinary({space.n}) action space is not supported. Flatten it to one dimension."
+            )
+
+    def make_policy(self) -> Callable[[], Any]:
+        """A picklable recipe for the policy."""
+        kwargs = {k: v for k, v in self._policy_options().items() if k not in ("optimizer_class", "optimizer_kwargs")}
+        return partial(self.policy_class, self.observation_space, self.action_space, **kwargs)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return dict(self.policy_kwargs or {})
+
+    def make_optimizer(self) -> OptimizerRecipe:
+        """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
+        options, default = self.policy_kwargs or {}, self._default_optimizer()
+        cls, kwargs = options.get("optimizer_class", default.cls), options.get("optimizer_kwargs")
+        if kwargs is None:
+            kwargs = default.kwargs if cls is default.cls else {}
+        return OptimizerRecipe(cls, kwargs)
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam)
+
+    def _setup_model(self) -> None:
+        """Seed, then build the learner and what else the algorithm needs."""
+        if self.seed is not None:
+            self.set_random_seed(self.seed)
+        self.lr_schedule = get_schedule_fn(self.learning_rate)
+        self.learner = self.learner_factory()().to(self.device)
+        if self.compile:
+            self.learner.compile_graphs()
+        self.policy = self.learner.policy
+        self._after_setup()
+
+    def _after_setup(self) -> None:
+        """For what hangs on the learner."""
+
+    def _extra_state(self) -> dict[str, Any]:
+        """What else a checkpoint must hold for training to go on unchanged."""
+        return {}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        """Put back what :meth:`_extra_state` returned."""
+
+    # -- environments --------------------------------------------------------------------------------------------------
+
+    def get_env(self) -> VecEnv | None:
+        """The vectorised environment, with every wrapper."""
+        return self.env
+
+    def get_vec_normalize_env(self) -> VecNormalize | None:
+        """The normalising wrapper among the environment's wrappers, if there is one."""
+        return unwrap_vec_normalize(self.env) if self.env is not None else None
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        """Go on with another environment of the same spaces.
+
+        Args:
+            env: the new environment; ``n_envs`` must not change once the model has learned with the old one.
+            force_reset: start new episodes at the next ``learn``; ``False`` goes on from the last observations.
+
+        Raises:
+            ValueError: the spaces or the number of environments differ.
+        """
+        vec_env = as_vec_env(env, verbose=self.verbose)
+        if vec_env.num_envs != self.n_envs:
+            raise ValueError(
+                f"The number of environments to be set is different from the number of environments in the model: "
+                f"({vec_env.num_envs} != {self.n_envs}), whereas `set_env` requires them to be the same. To go on with "
+                f"another number, use `{type(self).__name__}.load(path, env)`."
+            )
+        check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
+        state = self.runner.state() if self.runner is not None and not force_reset else {}
+        self._use_env(vec_env)
+        assert self.runner is not None
+        self.runner.load_state(state)
+
+    @property
+    def _last_obs(self) -> Observations | None:
+        return self.runner.obs if self.runner is not None else None
+
+    @_last_obs.setter
+    def _last_obs(self, value: Observations | None) -> None:
+        if self.runner is not None:
+            self.runner.obs = value
+
+    @property
+    def _last_episode_starts(self) -> np.ndarray | None:
+        return self.runner.episode_starts if self.runner is not None else None
+
+    @property
+    def _last_original_obs(self) -> Observations | None:
+        return self.runner.original_obs if self.runner is not None else None
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 1,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Train.
+
+        Args:
+            total_timesteps: environment steps to make, over all environments: a lower bound, since a rollout that has
+                begun is finished.
+            callback: called at every step; a function, a callback object, or a list of them.
+            log_interval: iterations (on-policy) or episodes (off-policy) between two log tables; ``None`` for none.
+            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
+            reset_num_timesteps: start counting at zero; ``False`` goes on with the counters and logs.
+            progress_bar: show one; needs ``polyak[extra]``.
+
+        Returns:
+            the model itself.
+
+        Raises:
+            ValueError: the model has no environment.
+        """
+        name = type(self).__name__ if tb_log_name is None else tb_log_name
+        total_timesteps, callback = self._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, name, progress_bar
+        )
+        callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
+        while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
+            pass
+        callback.on_training_end()
+        return self
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
+        """Reset counters, buffers of statistics, logger and environment as a call of ``learn`` needs them."""
+        if self.env is None or self.runner is None:
+            raise ValueError(
+                "env=None: this model has no environment to learn in. Pass one: "
+                f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
+            )
+        self.start_time = time.time_ns()
+        if reset_num_timesteps:
+            self.num_timesteps = self._episode_num = 0
+            self.ep_info_buffer.clear()
+            self.ep_success_buffer.clear()
+        else:
+            total_timesteps += self.num_timesteps
+        self._total_timesteps, self._num_timesteps_at_start = total_timesteps, self.num_timesteps
+        if reset_num_timesteps or self.runner.obs is None:
+            self.runner.reset()
+        if not self._custom_logger:
+            self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
+        return total_timesteps, as_callback(callback, self, progress_bar)
+
+    def _callback_locals(self, **names: Any) -> dict[str, Any]:
+        """What a callback finds in ``self.locals``."""
+        return {"self": self, "env": self.env, "total_timesteps": self._total_timesteps, **names}
+
+    def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
+        """Remember the statistics of the episodes that ended in this step."""
+        for i, info in enumerate(infos):
+            if (episode := info.get("episode")) is not None:
+                self.ep_info_buffer.append(episode)
+            if dones is not None and dones[i] and (success := info.get("is_success")) is not None:
+                self.ep_success_buffer.append(success)
+
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        self._current_progress_remaining = 1.0 - float(num_timesteps) / float(total_timesteps)
+
+    def _turn_dials(self) -> None:
+        """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
+        lr = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", lr)
+        values = {"learning_rate": lr}
+        for name in self.learner.dials:
+            if name != "learning_rate":
+                value = getattr(self, name)
+                values[name] = value(self._current_progress_remaining) if callable(value) else value
+        self.learner.set(**values)
+
+    # -- logging -------------------------------------------------------------------------------------------------------
+
+    @property
+    def logger(self) -> Logger:
+        """Where training writes; there is one from the first ``learn`` on, or after :meth:`set_logger`."""
+        if self._logger is None:
+            raise AttributeError("the model has no logger before learn(); call set_logger() to give it one.")
+        return self._logger
+
+    def set_logger(self, logger: Logger) -> None:
+        """Write to ``logger`` instead of what ``verbose`` and ``tensorboard_log`` ask for."""
+        self._logger, self._custom_logger = logger, True
+
+    def dump_logs(self, **counters: float) -> None:
+        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump.
+
+        Args:
+            counters: further values of the ``time/`` group, such as ``episodes``.
+        """
+        elapsed = max((time.time_ns() - self.start_time) / 1e9, float(np.finfo(float).eps))
+        for name, value in counters.items():
+            self.logger.record(f"time/{name}", value, exclude="tensorboard")
+        if self.ep_info_buffer:
+            self.logger.record("rollout/ep_rew_mean", float(np.mean([e["r"] for e in self.ep_info_buffer])))
+            self.logger.record("rollout/ep_len_mean", float(np.mean([e["l"] for e in self.ep_info_buffer])))
+        if self.ep_success_buffer:
+            self.logger.record("rollout/success_rate", float(np.mean(self.ep_success_buffer)))
+        self.logger.record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
+        self.logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
+        self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        self.logger.dump(step=self.num_timesteps)
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """The policy's action for one observation or a batch of them.
+
+        Args:
+            observation: one, or N stacked.
+            state: a recurrent policy's memory; others hand it back.
+            episode_start: [N] where a recurrent policy forgets.
+            deterministic: the most likely action instead of a sample.
+
+        Returns:
+            the action or actions, in the environment's units, and the next state.
+        """
+        return self.policy.predict(observation, state, episode_start, deterministic)
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Seed python, numpy, torch, the environments and the action space; ``None`` does nothing."""
+        if seed is None:
+            return
+        set_random_seed(seed, using_cuda=torch.device(self.device).type == "cuda")
+        self.action_space.seed(seed)
+        if self.env is not None:
+            self.env.seed(seed)
+
+    # -- parameters and files ------------------------------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Every field of the dataclass with its present value."""
+        names = [f.name for f in fields(self) if f.name not in ("policy", "env")]
+        values = {name: getattr(self, name) for name in names}
+        return values | {"device": self._device_name}
+
+    def get_parameters(self) -> dict[str, Any]:
+        """State dicts of the policy and of each optimizer, under Stable-Baselines3's names."""
+        return checkpoint.parameters(self.learner)
+
+    def set_parameters(
+        self,
+        load_path_or_dict: Any,
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> None:
+        """Load weights into this model, in place.
+
+        Args:
+            load_path_or_dict: a saved model, or what :meth:`get_parameters` returns.
+            exact_match: demand every object and every tensor; ``False`` loads what is there.
+            device: ignored for a dict; where a file's tensors are put first.
+
+        Raises:
+            ValueError: an object that the model does not have, or with ``exact_match`` one that is missing.
+            RuntimeError: with ``exact_match``, tensors are missing or have another shape.
+        """
+        get_device(device)
+        if not isinstance(load_path_or_dict, Mapping):
+            load_path_or_dict = checkpoint.read(load_path_or_dict).parameters()
+        checkpoint.set_parameters(self.learner, load_path_or_dict, exact_match)
+
+    def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
+        """Write the model to one file: how to build it, and what it learned. Nothing in it runs when it is loaded.
+
+        Args:
+            path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
+            exclude: hyper-parameters or counters to leave out.
+            include: further things to put in: ``"replay_buffer"``.
+
+        Raises:
+            ValueError: ``include`` names something that cannot be saved this way.
+        """
+        checkpoint.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
+
+    @classmethod
+    def load(
+        cls,
+        path: Any,
+        env: GymEnv | str | None = None,
+        device: torch.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        *,
+        trust: bool = False,
+        resume: bool = False,
+        **kwargs: Any,
+    ) -> Self:
+        """Build a new model from a file. To put weights into an existing model, use :meth:`set_parameters`.
+
+        Args:
+            path: a path or a file opened for reading.
+            env: the environment to go on with; its spaces must be those of the file. One that is not normalised is
+                wrapped with the statistics that the file holds, if it holds any.
+            device: where to put the model.
+            custom_objects: hyper-parameters to use instead of the file's.
+            print_system_info: print the versions that wrote the file, and the present ones.
+            force_reset: start new episodes at the next ``learn``; ``False`` goes on from the file's last observations.
+            trust: also load pickled values, such as a lambda given as ``learning_rate``. They can run any code: set
+                this only for files that you trust.
+            resume: also take the file's random states and, if it has one, its replay buffer, so that training goes on
+                as if it had not been interrupted.
+            kwargs: hyper-parameters to change.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: not a model file, or one of another algorithm, or it does not fit ``env``, or a ``kwargs`` does
+                not fit what was learned.
+        """
+        return checkpoint.load(
+            cls,
+            path,
+            env=env,
+            device=device,
+            overrides={**(custom_objects or {}), **kwargs},
+            print_system_info=print_system_info,
+            force_reset=force_reset,
+            trust=trust,
+            resume=resume,
+        )

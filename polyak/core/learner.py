@@ -1,0 +1,173 @@
+"""The learner: everything that changes when you learn, and the rule that changes it.
+
+A learner sees tensors only: never an environment, a logger, a buffer or numpy. That is why the same object can run
+eagerly in this process, under ``torch.compile``, or in another process.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from polyak.nn.policies import Policy
+
+Metrics = Mapping[str, Tensor]
+"""Detached 0-d tensors by log name. They stay on the device until somebody logs them."""
+
+_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
+
+
+@dataclass(frozen=True)
+class OptimizerRecipe:
+    """Which optimizer to build, once there are parameters to give it.
+
+    Raises:
+        TypeError: on calling, when the optimizer does not know one of ``kwargs``.
+    """
+
+    cls: type[Optimizer] = torch.optim.Adam
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        kwargs: dict[str, Any] = {"lr": lr, **self.kwargs}
+        if self.cls in _FUSED and not kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}:
+            kwargs["fused"] = True  # one kernel for all parameters
+            if self.cls is not torch.optim.SGD:
+                kwargs["lr"] = torch.tensor(float(kwargs["lr"]))  # a schedule moves it without recompiling
+        return self.cls(params, **kwargs)
+
+
+class Learner(nn.Module):
+    """Networks, their optimizers, and one rule to improve them.
+
+    A subclass builds its networks and optimizers in ``__init__`` and writes :meth:`update`.
+    """
+
+    policy: Policy
+    steps: int
+    """Calls of :meth:`update` so far."""
+    graphs: ClassVar[tuple[str, ...]] = ("gradient_step",)
+    """Methods without Python branches on data or step counts: each may become one compiled graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        self.optimizers: dict[str, Optimizer] = {}
+        self.dials: dict[str, float] = {}
+        self.sync_gradients: Callable[[list[Tensor]], None] | None = None
+
+    def update(self, batch: Any) -> Metrics:
+        """Learn from one minibatch."""
+        raise NotImplementedError
+
+    # -- optimizers ----------------------------------------------------------------------------------------------------
+
+    def add_optimizer(
+        self, name: str, source: nn.Module | Iterable[nn.Parameter], recipe: OptimizerRecipe, lr: float
+    ) -> None:
+        """Give ``source`` an optimizer that :meth:`minimise` knows as ``name``.
+
+        A module also gets it as its ``optimizer`` attribute, where users of Stable-Baselines3 look for it.
+        """
+        params = source.parameters() if isinstance(source, nn.Module) else source
+        self.optimizers[name] = recipe([p for p in params if p.requires_grad], lr)
+        if isinstance(source, nn.Module):
+            object.__setattr__(source, "optimizer", self.optimizers[name])
+
+    def minimise(self, name: str, loss: Tensor, max_grad_norm: Tensor | float | None = None) -> None:
+        """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.
+
+        Only the gradients of this optimizer's parameters are computed, so an actor loss costs no critic gradients.
+
+        Args:
+            name: an optimizer added by :meth:`add_optimizer`.
+            loss: [] scalar.
+            max_grad_norm: clip the global gradient norm to this; ``None`` does not clip.
+        """
+        optimizer = self.optimizers[name]
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        for p, grad in zip(params, torch.autograd.grad(loss, params, allow_unused=True), strict=True):
+            p.grad = grad
+        if self.sync_gradients is not None:
+            self.sync_gradients([p.grad for p in params if p.grad is not None])
+        if max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(params, max_grad_norm)  # type: ignore[arg-type]
+        optimizer.step()
+
+    # -- dials ---------------------------------------------------------------------------------------------------------
+
+    def dial(self, **values: float) -> None:
+        """Declare hyper-parameters that may move during training, by schedule, callback or hand.
+
+        A float becomes a 0-d buffer, so that it moves without recompiling a graph that reads it. An integer or bool,
+        which Python control flow reads, becomes a plain attribute.
+        """
+        for name, value in values.items():
+            if isinstance(value, int):
+                setattr(self, name, value)
+            else:
+                self.register_buffer(name, torch.tensor(float(value)))
+            self.dials[name] = value
+
+    def set(self, **values: float) -> None:
+        """Move dials; ``learning_rate`` reaches every optimizer. A value that has not changed costs one comparison.
+
+        Raises:
+            KeyError: a name that is not a dial of this learner.
+        """
+        for name, value in values.items():
+            if name == "learning_rate":
+                self._set_learning_rate(value)
+                continue
+            if self.dials[name] == value:
+                continue
+            if name in self._buffers:
+                self.get_buffer(name).fill_(value)
+            else:
+                setattr(self, name, value)
+            self.dials[name] = value
+
+    def _set_learning_rate(self, value: float) -> None:
+        if self.dials.get("learning_rate") == value:
+            return
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(value)
+                else:
+                    group["lr"] = value
+        self.dials["learning_rate"] = value
+
+    # -- compilation and state -----------------------------------------------------------------------------------------
+
+    def compile_graphs(self, mode: str = "default") -> None:
+        """Compile each method named in :attr:`graphs`. ``mode`` is torch's; results agree with eager to rounding."""
+        for name in self.graphs:
+            setattr(self, name, torch.compile(getattr(self, name), mode=mode))
+
+    def networks(self) -> dict[str, Tensor]:
+        """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""
+        return {name: tensor for name, tensor in self.state_dict().items() if name not in self.dials}
+
+    def load_networks(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`networks` returned.
+
+        Raises:
+            RuntimeError: names or shapes differ; torch's message lists them. Nothing has changed then.
+        """
+        expected = self.networks()
+        wrong = [
+            f"{name}: file {tuple(tensors[name].shape)}, model {tuple(expected[name].shape)}"
+            for name in expected.keys() & tensors.keys()
+            if tensors[name].shape != expected[name].shape
+        ]
+        missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+        if wrong or missing or unknown:
+            raise RuntimeError(
+                f"these weights do not fit the model: missing {missing}, unexpected {unknown}, wrong shape {wrong}. "
+                "Check policy_kwargs and the spaces."
+            )
+        self.load_state_dict(dict(tensors), strict=False)

@@ -1,0 +1,131 @@
+"""The one environment loop: ask for actions, step, and say what truly happened.
+
+A vectorised environment resets itself, so what it returns after an episode's last step belongs to the next episode.
+The runner decodes that once: every :class:`Step` carries the true successor and tells termination from truncation.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
+
+Observations = Any
+"""np.ndarray [N, ...], or a dict of them."""
+Act = Callable[[Observations], tuple[np.ndarray, np.ndarray]]
+"""Observations [N, ...] -> actions in environment units, and the same actions in the network's units, to store."""
+
+
+class Step(NamedTuple):
+    """One step of N environments."""
+
+    observations: Observations
+    """[N, ...] what was acted on (before normalisation, if the runner is ``raw``)."""
+    actions: np.ndarray
+    """[N, ...] in the network's units."""
+    env_actions: np.ndarray
+    """[N, ...] in the environment's units."""
+    rewards: np.ndarray
+    """[N] (before normalisation, if the runner is ``raw``)."""
+    next_observations: Observations
+    """[N, ...] the true successors, also of an episode's last step."""
+    dones: np.ndarray
+    """[N] bool: an episode ended, for whatever reason."""
+    truncated: np.ndarray
+    """[N] bool: it was cut short while its state was not terminal."""
+    infos: list[dict[str, Any]]
+    new_obs: Observations
+    """[N, ...] what to act on next: as ``next_observations``, but after a reset where an episode ended."""
+    episode_starts: np.ndarray
+    """[N] bool: ``observations`` is the first of an episode."""
+
+
+class Runner:
+    """Steps a vectorised environment with whatever chooses the actions.
+
+    Args:
+        env: N environments.
+        raw: report observations and rewards as they were before :class:`~polyak.envs.VecNormalize`, which is what a
+            replay buffer stores, since it normalises with the newest statistics when it is sampled.
+    """
+
+    def __init__(self, env: VecEnv, raw: bool = False) -> None:
+        self.env = env
+        self.normalizer: VecNormalize | None = unwrap_vec_normalize(env) if raw else None
+        self.obs: Observations | None = None
+        self.original_obs: Observations | None = None
+        self.episode_starts = np.ones(env.num_envs, dtype=bool)
+
+    def reset(self) -> None:
+        """Start new episodes everywhere."""
+        self.obs = self.env.reset()
+        self.original_obs = self.normalizer.get_original_obs() if self.normalizer is not None else None
+        self.episode_starts = np.ones(self.env.num_envs, dtype=bool)
+
+    def step(self, act: Act) -> Step:
+        """Act once in each environment."""
+        if self.obs is None:
+            self.reset()
+        assert self.obs is not None
+        observations = self.obs if self.normalizer is None else self.original_obs
+        assert observations is not None
+        env_actions, actions = act(self.obs)
+        new_obs, rewards, dones, infos = self.env.step(env_actions)
+        starts, self.episode_starts, self.obs = self.episode_starts, dones, new_obs
+        successors = new_obs
+        if self.normalizer is not None:
+            successors = self.original_obs = self.normalizer.get_original_obs()
+            rewards = self.normalizer.get_original_reward()
+        truncated = np.zeros_like(dones)
+        if dones.any():
+            successors = self._true_successors(successors, dones, infos)
+            for i in dones.nonzero()[0]:
+                truncated[i] = infos[i].get("TimeLimit.truncated", False)
+        return Step(observations, actions, env_actions, rewards, successors, dones, truncated, infos, new_obs, starts)
+
+    def _true_successors(
+        self, successors: Observations, dones: np.ndarray, infos: list[dict[str, Any]]
+    ) -> Observations:
+        """``successors`` with the last observation of each ended episode in place of the first of the next."""
+        ended = dones.nonzero()[0]
+        if isinstance(successors, dict):
+            successors = {key: value.copy() for key, value in successors.items()}
+        else:
+            successors = successors.copy()
+        for i in ended:
+            final = infos[i].get("terminal_observation")
+            if final is None:
+                continue
+            if self.normalizer is not None:
+                final = self.normalizer.get_original_terminal_obs(int(i))
+            if isinstance(successors, dict):
+                for key, value in successors.items():
+                    value[i] = final[key]
+            else:
+                successors[i] = final
+        return successors
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The observations in hand, as arrays by name; empty before the first step."""
+        if self.obs is None:
+            return {}
+        state = {"episode_starts": self.episode_starts}
+        for name, obs in (("obs", self.obs), ("original_obs", self.original_obs)):
+            if isinstance(obs, dict):
+                state |= {f"{name}/{key}": value for key, value in obs.items()}
+            elif obs is not None:
+                state[name] = obs
+        return state
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from the observations that :meth:`state` returned; the environments must be in the matching state."""
+        if not state:
+            return
+        self.episode_starts = state["episode_starts"].astype(bool)
+        self.obs, self.original_obs = _observation(state, "obs"), _observation(state, "original_obs")
+
+
+def _observation(state: dict[str, np.ndarray], name: str) -> Observations | None:
+    parts = {key.split("/", 1)[1]: value for key, value in state.items() if key.startswith(name + "/")}
+    return parts or state.get(name)

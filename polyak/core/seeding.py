@@ -1,0 +1,49 @@
+"""One seed for every source of randomness, and their states as plain data."""
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def set_random_seed(seed: int, using_cuda: bool = False) -> None:
+    """Seed python, numpy and torch.
+
+    Args:
+        seed: any integer numpy accepts, 0 to 2**32 - 1.
+        using_cuda: also ask cuDNN for deterministic kernels, at some cost in speed.
+    """
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    if using_cuda:
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
+
+
+def rng_state() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The states of python's, numpy's and torch's generators: JSON-able values, and arrays."""
+    version, internal, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    values = {"python": [version, gauss], "numpy": [name, int(position), int(has_gauss), float(cached)]}
+    arrays = {
+        "python": np.asarray(internal, dtype=np.int64),
+        "numpy": np.asarray(keys, dtype=np.int64),
+        "torch": torch.get_rng_state().numpy(),
+    }
+    if torch.cuda.is_available():
+        arrays |= {f"cuda.{i}": state.numpy() for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return values, arrays
+
+
+def set_rng_state(values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Put back what :func:`rng_state` returned. A CUDA state is ignored where there is no such device."""
+    version, gauss = values["python"]
+    random.setstate((version, tuple(int(x) for x in arrays["python"]), gauss))
+    name, position, has_gauss, cached = values["numpy"]
+    np.random.set_state((name, arrays["numpy"].astype(np.uint32), position, has_gauss, cached))
+    torch.set_rng_state(torch.from_numpy(np.array(arrays["torch"], dtype=np.uint8)))
+    for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        if f"cuda.{i}" in arrays:
+            torch.cuda.set_rng_state(torch.from_numpy(np.array(arrays[f"cuda.{i}"], dtype=np.uint8)), i)

@@ -1,0 +1,40 @@
+"""Transitions, storage, samplers, relabelling, rollouts: what was experienced, until it is learned from."""
+
+from polyak.data.base import BaseBuffer
+from polyak.data.batch import (
+    DictReplayBufferSamples,
+    DictRolloutBufferSamples,
+    ReplayBufferSamples,
+    RolloutBufferSamples,
+    Transition,
+)
+from polyak.data.her import HerReplayBuffer
+from polyak.data.memory import InsufficientMemoryError
+from polyak.data.relabel import GoalSelectionStrategy, Hindsight, Relabel, Window
+from polyak.data.replay import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from polyak.data.rollout import DictRolloutBuffer, RolloutBuffer
+from polyak.data.samplers import Prioritized, Sampler, Uniform
+
+__all__ = [
+    "BaseBuffer",
+    "DictReplayBuffer",
+    "DictReplayBufferSamples",
+    "DictRolloutBuffer",
+    "DictRolloutBufferSamples",
+    "GoalSelectionStrategy",
+    "HerReplayBuffer",
+    "Hindsight",
+    "InsufficientMemoryError",
+    "NStepReplayBuffer",
+    "Prioritized",
+    "PrioritizedReplayBuffer",
+    "Relabel",
+    "ReplayBuffer",
+    "ReplayBufferSamples",
+    "RolloutBuffer",
+    "RolloutBufferSamples",
+    "Sampler",
+    "Transition",
+    "Uniform",
+    "Window",
+]

@@ -1,0 +1,148 @@
+"""What every buffer shares: sizes, device, random numbers, conversion to tensors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.data.batch import TensorObs
+from polyak.data.table import ArrayObs
+from polyak.envs.spaces import get_action_dim, get_obs_shape
+
+
+class Normalizer(Protocol):
+    """The part of VecNormalize that buffers use."""
+
+    def normalize_obs(self, obs: Any) -> Any:
+        """Normalise a batch of observations with the running statistics."""
+        ...
+
+    def normalize_reward(self, reward: np.ndarray) -> np.ndarray:
+        """Scale rewards with the running statistics."""
+        ...
+
+
+class BaseBuffer(ABC):
+    """Fixed-size storage of the experience of ``n_envs`` parallel environments.
+
+    Args:
+        buffer_size: number of steps kept; subclasses say of what.
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+        action_space: as for observations, without Dict.
+        device: where sampled tensors go; "auto" takes the GPU if there is one. The storage stays in main memory.
+        n_envs: number of parallel environments.
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+    ):
+        if buffer_size < 1:
+            raise ValueError(f"buffer_size must be at least 1, got {buffer_size}.")
+        if n_envs < 1:
+            raise ValueError(f"n_envs must be at least 1, got {n_envs}. It is the number of parallel environments.")
+        self.buffer_size, self.n_envs = int(buffer_size), int(n_envs)
+        self.observation_space, self.action_space = observation_space, action_space
+        self.obs_shape: Any = get_obs_shape(observation_space)
+        self.action_dim = get_action_dim(action_space)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = torch.device(device)
+        self.pos, self.full = 0, False
+        self._rng: np.random.Generator | None = None
+
+    def seed(self, seed: int | None = None) -> None:
+        """Restart the random numbers; None draws a seed from numpy's global generator, so that its seed counts."""
+        self._rng = np.random.default_rng(np.random.randint(2**31 - 1) if seed is None else seed)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The buffer's random numbers; seeded from numpy's global generator at first use unless :meth:`seed` came."""
+        if self._rng is None:
+            self.seed(None)
+        return self._rng  # type: ignore[return-value]
+
+    @staticmethod
+    def swap_and_flatten(arr: np.ndarray) -> np.ndarray:
+        """[steps, envs, ...] -> [envs * steps, ...] with each environment's steps in order; [T, N] -> [N * T, 1]."""
+        shape = arr.shape if arr.ndim > 2 else (*arr.shape, 1)
+        return arr.swapaxes(0, 1).reshape(shape[0] * shape[1], *shape[2:])
+
+    def size(self) -> int:
+        """Number of filled steps (of all environments together)."""
+        return self.buffer_size if self.full else self.pos
+
+    @abstractmethod
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Add one vectorised step."""
+
+    def extend(self, *args: Any, **kwargs: Any) -> None:
+        """Add several vectorised steps: each argument is a sequence over time of what :meth:`add` takes."""
+        for step in zip(*args, *kwargs.values(), strict=True):
+            self.add(*step[: len(args)], **dict(zip(kwargs, step[len(args) :], strict=True)))
+
+    def reset(self) -> None:
+        """Empty the buffer."""
+        self.pos, self.full = 0, False
+
+    def sample(self, batch_size: int, env: Normalizer | None = None) -> Any:
+        """Draw ``batch_size`` rows uniformly; ``env`` (a VecNormalize) normalises them."""
+        if self.size() == 0:
+            raise ValueError("The buffer is empty: add something before sampling.")
+        return self._get_samples(self.rng.integers(0, self.size(), batch_size), env=env)
+
+    @abstractmethod
+    def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> Any:
+        """Turn row numbers [B] into a batch; subclasses may override it."""
+
+    def to_torch(self, array: np.ndarray, copy: bool = True) -> Tensor:
+        """The array as a tensor on the buffer's device.
+
+        Args:
+            copy: False may share memory with the array (on the CPU only).
+        """
+        return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)
+
+    @staticmethod
+    def _normalize_obs(obs: ArrayObs, env: Normalizer | None = None) -> ArrayObs:
+        return obs if env is None else env.normalize_obs(obs)
+
+    @staticmethod
+    def _normalize_reward(reward: np.ndarray, env: Normalizer | None = None) -> np.ndarray:
+        return reward if env is None else env.normalize_reward(reward).astype(np.float32)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        """A freshly made array as a tensor on the buffer's device, without a copy on the CPU."""
+        tensor = torch.from_numpy(array)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+
+    def _tensors(self, obs: ArrayObs) -> TensorObs:
+        """:meth:`_tensor` for observations."""
+        return {key: self._tensor(a) for key, a in obs.items()} if isinstance(obs, dict) else self._tensor(obs)
+
+    def _batched(self, name: str, value: Any, shape: Any) -> Any:
+        """Observations or actions of all environments with the stored shape [n_envs, ...]; for Dict spaces per key.
+
+        Raises:
+            ValueError: if they have another size, naming the argument.
+        """
+        if isinstance(shape, dict):
+            missing = [key for key in shape if key not in value]
+            if missing:
+                raise ValueError(f"{name} lacks the keys {missing} of the observation space.")
+            return {key: self._batched(f"{name}[{key!r}]", value[key], shape[key]) for key in shape}
+        array, expected = np.asarray(value), (self.n_envs, *shape)
+        if array.shape == expected:
+            return array
+        if array.size != np.prod(expected):
+            raise ValueError(f"{name} must have shape {expected} (n_envs first), got {array.shape}.")
+        return array.reshape(expected)

@@ -1,0 +1,80 @@
+"""The currency between buffers and learners: named tuples of tensors, B rows each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Union
+
+import torch
+from torch import Tensor
+
+TensorObs = Union[Tensor, "dict[str, Tensor]"]
+"""A batch of observations: one tensor [B, ...], or one per key of a Dict space."""
+
+
+class ReplayBufferSamples(NamedTuple):
+    """What a replay buffer hands out (SB3's fields, then ours). ``discounts`` is None for one-step samples.
+
+    With n-step returns ``rewards`` is the discounted sum over the window, ``next_observations`` and ``dones`` belong to
+    the window's last step, and ``discounts`` is gamma**k for the k steps in it.
+    ``dones`` is 1 only where the episode really terminated; a time limit leaves it 0.
+    """
+
+    observations: TensorObs  # [B, ...]
+    actions: Tensor  # [B, A]
+    next_observations: TensorObs  # [B, ...]
+    dones: Tensor  # [B, 1] float32
+    rewards: Tensor  # [B, 1] float32
+    discounts: Tensor | None = None  # [B, 1] float32
+    weights: Tensor | None = None  # [B, 1] importance-sampling weights of a prioritised sampler
+    indices: Tensor | None = None  # [B] int64, to hand back to ``update_priorities``
+
+
+DictReplayBufferSamples = ReplayBufferSamples
+
+
+class RolloutBufferSamples(NamedTuple):
+    """A minibatch of an on-policy rollout, in the policy's action units."""
+
+    observations: TensorObs  # [B, ...]
+    actions: Tensor  # [B, A] float32
+    old_values: Tensor  # [B]
+    old_log_prob: Tensor  # [B]
+    advantages: Tensor  # [B]
+    returns: Tensor  # [B]
+
+
+DictRolloutBufferSamples = RolloutBufferSamples
+
+
+class Transition(NamedTuple):
+    """What learners eat: one minibatch of (possibly n-step) transitions.
+
+    ``discounts`` already holds gamma**k and is 0 where the k-th successor is terminal, so that every
+    temporal-difference target reads ``rewards + discounts * value(next_observations)`` whatever n is.
+    """
+
+    observations: TensorObs  # [B, ...]
+    actions: Tensor  # [B, A]
+    rewards: Tensor  # [B]
+    next_observations: TensorObs  # [B, ...]
+    discounts: Tensor  # [B]
+    weights: Tensor  # [B] importance weights, 1 unless prioritised
+
+    @classmethod
+    def from_samples(cls, samples: ReplayBufferSamples, gamma: float | Tensor) -> Transition:
+        """Fold termination and discount into one factor.
+
+        Args:
+            samples: of any buffer, also SB3-style ones that leave the trailing fields out.
+            gamma: discount of one step; used where the samples carry no ``discounts`` of their own.
+        """
+        rewards, alive = samples.rewards.reshape(-1), 1 - samples.dones.reshape(-1)
+        discounts, weights = getattr(samples, "discounts", None), getattr(samples, "weights", None)
+        return cls(
+            observations=samples.observations,
+            actions=samples.actions,
+            rewards=rewards,
+            next_observations=samples.next_observations,
+            discounts=alive * (gamma if discounts is None else discounts.reshape(-1)),
+            weights=torch.ones_like(rewards) if weights is None else weights.reshape(-1),
+        )

@@ -1,0 +1,471 @@
+"""Replay = storage + three independent choices.
+
+    which rows?          Sampler   (Uniform, Prioritized)
+    seen as which goal?  Relabel   (none, Hindsight)
+    over how many steps? n_steps   (1 by default)
+
+A draw is always the same pipeline, so every combination is legal and none needs its own class:
+
+    cells --gather--> window [B, n] --relabel--> window [B, n] --reduce--> ReplayBufferSamples [B]
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.data.base import BaseBuffer, Normalizer
+from polyak.data.batch import ReplayBufferSamples
+from polyak.data.memory import GIGABYTE, check_memory
+from polyak.data.relabel import Relabel, Window
+from polyak.data.samplers import Prioritized, Sampler, make_sampler
+from polyak.data.storage import PairStorage, SingleStorage, Storage
+from polyak.data.table import ArrayObs, observation_dtype
+
+STATE_VERSION = 1
+
+
+class _Draw(NamedTuple):
+    """What the sampler chose: slots [B], cells [B] (slot and environment in one number), importance weights."""
+
+    rows: np.ndarray
+    cells: np.ndarray
+    weights: np.ndarray | None
+
+
+def _column(name: str) -> property:
+    """A stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer."""
+
+    def read(self: ReplayBuffer) -> Any:
+        if name not in self.storage.columns:
+            raise AttributeError(
+                f"{name} does not exist with optimize_memory_usage=True, which stores every observation once: "
+                "use sample(), or optimize_memory_usage=False."
+            )
+        return self.storage.columns[name]
+
+    def write(self: ReplayBuffer, value: Any) -> None:
+        read(self)[...] = value
+
+    return property(read, write, doc=f"{name} of all rows [buffer_size, n_envs, ...]; a view.")
+
+
+class ReplayBuffer(BaseBuffer):
+    """Ring of transitions for off-policy learning.
+
+    Windows of ``n_steps`` never cross the end of an episode or the newest row. Where the window ends at a time limit
+    (``infos[i]["TimeLimit.truncated"]``) or at the newest row, the sample's ``dones`` is 0 and ``next_observations`` is
+    the true successor: it is bootstrapped from; at a termination ``dones`` is 1.
+
+    Args:
+        buffer_size: transitions kept in all; each environment gets ``buffer_size // n_envs`` steps, which is also the
+            value of the attribute of that name.
+        optimize_memory_usage: store every observation once, and every frame of stacked pictures once. Samples are the
+            same bits; they take a little longer.
+        handle_timeout_termination: False treats a time limit as a termination.
+        sampler: "uniform" (default), "prioritized", or a Sampler object, of which a copy is used.
+        relabel: e.g. :class:`~polyak.data.relabel.Hindsight`; a copy is used.
+        n_steps: length of the returns; above 1 the samples carry ``discounts``.
+        gamma: discount of one step within the n-step returns.
+        seed: of the sampler, the relabelling and the choice of environments; None follows numpy's global seed.
+
+    Raises:
+        InsufficientMemoryError: the full buffer would not fit into the memory that is free.
+    """
+
+    observations = _column("observations")
+    next_observations = _column("next_observations")
+    actions = _column("actions")
+    rewards = _column("rewards")
+    dones = _column("dones")
+    timeouts = _column("timeouts")
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        *,
+        sampler: Sampler | str | None = None,
+        relabel: Relabel | None = None,
+        n_steps: int = 1,
+        gamma: float = 0.99,
+        seed: int | None = None,
+    ):
+        if n_steps < 1:
+            raise ValueError(f"n_steps must be at least 1, got {n_steps}. 1 gives ordinary one-step transitions.")
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma must be between 0 and 1, got {gamma}.")
+        self.n_steps, self.gamma = int(n_steps), float(gamma)
+        self.optimize_memory_usage, self.handle_timeout_termination = optimize_memory_usage, handle_timeout_termination
+        self.sampler, self.relabel = make_sampler(sampler), copy(relabel)
+        super().__init__(buffer_size, observation_space, action_space, device, n_envs)
+        self.buffer_size = max(self.buffer_size // self.n_envs, 1)
+        self._check_memory()
+        self.storage = self._make_storage()
+        self._drawn: _Draw | None = None
+        self.reset()
+        self.seed(seed)
+
+    # --- building ---------------------------------------------------------------------------------------------------
+
+    def seed(self, seed: int | None = None) -> None:
+        """Restart the random numbers of the sampler, the relabelling and the buffer itself."""
+        super().seed(seed)
+        for part in (self.sampler, self.relabel):
+            if part is not None:
+                part.seed(int(self.rng.integers(2**63)))
+
+    @staticmethod
+    def _maybe_cast_dtype(dtype: Any) -> Any:
+        """float64 actions are stored as float32; every other type as it is."""
+        return np.float32 if dtype == np.float64 else dtype
+
+    @property
+    def _layout(self) -> tuple[np.dtype, np.dtype]:
+        action = np.dtype((self._maybe_cast_dtype(self.action_space.dtype), (self.action_dim,)))
+        return observation_dtype(self.observation_space, self.obs_shape), action
+
+    def _make_storage(self) -> Storage:
+        storage_class = SingleStorage if self.optimize_memory_usage else PairStorage
+        return storage_class(*self._layout, self.buffer_size, self.n_envs)
+
+    def _check_memory(self) -> None:
+        cells = self.buffer_size * self.n_envs
+        needed, saving = (kind.size_of(*self._layout, cells) for kind in (PairStorage, SingleStorage))
+        ways = [
+            f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)",
+            f"optimize_memory_usage=True ({saving / GIGABYTE:.2f} GB)",
+            "smaller observations (uint8 pictures, fewer pixels, float32)",
+        ]
+        if self.optimize_memory_usage:
+            needed = saving
+            ways = [f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)", ways[2]]
+        what = f"The replay buffer (buffer_size={cells:,} transitions of {self.observation_space})"
+        check_memory(needed, what, f"Ways out: {'; '.join(ways)}.")
+
+    def reset(self) -> None:
+        """Empty the buffer."""
+        super().reset()
+        self.storage.clear()
+        self.sampler.prepare(self.buffer_size, self.n_envs)
+        if self.relabel is not None:
+            self.relabel.prepare(self.buffer_size, self.n_envs, self.observation_space)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        obs: Any,
+        next_obs: Any,
+        action: np.ndarray,
+        reward: np.ndarray,
+        done: np.ndarray,
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Store one vectorised step.
+
+        Args:
+            obs, next_obs: [n_envs, ...] or a dict of these. At the end of an episode ``next_obs`` is its true final
+                observation, not the first one of the next episode.
+            action: [n_envs, action_dim], as the learner wants them (scaled).
+            reward, done: [n_envs]; ``done`` marks terminations and truncations.
+            infos: one dict per environment; "TimeLimit.truncated" is read, and HER's copy_info_dict keeps all.
+        """
+        slot, done = self.pos, np.asarray(done, np.float32).reshape(self.n_envs)
+        timeouts: Any = 0.0
+        if self.handle_timeout_termination:
+            timeouts = np.array([info.get("TimeLimit.truncated", False) for info in infos], np.float32)
+        self.storage.write(
+            slot,
+            self._batched("obs", obs, self.obs_shape),
+            self._batched("next_obs", next_obs, self.obs_shape),
+            actions=self._batched("action", action, (self.action_dim,)),
+            rewards=self._batched("reward", reward, ()),
+            dones=done,
+            timeouts=timeouts,
+        )
+        cells = slot * self.n_envs + np.arange(self.n_envs)
+        if self.relabel is None:
+            self.sampler.include(cells)
+        else:
+            self.relabel.sync(self.dones, self.pos, self.full)
+            self.sampler.exclude(cells)
+            self.sampler.include(self.relabel.added(slot, done, infos))
+        self.pos += 1
+        if self.pos == self.buffer_size:
+            self.pos, self.full = 0, True
+
+    def truncate_last_trajectory(self) -> None:
+        """Let the running episodes end, by truncation, at the newest row: what comes next belongs to another episode.
+
+        To be called when the environments are reset in the middle of an episode, so that no window and no hindsight
+        goal reaches across.
+        """
+        if self.size() == 0:
+            return
+        newest = self._newest()
+        running = np.flatnonzero(self.dones[newest] == 0)
+        if self.relabel is not None:
+            self.relabel.sync(self.dones, self.pos, self.full)
+            self.sampler.include(self.relabel.cut(running))
+        self.dones[newest, running] = 1
+        self.timeouts[newest, running] = 1
+
+    def _newest(self) -> int:
+        return (self.pos - 1) % self.buffer_size
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def can_sample(self) -> bool:
+        """Whether :meth:`sample` has anything to draw from; with hindsight, whether an episode has ended."""
+        if self.size() == 0:
+            return False
+        if self.relabel is None:
+            return True
+        self.relabel.sync(self.dones, self.pos, self.full)
+        return self.relabel.can_sample()
+
+    def sample(self, batch_size: int, env: Normalizer | None = None) -> ReplayBufferSamples:
+        """Draw ``batch_size`` transitions.
+
+        Args:
+            env: a VecNormalize, to normalise observations and rewards (each step's, before they are summed).
+        Raises:
+            RuntimeError: hindsight replay, and no episode has ended yet.
+            ValueError: nothing was added yet.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        if self.relabel is not None or not self.size():
+            self._require_rows()
+        eligible = None if self.relabel is None else self.relabel.eligible
+        cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, eligible)
+        rows = cells if self.n_envs == 1 else cells // self.n_envs
+        self._drawn = _Draw(rows, cells, weights)
+        return self._get_samples(rows, env=env)
+
+    def _require_rows(self) -> None:
+        if self.size() == 0:
+            raise ValueError("The replay buffer is empty: add transitions before sampling.")
+        if not self.can_sample():
+            raise RuntimeError(
+                "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
+                "above the number of steps (times n_envs) that the longest episode takes, or give the environment a "
+                "time limit."
+            )
+
+    def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> ReplayBufferSamples:
+        """The batch of some rows (slots) [B].
+
+        :meth:`sample` calls it; then the sampler has chosen the environments too. Called with other rows it draws an
+        environment for each.
+        """
+        drawn, self._drawn = self._drawn, None
+        if drawn is None or drawn.rows is not batch_inds:
+            rows = np.asarray(batch_inds, np.int64)
+            drawn = _Draw(rows, rows * self.n_envs + self.rng.integers(0, self.n_envs, len(rows)), None)
+        if self.n_steps == 1 and self.relabel is None:
+            return self._one_step(drawn, env)
+        return self._n_step(drawn, env)
+
+    def _one_step(self, drawn: _Draw, env: Normalizer | None) -> ReplayBufferSamples:
+        row = self.storage.read(drawn.cells)
+        rewards = self._normalize_reward(row["rewards"], env)
+        dones = row["dones"] * (1 - row["timeouts"])
+        return self._batch(drawn, row, row["next_observations"], rewards, dones, None, env)
+
+    def _n_step(self, drawn: _Draw, env: Normalizer | None) -> ReplayBufferSamples:
+        """[B, n] -> [B]: the discounted sum of the window's rewards, and the successor of its last row."""
+        cells, valid = self._windows(drawn.cells)
+        length = valid.sum(1)
+        last = cells[np.arange(len(cells)), length - 1]
+        row = self.storage.read(drawn.cells)
+        then = row["next_observations"] if self.n_steps == 1 else self.storage.next_observations(last)
+        window = Window(cells, valid, self.storage.scalars("rewards", cells), row["observations"], then)
+        if self.relabel is not None:
+            self.relabel(self.storage, window)
+        rewards = self._normalize_reward(window.rewards, env) * valid
+        rewards = (rewards @ self.gamma ** np.arange(self.n_steps)).astype(np.float32)
+        dones = self.storage.scalars("dones", last) * (1 - self.storage.scalars("timeouts", last))
+        discounts = None if self.n_steps == 1 else (self.gamma**length).astype(np.float32)
+        return self._batch(drawn, row, then, rewards, dones, discounts, env)
+
+    def _windows(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[B] cells -> the ``n_steps`` cells from each on [B, n], and which of them belong to the episode [B, n]."""
+        slots, envs = np.divmod(cells, self.n_envs)
+        slots = (slots[:, None] + np.arange(self.n_steps)) % self.buffer_size
+        cells = slots * self.n_envs + envs[:, None]
+        ends = (self.storage.scalars("dones", cells) > 0) | (slots == self._newest())
+        valid = np.ones(cells.shape, bool)
+        valid[:, 1:] = ~np.logical_or.accumulate(ends[:, :-1], axis=1)
+        return cells, valid
+
+    def _batch(
+        self,
+        drawn: _Draw,
+        row: dict[str, Any],
+        next_observations: ArrayObs,
+        rewards: np.ndarray,
+        dones: np.ndarray,
+        discounts: np.ndarray | None,
+        env: Normalizer | None,
+    ) -> ReplayBufferSamples:
+        """Everything as tensors, scalars as columns [B, 1]."""
+        weighted = drawn.weights is not None
+        return ReplayBufferSamples(
+            self._tensors(self._normalize_obs(row["observations"], env)),
+            self._tensor(row["actions"]),
+            self._tensors(self._normalize_obs(next_observations, env)),
+            self._tensor(dones[:, None]),
+            self._tensor(rewards[:, None]),
+            None if discounts is None else self._tensor(discounts[:, None]),
+            self._tensor(drawn.weights[:, None]) if drawn.weights is not None else None,
+            torch.from_numpy(drawn.cells) if weighted else None,
+        )
+
+    def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
+        """Tell the sampler how wrong the critic was.
+
+        Args:
+            indices: the samples' ``indices`` [B].
+            td_errors: [B] or [B, 1]; their sign does not matter.
+        """
+        self.sampler.update_priorities(_array(indices), _array(td_errors))
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle.
+
+        Keys with a slash belong to an entry of a Dict observation, to the sampler, or to the relabelling.
+        """
+        slots = self._slots()
+        state: dict[str, Any] = {
+            "version": STATE_VERSION,
+            "buffer_size": self.buffer_size,
+            "n_envs": self.n_envs,
+            "pos": self.pos,
+            "full": self.full,
+            "optimize_memory_usage": self.optimize_memory_usage,
+            "rng": self.rng.bit_generator.state,
+            "sampler": type(self.sampler).__name__,
+            **self.storage.state_dict(slots),
+        }
+        for key, value in self.sampler.state_dict().items():
+            state[f"sampler/{key}"] = value[slots] if isinstance(value, np.ndarray) else value
+        if self.relabel is not None:
+            state |= {f"relabel/{key}": value for key, value in self.relabel.state_dict(slots).items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back a :meth:`state_dict`; a smaller buffer keeps the newest rows.
+
+        Raises:
+            ValueError: the state is of another version, number of environments, layout or shape.
+        """
+        for key, ours in (
+            ("version", STATE_VERSION),
+            ("n_envs", self.n_envs),
+            ("optimize_memory_usage", self.optimize_memory_usage),
+        ):
+            if state.get(key) != ours:
+                raise ValueError(f"The saved buffer has {key}={state.get(key)!r}, this one {ours!r}: build it alike.")
+        self._check_shapes(state)
+        self.reset()
+        saved = len(state["rewards"])
+        rows = np.arange(saved)[-self.buffer_size :]
+        if state["buffer_size"] == self.buffer_size:  # every row to its old slot, so that draws go on as before
+            self.pos, self.full = state["pos"], state["full"]
+        else:
+            self.pos, self.full = len(rows) % self.buffer_size, len(rows) == self.buffer_size
+        slots = self._slots()
+        self.storage.load_state_dict(state, rows, slots)
+        self.rng.bit_generator.state = state["rng"]
+        if self.relabel is not None:
+            self.relabel.sync(self.dones, self.pos, self.full)
+            if "relabel/rng" in state:
+                self.relabel.load_state_dict(_section(state, "relabel/"), rows, slots)
+        self._load_sampler(state, rows, slots)
+
+    def _slots(self) -> np.ndarray:
+        """Filled slots, oldest first."""
+        return np.arange(self.pos - self.size(), self.pos) % self.buffer_size
+
+    def _check_shapes(self, state: dict[str, Any]) -> None:
+        for name, ours in self.storage.state_dict(np.empty(0, np.int64)).items():
+            saved = state.get(name)
+            if saved is None:
+                raise ValueError(f"The saved buffer has no {name!r}: it belongs to other observations.")
+            if saved.dtype != ours.dtype or saved.shape[1:] != ours.shape[1:]:
+                raise ValueError(
+                    f"The saved {name!r} are {saved.dtype}{list(saved.shape[1:])} per row, this buffer holds "
+                    f"{ours.dtype}{list(ours.shape[1:])}: was it made for another environment?"
+                )
+
+    def _load_sampler(self, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
+        if state["sampler"] != type(self.sampler).__name__:  # another kind: every row is new to it
+            cells = (slots[:, None] * self.n_envs + np.arange(self.n_envs)).reshape(-1)
+            self.sampler.include(cells if self.relabel is None else cells[self.relabel.eligible(cells)])
+            return
+        theirs = _section(state, "sampler/")
+        for key, value in theirs.items():
+            if isinstance(value, np.ndarray):
+                theirs[key] = np.zeros((self.buffer_size, *value.shape[1:]), value.dtype)
+                theirs[key][slots] = value[rows]
+        self.sampler.load_state_dict(theirs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and deepcopy: only the filled part of the storage."""
+        return {**vars(self), "storage": self.storage.state_dict(self._slots())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrays = state.pop("storage")
+        vars(self).update(state)
+        self.storage = self._make_storage()
+        slots = self._slots()
+        self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)
+
+
+def _array(values: Tensor | np.ndarray) -> np.ndarray:
+    return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)
+
+
+def _section(state: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Entries whose key starts with a prefix, without it."""
+    return {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
+
+
+class DictReplayBuffer(ReplayBuffer):
+    """:class:`ReplayBuffer` under SB3's name for Dict observations, which that class takes too."""
+
+    def __init__(self, buffer_size: int, observation_space: spaces.Space, *args: Any, **kwargs: Any):
+        assert isinstance(observation_space, spaces.Dict), "DictReplayBuffer must be used with Dict obs space only"
+        super().__init__(buffer_size, observation_space, *args, **kwargs)
+
+
+class NStepReplayBuffer(ReplayBuffer):
+    """:class:`ReplayBuffer` with n-step returns, under SB3's name and defaults."""
+
+    def __init__(self, *args: Any, n_steps: int = 3, gamma: float = 0.99, **kwargs: Any):
+        super().__init__(*args, n_steps=n_steps, gamma=gamma, **kwargs)
+
+
+class PrioritizedReplayBuffer(ReplayBuffer):
+    """:class:`ReplayBuffer` with the :class:`~polyak.data.samplers.Prioritized` sampler and its arguments."""
+
+    def __init__(self, *args: Any, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6, **kwargs: Any):
+        super().__init__(*args, sampler=Prioritized(alpha, beta, eps), **kwargs)
+
+    def set_beta(self, beta: float) -> None:
+        """Set how much of the sampling bias the weights undo, 0 to 1."""
+        self.sampler.set_beta(beta)  # type: ignore[attr-defined]

@@ -1,0 +1,189 @@
+"""Which rows of a replay buffer are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Protocol
+
+import numpy as np
+from typing_extensions import Self
+
+from polyak.data.sum_tree import SumTree
+
+Eligible = Callable[[np.ndarray], np.ndarray]
+"""[B] cells -> [B] whether they may be drawn."""
+
+
+class Sampler(Protocol):
+    """Chooses cells (``slot * envs + env``) of the ring, and hears back how wrong the critic was about them."""
+
+    def prepare(self, steps: int, envs: int) -> Self:
+        """Size for a ring [steps, envs], empty at first; also called to forget everything."""
+        ...
+
+    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
+        """Restart the random numbers."""
+        ...
+
+    def include(self, cells: np.ndarray) -> None:
+        """These cells hold new rows that may be drawn from now on."""
+        ...
+
+    def exclude(self, cells: np.ndarray) -> None:
+        """These cells hold rows that may not be drawn yet (their episode is still running)."""
+        ...
+
+    def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Choose cells among the first ``filled`` ones: [B] int64, and their importance weights [B] or None."""
+        ...
+
+    def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
+        """Errors [B] of the rows in cells [B]."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Random state (JSON) and arrays [steps, envs] to resume from."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Counterpart of :meth:`state_dict`."""
+        ...
+
+
+class Uniform:
+    """Every row is equally likely."""
+
+    def __init__(self) -> None:
+        self.seed(None)
+
+    def prepare(self, steps: int, envs: int) -> Self:
+        return self
+
+    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def include(self, cells: np.ndarray) -> None:
+        pass
+
+    def exclude(self, cells: np.ndarray) -> None:
+        pass
+
+    def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
+        cells = self._anywhere(batch_size, filled)
+        if eligible is None:
+            return cells, None
+        for _ in range(16):  # nearly all rows are eligible once the ring has some length: draw again where not
+            rejected = np.flatnonzero(~eligible(cells))
+            if not rejected.size:
+                return cells, None
+            cells[rejected] = self._anywhere(rejected.size, filled)
+        rejected = np.flatnonzero(~eligible(cells))
+        pool = np.flatnonzero(eligible(np.arange(filled)))
+        cells[rejected] = pool[self._anywhere(rejected.size, pool.size)]
+        return cells, None
+
+    def _anywhere(self, batch_size: int, below: int) -> np.ndarray:
+        return (self.rng.random(batch_size) * below).astype(np.int64)  # half the cost of Generator.integers
+
+    def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rng": self.rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rng.bit_generator.state = state["rng"]
+
+
+class Prioritized:
+    """Proportional prioritisation with stratified draws, Schaul et al. 2016 (arXiv:1511.05952) eq. 1 and section 3.4.
+
+    ``P(i) = p_i**alpha / sum p**alpha`` with ``p = |td_error| + eps``; new rows get the highest priority seen so far.
+    The weights ``(N P(i))**-beta``, divided by the batch's largest, multiply each row's loss.
+
+    Args:
+        alpha: 0 is uniform, 1 fully proportional.
+        beta: how much of the bias the weights undo; the paper anneals it to 1: see :meth:`set_beta`.
+        eps: keeps rows without error in the game.
+    """
+
+    def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6):
+        if alpha < 0:
+            raise ValueError(
+                f"alpha must be at least 0, got {alpha}. 0 draws uniformly, 1 in proportion to the errors."
+            )
+        if eps <= 0:
+            raise ValueError(f"eps must be positive, got {eps}: rows whose error is 0 would never be drawn again.")
+        self.alpha, self.eps = alpha, eps
+        self.set_beta(beta)
+        self.seed(None)
+
+    def set_beta(self, beta: float) -> None:
+        """Turn the dial between biased (0) and fully corrected (1) updates."""
+        if not 0 <= beta <= 1:
+            raise ValueError(f"beta must be between 0 and 1, got {beta}.")
+        self.beta = float(beta)
+
+    def prepare(self, steps: int, envs: int) -> Self:
+        self.shape = (steps, envs)
+        self.tree = SumTree(steps * envs)
+        self.count = 0  # rows that may be drawn
+        self.highest = 1.0  # of |td_error| + eps so far
+        return self
+
+    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def include(self, cells: np.ndarray) -> None:
+        self.count += len(cells) - int(np.count_nonzero(self.tree.leaves[cells]))
+        self.tree.set(cells, self.highest**self.alpha)
+
+    def exclude(self, cells: np.ndarray) -> None:
+        self.count -= int(np.count_nonzero(self.tree.leaves[cells]))
+        self.tree.set(cells, 0.0)
+
+    def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
+        strata = (np.arange(batch_size) + self.rng.random(batch_size)) / batch_size
+        total = self.tree.total
+        cells = self.tree.find(strata * total)
+        weights = (self.count / total * self.tree.leaves[cells]) ** -self.beta
+        return cells, (weights / weights.max()).astype(np.float32)
+
+    def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
+        priorities = np.abs(td_errors.astype(np.float64)) + self.eps
+        if not np.isfinite(priorities).all():
+            bad = np.flatnonzero(~np.isfinite(priorities))[0]
+            raise ValueError(f"td_errors must be finite, got {td_errors[bad]} at row {bad} of the batch.")
+        held = self.tree.leaves[cells] > 0  # a row that was overwritten and excluded since the draw stays excluded
+        self.tree.set(cells[held], priorities[held] ** self.alpha)
+        self.highest = max(self.highest, float(priorities.max()))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "rng": self.rng.bit_generator.state,
+            "beta": self.beta,
+            "highest": self.highest,
+            "priorities": self.tree.leaves.reshape(self.shape).copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rng.bit_generator.state = state["rng"]
+        self.beta, self.highest = state["beta"], state["highest"]
+        leaves = state["priorities"].reshape(-1)
+        self.tree.set(np.arange(leaves.size), leaves)
+        self.count = int(np.count_nonzero(leaves))
+
+
+SAMPLERS: dict[str, Callable[[], Sampler]] = {"uniform": Uniform, "prioritized": Prioritized}
+
+
+def make_sampler(sampler: Sampler | str | None) -> Sampler:
+    """A fresh sampler from a name, an instance that serves as the pattern, or None for :class:`Uniform`."""
+    if sampler is None:
+        return Uniform()
+    if not isinstance(sampler, str):
+        return copy(sampler)  # two buffers built from the same keyword arguments must not share one
+    if sampler not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {sorted(SAMPLERS)} or a Sampler object, got {sampler!r}.")
+    return SAMPLERS[sampler]()

@@ -1,0 +1,299 @@
+"""The ring that holds transitions, in two layouts with one interface.
+
+:class:`PairStorage` keeps both observations of a transition beside each other: one gather reads everything.
+:class:`SingleStorage` keeps each observation once: the successor of a row is the observation of the next row, *checked
+when the next row is written*; wherever it is not (the final observation of an episode, a reset, the newest row) a side
+table holds the true one. So both layouts return the same bits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from polyak.data.frames import FrameStack, find_stacks
+from polyak.data.table import ArrayObs, Table, assign, record_dtype, unpack
+
+SCALARS = {"rewards": np.dtype(np.float32), "dones": np.dtype(np.float32), "timeouts": np.dtype(np.float32)}
+
+
+class Storage(ABC):
+    """Facts of a ring [steps, envs], nothing derived. Cells are ``slot * envs + env``.
+
+    Attributes:
+        columns: "actions", "rewards", "dones", "timeouts" -> views [steps, envs, ...]; with the layout's observations.
+    """
+
+    table: Table
+
+    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
+        self.observation, self.action = observation, action
+        self.steps, self.envs = steps, envs
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return self.table.columns
+
+    def scalars(self, name: str, cells: np.ndarray) -> np.ndarray:
+        """One of the scalar columns at some cells of any shape."""
+        return self.table.cells[name][cells]
+
+    @abstractmethod
+    def write(self, slot: int, observations: Any, next_observations: Any, **scalars: np.ndarray) -> None:
+        """Write one vectorised step over whatever the slot held; every value starts with the env axis."""
+
+    @abstractmethod
+    def read(self, cells: np.ndarray) -> dict[str, Any]:
+        """Whole transitions: field -> [B, ...] copies."""
+
+    @abstractmethod
+    def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
+        """Successors [B, ...] of the rows in ``cells``, or one entry of a Dict observation; copies."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget what is not overwritten anyway."""
+
+    @abstractmethod
+    def state_dict(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        """Arrays with the rows of these slots."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
+        """Put saved ``rows`` into ``slots``, [K] each."""
+
+
+class PairStorage(Storage):
+    """Observation and next observation side by side in every record."""
+
+    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
+        super().__init__(observation, action, steps, envs)
+        self.table = Table(self.record(observation, action), steps, envs)
+
+    @staticmethod
+    def record(observation: np.dtype, action: np.dtype) -> np.dtype:
+        return record_dtype(
+            {"observations": observation, "next_observations": observation, "actions": action, **SCALARS}
+        )
+
+    @classmethod
+    def size_of(cls, observation: np.dtype, action: np.dtype, cells: int) -> int:
+        """Bytes of a full ring."""
+        return cls.record(observation, action).itemsize * cells
+
+    def write(self, slot: int, observations: Any, next_observations: Any, **scalars: np.ndarray) -> None:
+        columns = self.table.columns
+        assign(columns["observations"], slot, observations)
+        assign(columns["next_observations"], slot, next_observations)
+        for name, value in scalars.items():
+            columns[name][slot] = value
+
+    def read(self, cells: np.ndarray) -> dict[str, Any]:
+        rows = self.table.take(cells)
+        return {name: unpack(rows[name]) for name in self.table.columns}
+
+    def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
+        if key is not None:
+            return self.table.cells["next_observations"][key][cells]
+        return unpack(self.table.take(cells)["next_observations"])
+
+    def clear(self) -> None:
+        pass
+
+    def state_dict(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: column[slots] for name, column in flatten(self.table.columns)}
+
+    def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
+        for name, column in flatten(self.table.columns):
+            column[slots] = state[name][rows]
+
+
+class SingleStorage(Storage):
+    """Each observation once; see the module's first lines. Stacked pictures even share their frames."""
+
+    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
+        super().__init__(observation, action, steps, envs)
+        self.stacks = {key: FrameStack(dtype, steps, envs) for key, dtype in find_stacks(observation).items()}
+        self.stored = self._stored(observation)
+        self.table = Table(self.record(observation, action), steps, envs)
+        self.clear()
+
+    @staticmethod
+    def _stored(observation: np.dtype) -> np.dtype:
+        """The dtype of an observation in the table: stacks are replaced by the numbers of their planes."""
+        numbers = {key: np.dtype((np.int64, dtype.shape[:1])) for key, dtype in find_stacks(observation).items()}
+        if observation.names is None:
+            return numbers.get(None, observation)
+        return record_dtype({name: numbers.get(name, observation[name]) for name in observation.names})
+
+    @classmethod
+    def record(cls, observation: np.dtype, action: np.dtype) -> np.dtype:
+        return record_dtype({"observations": cls._stored(observation), "actions": action, **SCALARS})
+
+    @classmethod
+    def size_of(cls, observation: np.dtype, action: np.dtype, cells: int) -> int:
+        pictures = sum(FrameStack.size_of(dtype, cells) for dtype in find_stacks(observation).values())
+        return (cls.record(observation, action).itemsize + 4) * cells + pictures
+
+    def clear(self) -> None:
+        self._side = np.zeros(0, np.dtype([("observations", self.stored)]))
+        self._side_row = np.zeros(self.steps * self.envs, np.int32)  # 1 + row in the side table, 0: see the next row
+        self._free: list[int] = []  # rows of the side table
+        self._newest = np.empty(0, np.int64)  # cells of the newest rows ...
+        self._pending: dict[str | None, np.ndarray] = {}  # ... and their successors, [envs, ...] each
+        self._pending_numbers: dict[str | None, np.ndarray] = {}  # the successors' planes, [envs, C]
+        for stack in self.stacks.values():
+            stack.clear()
+
+    def write(self, slot: int, observations: Any, next_observations: Any, **scalars: np.ndarray) -> None:
+        cells = slot * self.envs + np.arange(self.envs)
+        now = {key: np.ascontiguousarray(value, dtype) for key, value, dtype in self._entries(observations)}
+        then = {key: np.array(value, dtype, order="C") for key, value, dtype in self._entries(next_observations)}
+        continues = self._continues(now)
+        numbers = {key: self._number(key, slot, now[key], continues) for key in self.stacks}
+        self._drop(np.concatenate([cells, self._newest[continues]]))
+        for name, value in scalars.items():
+            self.columns[name][slot] = value
+        assign(self.columns["observations"], slot, self._join({**now, **numbers}))
+        self._pending, self._newest = then, cells
+        self._pending_numbers = {
+            key: np.stack([stack.follow(*row) for row in zip(then[key], now[key], numbers[key], strict=True)])
+            for key, stack in self.stacks.items()
+        }
+        self._put(cells, self._join({**then, **self._pending_numbers}))
+
+    def _entries(self, observations: Any) -> Iterator[tuple[str | None, np.ndarray, np.dtype]]:
+        if self.observation.names is None:
+            yield None, observations, self.observation.base
+        else:
+            for key in self.observation.names:
+                yield key, observations[key], self.observation[key].base
+
+    def _join(self, entries: dict[str | None, np.ndarray]) -> Any:
+        return entries.get(None, entries)
+
+    def _continues(self, now: dict[str | None, np.ndarray]) -> np.ndarray:
+        """[envs] whether each observation is, bit by bit, the successor of the newest row."""
+        same = np.full(self.envs, len(self._newest) > 0)
+        if self._pending:
+            for key, value in now.items():
+                ours, theirs = (a.reshape(self.envs, -1).view(np.uint8) for a in (value, self._pending[key]))
+                same &= (ours == theirs).all(1)
+        return same
+
+    def _number(self, key: str | None, slot: int, now: np.ndarray, continues: np.ndarray) -> np.ndarray:
+        """Plane numbers [envs, C] of the pictures that are about to be written."""
+        stack = self.stacks[key]
+        stack.make_room(slot)
+        numbers = np.stack(
+            [self._pending_numbers[key][env] if continues[env] else stack.start(now[env]) for env in range(self.envs)]
+        )
+        stack.note(slot, numbers)
+        return numbers
+
+    def _drop(self, cells: np.ndarray) -> None:
+        """Let the side table forget the successors of these rows."""
+        held = self._side_row[cells]
+        self._free.extend(set((held[held > 0] - 1).tolist()))
+        self._side_row[cells] = 0
+
+    def _put(self, cells: np.ndarray, observations: Any) -> None:
+        """Keep the successors of these rows in the side table."""
+        missing = len(cells) - len(self._free)
+        if missing > 0:
+            size = len(self._side)
+            added = max(missing, size // 2, 8)
+            self._side = np.concatenate([self._side, np.zeros(added, self._side.dtype)])
+            self._free.extend(range(size, size + added))
+        rows = np.array([self._free.pop() for _ in cells], np.int32)
+        assign(unpack(self._side["observations"]), rows, observations)
+        self._side_row[cells] = rows + 1
+
+    def _successors(self, cells: np.ndarray) -> np.ndarray:
+        """Stored form of the next observations."""
+        found = self.table.take((cells + self.envs) % len(self.table.rows))["observations"]
+        rows = self._side_row[cells]
+        exceptions = np.flatnonzero(rows)
+        if exceptions.size:
+            found[exceptions] = self._side["observations"][rows[exceptions] - 1]
+        return found
+
+    def _decode(self, stored: np.ndarray) -> ArrayObs:
+        """Stored form -> observations [B, ...]."""
+        if not self.stacks:
+            return unpack(stored)
+        if None in self.stacks:
+            return self.stacks[None].frames(stored)
+        return {key: self.stacks[key].frames(a) if key in self.stacks else a for key, a in unpack(stored).items()}  # type: ignore[union-attr]
+
+    def read(self, cells: np.ndarray) -> dict[str, Any]:
+        rows = self.table.take(cells)
+        fields = {name: unpack(rows[name]) for name in ("actions", *SCALARS)}
+        return {
+            "observations": self._decode(rows["observations"]),
+            "next_observations": self._decode(self._successors(cells)),
+            **fields,
+        }
+
+    def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
+        successors = self._successors(cells)
+        if key is None:
+            return self._decode(successors)
+        return self.stacks[key].frames(successors[key]) if key in self.stacks else successors[key]
+
+    def state_dict(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        place = np.full(self.steps, -1)
+        place[slots] = np.arange(len(slots))
+        exceptions = np.flatnonzero(self._side_row)
+        side = self._side[self._side_row[exceptions] - 1]
+        state = {name: column[slots] for name, column in flatten(self.columns)}
+        for name, column in flatten({"successors/observations": unpack(side["observations"])}):
+            state[name] = column
+        state["successors/cells"] = place[exceptions // self.envs] * self.envs + exceptions % self.envs
+        for key, stack in self.stacks.items():
+            state[path("frames", key)] = stack.state_dict()
+            for name in (path("observations", key), path("successors/observations", key)):
+                state[name] = np.where(state[name] < 0, -1, state[name] - stack.tail)
+        return state
+
+    def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
+        self.clear()
+        for name, column in flatten(self.columns):
+            column[slots] = state[name][rows]
+        for key, stack in self.stacks.items():
+            stack.load_state_dict(state[path("frames", key)], slots, state[path("observations", key)][rows])
+        slot_of = np.full(int(rows.max(initial=-1)) + 1, -1)
+        slot_of[rows] = slots
+        saved = state["successors/cells"]
+        row, env = np.divmod(saved, self.envs)
+        kept = np.flatnonzero(np.isin(row, rows))
+        entries = {key: state[path("successors/observations", key)][kept] for key in self.observation.names or [None]}
+        self._put(slot_of[row[kept]] * self.envs + env[kept], self._join(entries))
+        self._resume(int(slots[-1]) if len(slots) else None)
+
+    def _resume(self, slot: int | None) -> None:
+        """Expect the observation that comes after the newest row."""
+        if slot is None:
+            return
+        self._newest = slot * self.envs + np.arange(self.envs)
+        stored = self._successors(self._newest)
+        for key, value, dtype in self._entries(self._decode(stored)):
+            self._pending[key] = np.array(value, dtype, order="C")
+        self._pending_numbers = {key: np.array(stored if key is None else stored[key]) for key in self.stacks}
+
+
+def path(name: str, key: str | None) -> str:
+    """Name of a column, or of one entry of a Dict column."""
+    return name if key is None else f"{name}/{key}"
+
+
+def flatten(columns: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """All arrays of nested columns with their paths."""
+    for name, column in columns.items():
+        if isinstance(column, dict):
+            yield from ((path(name, key), array) for key, array in column.items())
+        else:
+            yield name, column

@@ -1,0 +1,100 @@
+# ruff: noqa: F401 - the imports are for type checkers; __all__ is built from the table
+"""Environments: vectorised execution, wrappers, normalisation, checking and test environments.
+
+Names are imported from their files when first used, so that importing this package stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyak.envs.atari import (
+        AtariWrapper,
+        ClipRewardEnv,
+        EpisodicLifeEnv,
+        FireResetEnv,
+        MaxAndSkipEnv,
+        NoopResetEnv,
+        StickyActionEnv,
+        WarpFrame,
+    )
+    from polyak.envs.check_nan import VecCheckNan
+    from polyak.envs.checker import check_env
+    from polyak.envs.dummy import DummyVecEnv
+    from polyak.envs.extract_dict import VecExtractDictObs
+    from polyak.envs.frame_stack import StackedObservations, VecFrameStack
+    from polyak.envs.gym_vector import GymVectorEnv
+    from polyak.envs.make import is_wrapped, make_atari_env, make_vec_env, unwrap_wrapper
+    from polyak.envs.monitor import (
+        LoadMonitorResultsError,
+        Monitor,
+        ResultsWriter,
+        get_monitor_files,
+        load_results,
+    )
+    from polyak.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+    from polyak.envs.running import RunningMeanStd
+    from polyak.envs.subproc import SubprocVecEnv
+    from polyak.envs.testing.bit_flipping import BitFlippingEnv
+    from polyak.envs.testing.identity import (
+        FakeImageEnv,
+        IdentityEnv,
+        IdentityEnvBox,
+        IdentityEnvMultiBinary,
+        IdentityEnvMultiDiscrete,
+    )
+    from polyak.envs.testing.multi_input import SimpleMultiObsEnv
+    from polyak.envs.transpose import VecTransposeImage
+    from polyak.envs.vec_env import (
+        CloudpickleWrapper,
+        VecEnv,
+        VecEnvWrapper,
+        is_vecenv_wrapped,
+        tile_images,
+        unwrap_vec_wrapper,
+    )
+    from polyak.envs.vec_monitor import VecMonitor
+    from polyak.envs.video import VecVideoRecorder
+    from polyak.envs.wrap import as_vec_env
+
+_NAMES_BY_FILE = {
+    "atari": (
+        "AtariWrapper ClipRewardEnv EpisodicLifeEnv FireResetEnv MaxAndSkipEnv NoopResetEnv StickyActionEnv WarpFrame"
+    ),
+    "check_nan": "VecCheckNan",
+    "checker": "check_env",
+    "dummy": "DummyVecEnv",
+    "extract_dict": "VecExtractDictObs",
+    "frame_stack": "StackedObservations VecFrameStack",
+    "gym_vector": "GymVectorEnv",
+    "make": "is_wrapped make_atari_env make_vec_env unwrap_wrapper",
+    "monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
+    "normalize": "VecNormalize sync_envs_normalization unwrap_vec_normalize",
+    "running": "RunningMeanStd",
+    "subproc": "SubprocVecEnv",
+    "testing.bit_flipping": "BitFlippingEnv",
+    "testing.identity": "FakeImageEnv IdentityEnv IdentityEnvBox IdentityEnvMultiBinary IdentityEnvMultiDiscrete",
+    "testing.multi_input": "SimpleMultiObsEnv",
+    "transpose": "VecTransposeImage",
+    "vec_env": "CloudpickleWrapper VecEnv VecEnvWrapper is_vecenv_wrapped tile_images unwrap_vec_wrapper",
+    "vec_monitor": "VecMonitor",
+    "video": "VecVideoRecorder",
+    "wrap": "as_vec_env",
+}
+_FILE_OF = {name: file for file, names in _NAMES_BY_FILE.items() for name in names.split()}
+
+__all__ = sorted(_FILE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FILE_OF})

@@ -1,0 +1,420 @@
+"""Check that an environment follows the Gymnasium API and suits the algorithms here."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.spaces import is_image_space, is_image_space_channels_first
+
+_API = "cf. https://gymnasium.farama.org/api/env/"
+_SPACES = "cf. https://gymnasium.farama.org/api/spaces/"
+_SMALLEST_IMAGE = 36  # below, the Nature CNN runs out of pixels
+_SHOWN_INDICES = 10  # of the entries that are out of bounds
+_STEPS = 10
+_GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
+
+
+def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -> None:
+    """Check an environment: its spaces, what ``reset`` and ``step`` return, goals, NaN; advise on what trains badly.
+
+    The environment is reset and stepped a few times.
+
+    Args:
+        env: the environment.
+        warn: give advice and report unsupported spaces as warnings.
+        skip_render_check: do not look at ``render_mode`` and ``render()``.
+
+    Raises:
+        AssertionError: when the environment breaks the API; the message says where, what was expected and what came.
+        TypeError: when ``reset`` does not take a ``seed``.
+    """
+    _require(
+        isinstance(env, gym.Env),
+        f"Your environment must inherit from the gymnasium.Env class ({_API}), got {type(env).__name__}.",
+    )
+    _check_spaces_exist(env)
+    observation_space, action_space = env.observation_space, env.action_space
+    _check_reset_signature(env)
+
+    # Nothing that the environment returns can be compared with spaces that are not arrays.
+    unsupported = _unsupported(observation_space, "observation") + _unsupported(action_space, "action")
+    if warn:
+        for message in [*unsupported, *_advice_on_observations(observation_space), *_advice_on_actions(action_space)]:
+            warnings.warn(message)
+    if unsupported:
+        return
+    _check_action_bounds(action_space)
+    _check_returned_values(env, observation_space, action_space)
+    _check_finite(env, action_space)
+    if not skip_render_check:
+        _check_render(env)
+
+
+def _require(holds: bool, message: str) -> None:
+    # Not an assert statement: the check must also be made under `python -O`.
+    if not holds:
+        raise AssertionError(message)
+
+
+# --- spaces ---------------------------------------------------------------------------------------------------------
+
+
+def _check_spaces_exist(env: gym.Env) -> None:
+    for name in ("observation", "action"):
+        space = getattr(env, f"{name}_space", None)
+        _require(space is not None, f"You must specify an {name} space: set self.{name}_space in __init__ ({_SPACES}).")
+        _require(
+            isinstance(space, spaces.Space),
+            f"The {name} space must inherit from gymnasium.spaces ({_SPACES}), got {type(space).__name__}.",
+        )
+
+
+def _parts(space: spaces.Space) -> list[tuple[str, spaces.Space]]:
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.items())
+    return [("", space)]
+
+
+def _unsupported(space: spaces.Space, kind: str) -> list[str]:
+    """Why values of the space cannot be checked or used; empty when they can."""
+    messages = []
+    if isinstance(space, spaces.Tuple) or (kind == "action" and isinstance(space, spaces.Dict)):
+        instead = (
+            "Convert it to a Dict observation space"
+            if kind == "observation"
+            else "The action space is not based off a numpy array. Flatten the actions with a wrapper"
+        )
+        return [f"The {kind} space is a {type(space).__name__}, which is not supported. {instead} ({_SPACES})."]
+    for key, part in _parts(space):
+        where = f" (key {key!r})" if key else ""
+        if isinstance(part, (spaces.Dict, spaces.Tuple)):
+            messages.append(
+                f"Nested observation spaces are not supported{where}: {part} lies inside {type(space).__name__}. "
+                "Flatten it to one level of keys: dict(a=dict(b=Box(), c=Box())) becomes dict(a_b=Box(), a_c=Box())."
+            )
+        elif isinstance(part, (spaces.Graph, spaces.Sequence, spaces.OneOf, spaces.Text)):
+            hint = " Pad it to a fixed size (a Box) instead." if isinstance(part, spaces.Sequence) else ""
+            messages.append(
+                f"{type(part).__name__} {kind} space is not supported{where}.{hint} "
+                "Note: the checks of returned values are skipped."
+            )
+    return messages
+
+
+def _advice_on_observations(space: spaces.Space) -> list[str]:
+    return [message for key, part in _parts(space) for message in _advice_on_one_observation(part, key)]
+
+
+def _advice_on_one_observation(space: spaces.Space, key: str) -> list[str]:
+    where = f" {key}" if key else ""
+    messages = _advice_on_counts(space, "observation", key)
+    if not isinstance(space, spaces.Box):
+        return messages
+    if len(space.shape) == 3:
+        messages += _advice_on_image(space, key)
+    elif len(space.shape) != 1:
+        messages.append(
+            f"Your observation{where} has an unconventional shape {space.shape} (neither an image, nor a 1D vector). "
+            "We recommend you to flatten it to a 1D vector or to use a custom features extractor."
+        )
+    return messages
+
+
+def _advice_on_image(space: spaces.Box, key: str) -> list[str]:
+    where = f" {key}" if key else ""
+    messages = []
+    if space.dtype != np.uint8:
+        messages.append(
+            f"It seems that your observation{where} is an image but its `dtype` is ({space.dtype}) whereas it has to "
+            "be `np.uint8`. If your observation is not an image, we recommend you to flatten it to a 1D vector."
+        )
+    if np.any(space.low != 0) or np.any(space.high != 255):
+        messages.append(
+            f"It seems that your observation space{where} is an image but the upper and lower bounds are not in "
+            "[0, 255]. The CNN policy divides images by 255, so other ranges may train badly."
+        )
+    # The channels come last or first; what is left is height and width.
+    channels_first = is_image_space(space) and is_image_space_channels_first(space)
+    height_and_width = space.shape[1:] if channels_first else space.shape[:2]
+    if min(height_and_width) < _SMALLEST_IMAGE:
+        messages.append(
+            f"The minimal resolution for an image is {_SMALLEST_IMAGE}x{_SMALLEST_IMAGE} for the default `CnnPolicy`, "
+            f"your observation{where} is {height_and_width}. You might need a custom features extractor."
+        )
+    return messages
+
+
+def _advice_on_counts(space: spaces.Space, kind: str, key: str = "") -> list[str]:
+    where = f" {key}" if key else ""
+    messages = []
+    start = getattr(space, "start", 0)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and np.any(np.asarray(start) != 0):
+        messages.append(
+            f"{type(space).__name__} {kind} space{where} with a non-zero start (start={start}) is not supported. "
+            "Subtract it in a wrapper, or change the space."
+        )
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim > 1:
+        messages.append(
+            f"The MultiDiscrete {kind} space{where} uses a multidimensional array {space.nvec.tolist()}, which is "
+            "not supported. Convert it to a 1D array with a wrapper."
+        )
+    return messages
+
+
+def _advice_on_actions(space: spaces.Space) -> list[str]:
+    messages = _advice_on_counts(space, "action")
+    if not isinstance(space, spaces.Box):
+        return messages
+    if np.any(np.abs(space.low) != np.abs(space.high)) or np.any(space.low != -1) or np.any(space.high != 1):
+        messages.append(
+            "We recommend you to use a symmetric and normalized Box action space (range=[-1, 1]), "
+            f"yours is {space}: gymnasium.wrappers.RescaleAction(env, -1, 1) does it."
+        )
+    if space.dtype != np.float32:
+        messages.append(
+            f"Your action space has dtype {space.dtype}, we recommend using np.float32 to avoid cast errors."
+        )
+    return messages
+
+
+def _check_action_bounds(space: spaces.Space) -> None:
+    if isinstance(space, spaces.Box):
+        _require(
+            bool(np.isfinite(space.low).all() and np.isfinite(space.high).all()),
+            f"Continuous action space must have a finite lower and upper bound, got {space}.",
+        )
+
+
+# --- returned values ------------------------------------------------------------------------------------------------
+
+
+def _check_reset_signature(env: gym.Env) -> None:
+    parameters = inspect.signature(env.reset).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if "seed" not in parameters and not takes_any:
+        raise TypeError(
+            "The reset() method must accept a `seed` parameter: def reset(self, seed=None, options=None) "
+            "and call super().reset(seed=seed) first."
+        )
+
+
+def _check_returned_values(env: gym.Env, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+    obs = _check_reset_result(env.reset())
+    _check_goals(env, observation_space)
+    _check_obs(obs, observation_space, "reset")
+
+    result = env.step(action_space.sample())
+    _require(
+        isinstance(result, tuple) and len(result) == 5,
+        "The `step()` method must return five values: obs, reward, terminated, truncated, info. "
+        f"Actual: {len(result) if isinstance(result, tuple) else 1} values returned.",
+    )
+    obs, reward, terminated, truncated, info = result
+    _check_obs(obs, observation_space, "step")
+    _require(
+        isinstance(reward, (float, int)) and not isinstance(reward, bool),
+        f"The reward returned by `step()` must be a float, got {type(reward).__name__}: {reward!r}. Use float(reward).",
+    )
+    for name, value in (("terminated", terminated), ("truncated", truncated)):
+        _require(
+            isinstance(value, bool),
+            f"The `{name}` signal must be a boolean, got {type(value).__name__}: {value!r}. Use bool({name}).",
+        )
+    _require(isinstance(info, dict), f"The `info` returned by `step()` must be a python dictionary, got {info!r}.")
+    _check_compute_reward(env, obs, reward, info)
+
+
+def _check_reset_result(result: Any) -> Any:
+    _require(
+        isinstance(result, tuple) and len(result) == 2,
+        f"`reset()` must return a tuple (obs, info), got {type(result).__name__}.",
+    )
+    obs, info = result
+    _require(
+        isinstance(info, dict), f"The second element of the tuple returned by `reset()` must be a dictionary not {info}"
+    )
+    return obs
+
+
+def _check_obs(obs: Any, space: spaces.Space, method: str) -> None:
+    if not isinstance(space, spaces.Dict):
+        _check_one_obs(obs, space, method)
+        return
+    _require(
+        isinstance(obs, Mapping),
+        f"The observation returned by `{method}()` must be a dictionary, got {type(obs).__name__}.",
+    )
+    _require(
+        set(obs) == set(space.spaces),
+        f"The observation keys returned by `{method}()` must match the observation space keys: "
+        f"{sorted(obs)} != {sorted(space.spaces)}",
+    )
+    for key, part in space.spaces.items():
+        try:
+            _check_one_obs(obs[key], part, method)
+        except AssertionError as error:
+            raise AssertionError(f"Error while checking key={key}: {error}") from error
+
+
+def _check_one_obs(obs: Any, space: spaces.Space, method: str) -> None:
+    _require(not isinstance(obs, tuple), f"The observation returned by the `{method}()` method should not be a tuple.")
+    mismatch = f"The observation returned by the `{method}()` method does not match"
+    if isinstance(space, spaces.Discrete):
+        _require(
+            isinstance(obs, (int, np.integer)),
+            f"The observation returned by `{method}()` method must be an int, got {type(obs).__name__}: {obs!r}.",
+        )
+    elif isinstance(space, (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)):
+        _require(
+            isinstance(obs, np.ndarray),
+            f"The observation returned by `{method}()` method must be a numpy array, got {type(obs).__name__}.",
+        )
+        _require(
+            obs.shape == space.shape,
+            f"{mismatch} the shape of the given observation space {space}. "
+            f"Expected: {space.shape}, actual shape: {obs.shape}",
+        )
+        _require(
+            np.can_cast(obs.dtype, space.dtype),
+            f"{mismatch} the data type (cannot cast) of the given observation space {space}. "
+            f"Expected: {space.dtype}, actual dtype: {obs.dtype}",
+        )
+        if isinstance(space, spaces.Box):
+            _check_bounds(obs, space, mismatch)
+    _require(space.contains(obs), f"{mismatch} the given observation space {space}, got {obs!r}")
+
+
+def _check_bounds(obs: np.ndarray, space: spaces.Box, mismatch: str) -> None:
+    nans = np.argwhere(np.isnan(obs))
+    if len(nans) > 0:
+        raise AssertionError(f"{mismatch} the given observation space {space}: obs[{_index_text(nans[0])}] is nan")
+    outside = np.argwhere((obs < space.low) | (obs > space.high))
+    if len(outside) == 0:
+        return
+    lines = []
+    for index in map(tuple, outside[:_SHOWN_INDICES]):
+        lines.append(
+            f"Expected: {space.low[index]} <= obs[{_index_text(index)}] <= {space.high[index]}, "
+            f"actual value: {obs[index]}"
+        )
+    if len(outside) > _SHOWN_INDICES:
+        lines.append(f"and {len(outside) - _SHOWN_INDICES} more.")
+    raise AssertionError(
+        f"{mismatch} the bounds of the given observation space {space}.\n"
+        f"{len(outside)} invalid indices:\n" + "\n".join(lines)
+    )
+
+
+def _index_text(index: Any) -> str:
+    return ",".join(str(int(place)) for place in index)
+
+
+# --- goals ----------------------------------------------------------------------------------------------------------
+
+
+def _goal_reward(env: gym.Env) -> Callable[[Any, Any, Any], Any] | None:
+    return getattr(env.unwrapped, "compute_reward", None)
+
+
+def _check_goals(env: gym.Env, space: spaces.Space) -> None:
+    if _goal_reward(env) is None:
+        return
+    keys = list(space.spaces) if isinstance(space, spaces.Dict) else []
+    _require(
+        set(_GOAL_KEYS) <= set(keys),
+        "A goal conditioned env (one that has `compute_reward()`) must contain at least 3 observation keys: "
+        f"`observation`, `achieved_goal`, and `desired_goal`. The current observation contains {len(keys)} keys: "
+        f"{keys}. Rename `compute_reward()` if this is no goal conditioned env.",
+    )
+
+
+def _check_compute_reward(env: gym.Env, obs: Any, reward: Any, info: dict[str, Any]) -> None:
+    """Hindsight relabelling calls ``compute_reward`` with a batch of goals."""
+    compute_reward = _goal_reward(env)
+    if compute_reward is None:
+        return
+    batch = 2
+    achieved, desired = (np.stack([np.asarray(obs[key])] * batch) for key in ("achieved_goal", "desired_goal"))
+    if isinstance(env.observation_space["achieved_goal"], spaces.Discrete):  # type: ignore[index]
+        achieved, desired = achieved[:, None], desired[:, None]  # as a replay buffer stores numbers
+    rewards = compute_reward(achieved, desired, np.array([info] * batch))
+    _require(
+        np.shape(rewards) == (batch,),
+        "`compute_reward()` must be vectorized: for a batch of "
+        f"{batch} goals it must return an array of shape ({batch},), got {_kind(rewards)}.",
+    )
+    _require(
+        np.allclose(np.asarray(rewards, dtype=float), float(reward)),
+        f"`compute_reward()` must give the reward of `step()`, {reward}, got {np.asarray(rewards)[0]}.",
+    )
+
+
+def _kind(value: Any) -> str:
+    return f"shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+# --- NaN, inf and pictures ------------------------------------------------------------------------------------------
+
+
+def _check_finite(env: gym.Env, action_space: spaces.Space) -> None:
+    """Step a little and warn about the first NaN and inf, which spoil a training long after they came up."""
+    obs, _ = env.reset()
+    found = _warn_not_finite(obs, "observation", "at reset")
+    for _ in range(_STEPS):
+        if found:
+            return
+        action = action_space.sample()
+        obs, reward, terminated, truncated, _ = env.step(action)
+        found |= _warn_not_finite(obs, "observation", f"after action {action}")
+        found |= _warn_not_finite(reward, "reward", f"after action {action}")
+        if terminated or truncated:
+            env.reset()
+
+
+def _warn_not_finite(value: Any, name: str, when: str) -> bool:
+    parts = value.items() if isinstance(value, Mapping) else [("", value)]
+    found = False
+    for key, part in parts:
+        numbers = np.asarray(part)
+        if numbers.dtype.kind != "f":
+            continue
+        for kind, bad in (("nan", np.isnan(numbers)), ("inf", np.isinf(numbers))):
+            if bad.any():
+                found = True
+                where = f" {key}" if key else ""
+                place = f"[{_index_text(np.argwhere(bad)[0])}]" if numbers.ndim else ""
+                warnings.warn(f"found {kind} in {name}s: {name}{where}{place} returned by the environment {when}.")
+    return found
+
+
+def _check_render(env: gym.Env) -> None:
+    modes = env.metadata.get("render_modes")
+    if modes is None:
+        warnings.warn("No render modes were declared in the environment: set metadata = {'render_modes': [...]}.")
+        return
+    mode = env.render_mode
+    if not modes:
+        _require(
+            mode is None,
+            f"render_mode={mode!r} was asked for, but the environment declares no render modes in its metadata.",
+        )
+        return
+    _require(
+        mode is None or mode in modes,
+        f"render_mode={mode!r} of the environment is not one of its metadata['render_modes']={modes}.",
+    )
+    if mode is not None:
+        env.reset()
+        frame = env.render()
+        if mode == "rgb_array":
+            _require(
+                isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3,
+                f"render() in mode 'rgb_array' must return an array (H, W, 3), got {_kind(frame)}.",
+            )

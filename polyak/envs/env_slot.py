@@ -1,0 +1,276 @@
+"""One place of a VecEnv: reset, step with auto-reset, and what is said when the environment there misbehaves.
+
+Shared by the in-process and the subprocess VecEnv: both give each slot its row of preallocated observation arrays
+(ordinary memory here, shared memory there).
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.spaces import Key, obs_space_info
+
+ObservationBuffers = Mapping[Key, np.ndarray]
+"""One array ``(num_envs, *shape)`` per key of :func:`polyak.envs.spaces.obs_space_info`."""
+
+
+def allocate_observations(observation_space: spaces.Space, num_envs: int) -> dict[Key, np.ndarray]:
+    """Zeroed arrays for the observations of ``num_envs`` environments, one per key."""
+    keys, shapes, dtypes = obs_space_info(observation_space)
+    return {key: np.zeros((num_envs, *shapes[key]), dtype=dtypes[key]) for key in keys}
+
+
+def build_env(env_fn: Callable[[], gym.Env], index: int) -> gym.Env:
+    """Call the factory of environment ``index``.
+
+    Raises:
+        TypeError: when the factory is not callable.
+        ValueError: when it returns something else than a gymnasium environment.
+    """
+    if not callable(env_fn):
+        raise TypeError(
+            f"env_fns[{index}] must be a function that returns an environment, got {type(env_fn).__name__}. "
+            "Pass [lambda: env] instead of [env]."
+        )
+    env = env_fn()
+    if isinstance(env, gym.Env):
+        return env
+    if isinstance(env, gym.vector.VectorEnv):
+        raise ValueError(
+            f"env_fns[{index}] returned a gymnasium.vector.VectorEnv, which holds several environments. "
+            "Use GymVectorEnv(vector_env) instead."
+        )
+    raise ValueError(
+        f"env_fns[{index}] returned {type(env).__module__}.{type(env).__name__}, not a Gymnasium environment. "
+        "Subclass gymnasium.Env; wrap an environment of the old gym package with "
+        "shimmy.GymV26CompatibilityV0(env=env) or shimmy.GymV21CompatibilityV0(env=env)."
+    )
+
+
+class EnvSlot:
+    """Runs the environment at one index and writes its observations to row ``index`` of shared arrays.
+
+    The environment is passed to each call, so that its owner may replace it (to wrap it) at any time.
+
+    Args:
+        index: place in the VecEnv, used in messages.
+        buffers: arrays ``(num_envs, *shape)``, see :func:`allocate_observations`.
+        row: which row of the arrays to write; None for ``index``.
+    """
+
+    def __init__(self, index: int, buffers: ObservationBuffers, row: int | None = None):
+        self.index = index
+        self.seed: int | None = None
+        place = index if row is None else row
+        # `array[place, ...]` is a view even where the observation is a single number.
+        self._rows: dict[Key, np.ndarray] = {key: array[place, ...] for key, array in buffers.items()}
+        self._single = self._rows.get(None)
+        self._shape = None if self._single is None else self._single.shape
+
+    def reset(self, env: gym.Env, seed: int | None = None, options: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Reset the environment, write its first observation to the row and return the info."""
+        if seed is not None:
+            self.seed = seed
+        try:
+            result = env.reset(seed=seed, options=options) if options else env.reset(seed=seed)
+            return self._accept_reset(env, result)
+        except Exception as error:
+            add_note(error, f"raised by reset() of environment {self.index} ({env}), {self._last_seed()}")
+            raise
+
+    def step(self, env: gym.Env, action: Any) -> tuple[Any, bool, dict[str, Any], dict[str, Any] | None]:
+        """Step the environment, reset it if it ended, and write the observation to act on next to the row.
+
+        Returns:
+            reward; done; info, copied so that later steps do not alter it, with ``"TimeLimit.truncated"`` and
+            at the end ``"terminal_observation"``; the info of the reset, None where there was none.
+        """
+        try:
+            result = env.step(action)
+            if not isinstance(result, tuple) or len(result) != 5:
+                raise ValueError(self._wrong_step(env, result))
+            obs, reward, terminated, truncated, raw_info = result
+            self._write(obs)
+            info = own_info(raw_info)
+            info["TimeLimit.truncated"] = bool(truncated and not terminated)
+            if not (terminated or truncated):
+                return reward, False, info, None
+            info["terminal_observation"] = self._read(obs)
+            return reward, True, info, self._accept_reset(env, env.reset())
+        except Exception as error:
+            add_note(
+                error,
+                f"raised by step() of environment {self.index} ({env}), {self._last_seed()}, "
+                f"action {_shortened(repr(action))}",
+            )
+            raise
+
+    # --- observations ---
+
+    def _write(self, obs: Any) -> None:
+        if self._single is not None:
+            if (obs.shape if type(obs) is np.ndarray else np.shape(obs)) != self._shape:
+                raise ValueError(self._wrong_shape(None, np.shape(obs), self._single.shape))
+            self._single[...] = obs
+            return
+        for key, row in self._rows.items():
+            try:
+                part = obs[key]
+            except (KeyError, IndexError, TypeError):
+                raise ValueError(
+                    f"The observation of environment {self.index} has no entry {key!r}, which its observation space "
+                    f"has: got {_describe(obs)}. Return every entry of the space, or remove it from the space."
+                ) from None
+            if np.shape(part) != row.shape:
+                raise ValueError(self._wrong_shape(key, np.shape(part), row.shape))
+            row[...] = part
+
+    def _read(self, obs: Any) -> Any:
+        # `[()]` turns an array without dimensions into a number and leaves any other as it is.
+        if self._single is not None:
+            return self._single.copy()[()]
+        copies = {key: row.copy()[()] for key, row in self._rows.items()}
+        return tuple(copies.values()) if isinstance(obs, tuple) else copies
+
+    def _accept_reset(self, env: gym.Env, result: Any) -> dict[str, Any]:
+        if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+            raise ValueError(
+                f"reset() of environment {self.index} ({env}) must return (observation, info dict), "
+                f"got {_describe(result)}. The old gym API returned the observation alone: "
+                "return `observation, {}`, or wrap the environment with shimmy.GymV21CompatibilityV0(env=env)."
+            )
+        obs, info = result
+        self._write(obs)
+        return info
+
+    # --- messages ---
+
+    def _wrong_shape(self, key: Key, actual: tuple[int, ...], expected: tuple[int, ...]) -> str:
+        where = "" if key is None else f" at key {key!r}"
+        return (
+            f"The observation of environment {self.index}{where} has shape {actual}, expected {expected} by its "
+            "observation space. Correct the space or what reset() and step() return "
+            "(polyak.envs.check_env(env) finds such mistakes)."
+        )
+
+    def _wrong_step(self, env: gym.Env, result: Any) -> str:
+        return (
+            f"step() of environment {self.index} ({env}) must return (observation, reward, terminated, truncated, "
+            f"info), got {_describe(result)}. The old gym API returned (observation, reward, done, info): return "
+            "`terminated, truncated` in place of `done`, or wrap the environment with "
+            "shimmy.GymV21CompatibilityV0(env=env)."
+        )
+
+    def _last_seed(self) -> str:
+        return "never seeded" if self.seed is None else f"last seeded with {self.seed}"
+
+
+def _describe(result: Any) -> str:
+    if isinstance(result, tuple):
+        return f"a tuple of {len(result)} ({', '.join(type(part).__name__ for part in result)})"
+    if isinstance(result, dict):
+        return f"a dict with keys {list(result)}"
+    return f"a {type(result).__name__}"
+
+
+def _shortened(text: str, limit: int = 500) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a line to what is printed for an exception (before Python 3.11: to its message)."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif error.args and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+
+
+# --- infos ----------------------------------------------------------------------------------------------------------
+
+_IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()})
+
+
+def own_info(info: dict[str, Any]) -> dict[str, Any]:
+    """Copy an info dict with the arrays, dicts, lists and tuples in it; other objects stay shared.
+
+    An environment may reuse its info or an array in it; the copy keeps what was true at this step.
+    """
+    return {key: value if type(value) in _IMMUTABLE else _owned(value) for key, value in info.items()}
+
+
+def _owned(value: Any) -> Any:
+    kind = type(value)
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if kind is dict:
+        return own_info(value)
+    if kind is list or kind is tuple:
+        return kind(item if type(item) in _IMMUTABLE else _owned(item) for item in value)
+    if isinstance(value, (dict, list, set)):
+        return copy.copy(value)
+    return value
+
+
+# --- attributes through wrappers ------------------------------------------------------------------------------------
+
+
+def get_env_attr(env: gym.Env, name: str) -> Any:
+    """Read an attribute of the outermost wrapper that has it, or of the environment itself."""
+    return env.get_wrapper_attr(name)
+
+
+def set_env_attr(env: gym.Env, name: str, value: Any) -> None:
+    """Set an attribute on the outermost wrapper that has it, or on the environment itself.
+
+    Setting it on the outermost wrapper, whether or not it has it, would leave the environment's own value as it was.
+    An attribute that nobody has yet is created on the bare environment, with a warning when it lies under wrappers.
+    """
+    layer = env
+    while not _can_set(layer, name):
+        if not isinstance(layer, gym.Wrapper):
+            if layer is not env:
+                _warn_created(layer, name)
+            break
+        layer = layer.env
+    setattr(layer, name, value)
+
+
+def _can_set(env: gym.Env, name: str) -> bool:
+    if name in vars(env):
+        return True
+    inherited = getattr(type(env), name, None)
+    if isinstance(inherited, property):
+        return inherited.fset is not None
+    # `hasattr` on the type, not on the instance: wrappers of old gymnasium versions forwarded reads inwards.
+    return hasattr(type(env), name)
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _warn_created(env: gym.Env, name: str) -> None:
+    place = f"{type(env).__module__}.{type(env).__qualname__}"
+    if (place, name) in _warned:
+        return
+    _warned.add((place, name))
+    warnings.warn(
+        f"set_attr({name!r}): neither the environment nor a wrapper around it had this attribute; "
+        f"it was created on the innermost environment, {type(env).__name__}. Check the spelling if that is a surprise."
+    )
+
+
+def is_env_wrapped(env: gym.Env, wrapper_class: type[gym.Wrapper]) -> bool:
+    """Whether a wrapper of the class is around the environment."""
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, wrapper_class):
+            return True
+        layer = layer.env
+    return False

@@ -1,0 +1,233 @@
+"""Make environments by name: one, a vector, a vector of Atari games; and say what is wrong when it cannot be done."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import gymnasium as gym
+from gymnasium import error as gym_error
+from gymnasium.envs.registration import EnvSpec
+
+from polyak.envs.atari import AtariWrapper
+from polyak.envs.dummy import DummyVecEnv
+from polyak.envs.env_slot import is_env_wrapped
+from polyak.envs.monitor import Monitor
+from polyak.envs.vec_env import VecEnv
+
+Wrapper = TypeVar("Wrapper", bound=gym.Wrapper)
+
+_EXTRAS = {
+    # module of the environments -> (package they import, extra of this library)
+    "gymnasium.envs.mujoco": "mujoco",
+    "gymnasium.envs.box2d": "box2d",
+    "ale_py": "atari",
+}
+_CLOSE_MATCHES = 3
+
+
+def unwrap_wrapper(env: gym.Env, wrapper_class: type[Wrapper]) -> Wrapper | None:
+    """Outermost wrapper of the class around ``env``, or None."""
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, wrapper_class):
+            return layer
+        layer = layer.env
+    return None
+
+
+def is_wrapped(env: gym.Env, wrapper_class: type[gym.Wrapper]) -> bool:
+    """Whether a wrapper of the class is around ``env``."""
+    return is_env_wrapped(env, wrapper_class)
+
+
+# --- one environment ------------------------------------------------------------------------------------------------
+
+
+def make_env(env_id: str | EnvSpec, **env_kwargs: Any) -> gym.Env:
+    """``gymnasium.make`` with Atari games registered and errors that say what to do.
+
+    Args:
+        env_id: a registered name (``"module:Name-v0"`` imports the module first) or a spec.
+        env_kwargs: arguments of the environment.
+
+    Raises:
+        ValueError: for an unknown name; the message has the names closest to it.
+        ImportError: when the environment needs a package that is not installed; the message has the extra.
+    """
+    spec = find_spec(env_id) if isinstance(env_id, str) else env_id
+    try:
+        return gym.make(env_id, **env_kwargs)
+    except (gym_error.DependencyNotInstalled, ImportError) as error:
+        raise ImportError(_missing_package(spec, error)) from error
+
+
+def find_spec(env_id: str) -> EnvSpec:
+    """The registered spec of a name; registers the games of ale-py when the name may be one.
+
+    Raises:
+        ValueError: for an unknown name; the message has the names closest to it.
+        ImportError: when the module in front of the name, or ale-py, is not installed.
+    """
+    module, _, name = env_id.rpartition(":")
+    if _looks_like_atari(name) and name not in gym.registry:
+        register_atari(env_id)
+    try:
+        return gym.spec(env_id)
+    except ModuleNotFoundError as error:
+        if module and error.name and module.split(".")[0] != error.name.split(".")[0]:
+            raise  # the module is there but cannot be imported
+        raise ImportError(f"The module {module!r} of environment {env_id!r} is not installed.") from error
+    except gym_error.Error as error:
+        raise ValueError(_unknown_name(env_id, name, error)) from error
+
+
+def _looks_like_atari(name: str) -> bool:
+    return name.startswith("ALE/") or "NoFrameskip-v" in name or "Deterministic-v" in name
+
+
+def register_atari(needed_by: str = "Atari") -> None:
+    """Add the games of ale-py to gymnasium's registry.
+
+    Raises:
+        ImportError: when ale-py is not installed.
+    """
+    try:
+        import ale_py
+    except ImportError as error:
+        raise ImportError(f"{needed_by} needs ale-py: pip install 'polyak[atari]'") from error
+    gym.register_envs(ale_py)
+
+
+def _unknown_name(env_id: str, name: str, error: Exception) -> str:
+    by_lower_case = {known.lower(): known for known in gym.registry}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=_CLOSE_MATCHES, cutoff=0.6)
+    hint = ""
+    if close:
+        hint = f" Did you mean {' or '.join(repr(by_lower_case[match]) for match in close)}?"
+    return (
+        f"env_id={env_id!r} is not a registered environment.{hint} An environment of your own must be registered in "
+        f"the process that makes it: use 'your_module:{name}', or pass a function. (gymnasium: {error})"
+    )
+
+
+def _missing_package(spec: EnvSpec, error: Exception) -> str:
+    entry_point = spec.entry_point if isinstance(spec.entry_point, str) else ""
+    for module, extra in _EXTRAS.items():
+        if entry_point.startswith(module):
+            return f"{spec.id} needs a package that is not installed: pip install 'polyak[{extra}]' ({error})"
+    return f"{spec.id} needs a package that is not installed: {error}"
+
+
+# --- several --------------------------------------------------------------------------------------------------------
+
+
+def make_vec_env(
+    env_id: str | EnvSpec | Callable[..., gym.Env],
+    n_envs: int = 1,
+    seed: int | None = None,
+    start_index: int = 0,
+    monitor_dir: str | os.PathLike[str] | None = None,
+    wrapper_class: Callable[..., gym.Env] | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    vec_env_cls: Callable[..., VecEnv] | None = None,
+    vec_env_kwargs: dict[str, Any] | None = None,
+    monitor_kwargs: dict[str, Any] | None = None,
+    wrapper_kwargs: dict[str, Any] | None = None,
+) -> VecEnv:
+    """Make a VecEnv of ``n_envs`` environments, each in a Monitor and then in ``wrapper_class``.
+
+    Args:
+        env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
+            when it is a name and takes it.
+        n_envs: how many.
+        seed: seeds environment ``i`` with ``seed + i`` at the first reset, and its action space.
+        start_index: first number of the monitor files and added to the seeds of the action spaces.
+        monitor_dir: folder for the monitor files (made if it is missing); None for no files.
+        wrapper_class: called with each environment.
+        env_kwargs: arguments of the environments.
+        vec_env_cls: the class of VecEnv, None for DummyVecEnv.
+        vec_env_kwargs: its further arguments.
+        monitor_kwargs: further arguments of Monitor.
+        wrapper_kwargs: further arguments of ``wrapper_class``.
+
+    Raises:
+        ValueError: for an unknown name or ``n_envs`` below 1.
+        TypeError: when ``env_id`` is neither name nor callable.
+        ImportError: when the environment needs a package that is not installed.
+    """
+    if n_envs < 1:
+        raise ValueError(f"n_envs must be at least 1, got {n_envs}.")
+    if isinstance(env_id, str):
+        find_spec(env_id)  # here, not in a worker process
+    elif not isinstance(env_id, EnvSpec) and not callable(env_id):
+        raise TypeError(
+            f"env_id must be the name of a registered environment or a function that makes one, got {env_id!r}. "
+            "For an environment that exists already use DummyVecEnv([lambda: env])."
+        )
+
+    def factory(rank: int) -> Callable[[], gym.Env]:
+        def make_one() -> gym.Env:
+            env = _make_rendering(env_id, env_kwargs or {})
+            if seed is not None:
+                env.action_space.seed(seed + rank)
+            monitor_path = None
+            if monitor_dir is not None:
+                os.makedirs(monitor_dir, exist_ok=True)
+                monitor_path = os.path.join(monitor_dir, str(rank))
+            env = Monitor(env, filename=monitor_path, **(monitor_kwargs or {}))
+            return env if wrapper_class is None else wrapper_class(env, **(wrapper_kwargs or {}))
+
+        return make_one
+
+    vec_env_class = DummyVecEnv if vec_env_cls is None else vec_env_cls
+    venv = vec_env_class([factory(start_index + index) for index in range(n_envs)], **(vec_env_kwargs or {}))
+    venv.seed(seed)
+    return venv
+
+
+def _make_rendering(env_id: str | EnvSpec | Callable[..., gym.Env], env_kwargs: dict[str, Any]) -> gym.Env:
+    if not isinstance(env_id, (str, EnvSpec)):
+        return env_id(**env_kwargs)
+    try:
+        return make_env(env_id, **{"render_mode": "rgb_array", **env_kwargs})
+    except TypeError:  # it does not know `render_mode`
+        return make_env(env_id, **env_kwargs)
+
+
+def make_atari_env(
+    env_id: str | Callable[..., gym.Env],
+    n_envs: int = 1,
+    seed: int | None = None,
+    start_index: int = 0,
+    monitor_dir: str | os.PathLike[str] | None = None,
+    wrapper_kwargs: dict[str, Any] | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    vec_env_cls: Callable[..., VecEnv] | None = None,
+    vec_env_kwargs: dict[str, Any] | None = None,
+    monitor_kwargs: dict[str, Any] | None = None,
+) -> VecEnv:
+    """:func:`make_vec_env` for Atari games: each in an :class:`~polyak.envs.AtariWrapper`.
+
+    Args:
+        wrapper_kwargs: arguments of AtariWrapper.
+
+    Raises:
+        ImportError: without ale-py or opencv.
+    """
+    register_atari("make_atari_env")
+    return make_vec_env(
+        env_id,
+        n_envs=n_envs,
+        seed=seed,
+        start_index=start_index,
+        monitor_dir=monitor_dir,
+        wrapper_class=AtariWrapper,
+        env_kwargs=env_kwargs,
+        vec_env_cls=vec_env_cls,
+        vec_env_kwargs=vec_env_kwargs,
+        monitor_kwargs=monitor_kwargs,
+        wrapper_kwargs=wrapper_kwargs,
+    )

@@ -1,0 +1,244 @@
+"""Return, length and time of every episode, in the info and in a CSV file that plotting tools read."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsFloat, TextIO
+
+import gymnasium as gym
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Monitor(gym.Wrapper):
+    """Records each episode: ``info["episode"] = {"r": return, "l": length, "t": seconds since the start}``.
+
+    Args:
+        env: the environment to wrap.
+        filename: CSV file to write episodes to (``.monitor.csv`` is added unless it ends so), or a folder to put
+            ``monitor.csv`` in; None writes none.
+        allow_early_resets: let an episode be given up; otherwise reset before its end raises RuntimeError.
+        reset_keywords: arguments that every reset must be given; they are recorded as columns.
+        info_keywords: entries of the last info of an episode to record as columns.
+        override_existing: start the file anew; otherwise append to it.
+    """
+
+    EXT = "monitor.csv"
+
+    def __init__(
+        self,
+        env: gym.Env,
+        filename: str | os.PathLike[str] | None = None,
+        allow_early_resets: bool = True,
+        reset_keywords: tuple[str, ...] = (),
+        info_keywords: tuple[str, ...] = (),
+        override_existing: bool = True,
+    ):
+        super().__init__(env)
+        self.t_start = time.time()
+        self.results_writer: ResultsWriter | None = None
+        if filename is not None:
+            self.results_writer = ResultsWriter(
+                filename,
+                header={"t_start": self.t_start, "env_id": str(env.spec.id if env.spec is not None else None)},
+                extra_keys=(*reset_keywords, *info_keywords),
+                override_existing=override_existing,
+            )
+        self.reset_keywords = reset_keywords
+        self.info_keywords = info_keywords
+        self.allow_early_resets = allow_early_resets
+        self.rewards: list[float] = []
+        self.needs_reset = True
+        self.episode_returns: list[float] = []
+        self.episode_lengths: list[int] = []
+        self.episode_times: list[float] = []
+        self.total_steps = 0
+        self.current_reset_info: dict[str, Any] = {}
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        if not self.allow_early_resets and not self.needs_reset:
+            raise RuntimeError(
+                "Tried to reset an environment before done. If you want to allow early resets, "
+                "wrap your env with Monitor(env, path, allow_early_resets=True)"
+            )
+        for key in self.reset_keywords:
+            if kwargs.get(key) is None:
+                raise ValueError(
+                    f"Expected you to pass keyword argument {key} into reset: "
+                    f"it is in reset_keywords={self.reset_keywords}."
+                )
+            self.current_reset_info[key] = kwargs[key]
+        self.rewards = []
+        self.needs_reset = False
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        if self.needs_reset:
+            raise RuntimeError("Tried to step environment that needs reset")
+        result = self.env.step(action)
+        if not isinstance(result, tuple) or len(result) != 5:
+            return result  # a VecEnv explains what is wrong with it
+        observation, reward, terminated, truncated, info = result
+        self.rewards.append(float(reward))
+        self.total_steps += 1
+        if terminated or truncated:
+            self.needs_reset = True
+            info["episode"] = self._end_episode(info)
+        return observation, reward, terminated, truncated, info
+
+    def _end_episode(self, info: dict[str, Any]) -> dict[str, Any]:
+        total, length, seconds = sum(self.rewards), len(self.rewards), time.time() - self.t_start
+        self.episode_returns.append(total)
+        self.episode_lengths.append(length)
+        self.episode_times.append(seconds)
+        episode = {"r": round(total, 6), "l": length, "t": round(seconds, 6)}
+        episode |= select_info(info, self.info_keywords)
+        episode |= self.current_reset_info
+        if self.results_writer is not None:
+            self.results_writer.write_row(episode)
+        return episode
+
+    def close(self) -> None:
+        super().close()
+        if self.results_writer is not None:
+            self.results_writer.close()
+
+    def get_total_steps(self) -> int:
+        """Steps taken so far."""
+        return self.total_steps
+
+    def get_episode_rewards(self) -> list[float]:
+        """Return of each finished episode."""
+        return self.episode_returns
+
+    def get_episode_lengths(self) -> list[int]:
+        """Steps of each finished episode."""
+        return self.episode_lengths
+
+    def get_episode_times(self) -> list[float]:
+        """Seconds from the start to the end of each finished episode."""
+        return self.episode_times
+
+
+def select_info(info: dict[str, Any], keywords: Sequence[str]) -> dict[str, Any]:
+    """The entries of an info that ``info_keywords`` asks for.
+
+    Raises:
+        KeyError: naming the entry that the last info of the episode lacks.
+    """
+    for key in keywords:
+        if key not in info:
+            raise KeyError(
+                f"info_keywords asks for {key!r}, which the info at the end of the episode lacks: "
+                f"it has {sorted(info)}."
+            )
+    return {key: info[key] for key in keywords}
+
+
+class LoadMonitorResultsError(Exception):
+    """No monitor files were found, or one could not be read."""
+
+
+class ResultsWriter:
+    """Writes episodes to a monitor file: a line ``#{header as JSON}``, the column names, one row per episode.
+
+    Args:
+        filename: see :class:`Monitor`; missing folders are made.
+        header: put in the first line.
+        extra_keys: columns besides ``r``, ``l``, ``t``.
+        override_existing: start the file anew; otherwise append to it.
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str] = "",
+        header: dict[str, float | str] | None = None,
+        extra_keys: tuple[str, ...] = (),
+        override_existing: bool = True,
+    ):
+        path = monitor_path(filename)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begins = override_existing or not path.exists() or path.stat().st_size == 0
+        self.file_handler: TextIO = path.open("w" if override_existing else "a", newline="\n")
+        self.logger = csv.DictWriter(self.file_handler, fieldnames=("r", "l", "t", *extra_keys), lineterminator="\n")
+        if begins:
+            self.file_handler.write(f"#{json.dumps(header or {})}\n")
+            self.logger.writeheader()
+        self.file_handler.flush()
+
+    def write_row(self, epinfo: dict[str, Any]) -> None:
+        """Write one episode; the row is in the file when this returns."""
+        self.logger.writerow(epinfo)
+        self.file_handler.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file_handler.close()
+
+
+def monitor_path(filename: str | os.PathLike[str]) -> Path:
+    """Path of the monitor file that ``filename`` (a file, a prefix or a folder) stands for."""
+    name = os.fspath(filename)
+    if name.endswith(Monitor.EXT):
+        return Path(name)
+    if name == "" or os.path.isdir(name):
+        return Path(name, Monitor.EXT)
+    return Path(f"{name}.{Monitor.EXT}")
+
+
+def get_monitor_files(path: str | os.PathLike[str]) -> list[str]:
+    """Paths of the monitor files in a folder, sorted."""
+    return sorted(glob.glob(os.path.join(glob.escape(os.fspath(path)), "*" + Monitor.EXT)))
+
+
+def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:
+    """All episodes of the monitor files in a folder, by time.
+
+    Returns:
+        Columns ``r`` (return), ``l`` (length), ``t`` (seconds since the earliest start), the keywords recorded, and
+        ``index``, the episode's place in its own file.
+
+    Raises:
+        LoadMonitorResultsError: when there are no files, or one is malformed.
+        ImportError: without pandas.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("pandas is required for loading results: pip install 'polyak[extra]'") from error
+    files = get_monitor_files(path)
+    if not files:
+        raise LoadMonitorResultsError(
+            f"No monitor files of the form *{Monitor.EXT} found in {path}. Wrap the environment with "
+            "Monitor(env, folder), or pass monitor_dir to make_vec_env."
+        )
+    starts, frames = [], []
+    for file in files:
+        with open(file) as lines:
+            start = _read_start(file, lines.readline())
+            frame = pandas.read_csv(lines, index_col=None)
+        frame["t"] += start
+        starts.append(start)
+        frames.append(frame)
+    merged = pandas.concat(frames).sort_values("t", kind="stable").reset_index()
+    merged["t"] -= min(starts)
+    return merged
+
+
+def _read_start(file: str, first_line: str) -> float:
+    try:
+        if not first_line.startswith("#"):
+            raise ValueError("no #")
+        return float(json.loads(first_line[1:])["t_start"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise LoadMonitorResultsError(
+            f"{file} is not a monitor file: its first line must be like "
+            f'#{{"t_start": 0.0, "env_id": "CartPole-v1"}}, got {first_line!r}.'
+        ) from error

@@ -1,0 +1,74 @@
+"""Mean and variance of a stream of batches, kept in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class RunningMeanStd:
+    """Mean and variance of everything seen so far, by the parallel formula.
+
+    Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979). The
+    result is that of one pass over all the data together, whatever the batches it came in.
+
+    Args:
+        epsilon: weight of the initial guess (mean 0, variance 1), in samples; it keeps the variance off zero at the
+            start. 0 gives the plain statistics of the data.
+        shape: of one sample.
+    """
+
+    def __init__(self, epsilon: float = 1e-4, shape: tuple[int, ...] = ()):
+        self.mean = np.zeros(shape, np.float64)
+        self.var = np.ones(shape, np.float64)
+        self.count = float(epsilon)
+
+    def copy(self) -> RunningMeanStd:
+        """An independent copy."""
+        return RunningMeanStd.from_state_dict(self.state_dict())
+
+    def combine(self, other: RunningMeanStd) -> None:
+        """Take in everything that ``other`` has seen."""
+        self.update_from_moments(other.mean, other.var, other.count)
+
+    def update(self, arr: np.ndarray) -> None:
+        """Take in a batch ``(B, *shape)``."""
+        arr = np.asarray(arr)
+        if arr.shape[1:] != self.mean.shape:
+            raise ValueError(f"arr must have shape (B, *{self.mean.shape}), got {arr.shape}.")
+        count = arr.shape[0]
+        if count == 0:
+            return
+        # Sums in float64 whatever the input: float32 sums of a long batch lose digits.
+        mean = np.add.reduce(arr, axis=0, dtype=np.float64) / count
+        deviation = arr - mean
+        self.update_from_moments(mean, np.add.reduce(deviation * deviation, axis=0) / count, count)
+
+    def update_from_moments(self, batch_mean: np.ndarray, batch_var: np.ndarray, batch_count: float) -> None:
+        """Take in a batch of which only mean, (population) variance and size are known."""
+        total = self.count + batch_count
+        if total == 0:
+            return
+        delta = batch_mean - self.mean
+        squares = self.var * self.count + batch_var * batch_count + delta * delta * (self.count * batch_count / total)
+        self.mean = self.mean + delta * (batch_count / total)
+        self.var = squares / total
+        self.count = total
+
+    def state_dict(self) -> dict[str, Any]:
+        """``mean`` and ``var`` as arrays, ``count`` as a number."""
+        return {"mean": np.array(self.mean), "var": np.array(self.var), "count": float(self.count)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what :meth:`state_dict` returned."""
+        self.mean = np.array(state["mean"], np.float64)
+        self.var = np.array(state["var"], np.float64)
+        self.count = float(state["count"])
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> RunningMeanStd:
+        """A new object from what :meth:`state_dict` returned."""
+        statistics = cls()
+        statistics.load_state_dict(state)
+        return statistics

@@ -1,0 +1,161 @@
+"""Arrays in a block of memory that several processes map, and the channel over which they talk.
+
+The block has no name anywhere in the file system (Linux: ``memfd_create``; other Unix: a file that is unlinked when it
+is made; Windows: a mapping that lives as long as a process holds it), so nothing can be left behind, however a
+process ends. Its handle travels over the channel, which works with every start method of ``multiprocessing``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Hashable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+Layout: TypeAlias = Mapping[Hashable, tuple[tuple[int, ...], np.dtype]]
+"""Shape and dtype of each array of a block."""
+
+_ALIGNMENT = 64  # a cache line, so that two arrays never share one
+_HEADER = 9  # one byte of kind, eight of length
+
+
+def create_shared_arrays(layout: Layout, receivers: list[Channel]) -> dict[Hashable, np.ndarray]:
+    """Allocate zeroed arrays and hand the memory to each receiver, who calls :func:`receive_shared_arrays`.
+
+    Args:
+        layout: shapes and dtypes; the receivers must use an equal one.
+        receivers: channels to the processes that map the same memory.
+    """
+    size = _size(layout)
+    if sys.platform == "win32":
+        tag = secrets.token_hex(16)
+        memory = mmap.mmap(-1, size, tagname=tag)
+        for channel in receivers:
+            channel.socket.sendall(tag.encode())
+    else:
+        descriptor = _anonymous_file(size)
+        try:
+            memory = mmap.mmap(descriptor, size)
+            for channel in receivers:
+                socket.send_fds(channel.socket, [b"\0"], [descriptor])
+        finally:
+            os.close(descriptor)
+    return _views(memory, layout)
+
+
+def receive_shared_arrays(layout: Layout, channel: Channel) -> dict[Hashable, np.ndarray]:
+    """Map the arrays that the process at the other end of the channel allocates.
+
+    Raises:
+        EOFError: when the other end was closed instead.
+    """
+    size = _size(layout)
+    if sys.platform == "win32":
+        tag = channel.socket.recv(32)
+        if not tag:
+            raise EOFError("the other process closed the channel")
+        return _views(mmap.mmap(-1, size, tagname=tag.decode()), layout)
+    message, descriptors, _, _ = socket.recv_fds(channel.socket, 1, 1)
+    if not message:
+        raise EOFError("the other process closed the channel")
+    try:
+        return _views(mmap.mmap(descriptors[0], size), layout)
+    finally:
+        os.close(descriptors[0])
+
+
+def _anonymous_file(size: int) -> int:
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("polyak-vec-env")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def _bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _size(layout: Layout) -> int:
+    return max(sum(_padded(_bytes(shape, dtype)) for shape, dtype in layout.values()), _ALIGNMENT)
+
+
+def _views(memory: mmap.mmap, layout: Layout) -> dict[Hashable, np.ndarray]:
+    arrays, offset = {}, 0
+    for name, (shape, dtype) in layout.items():
+        arrays[name] = np.ndarray(shape, dtype=dtype, buffer=memory, offset=offset)
+        offset += _padded(_bytes(shape, dtype))
+    return arrays
+
+
+class Channel:
+    """Messages over a socket: a kind of one byte and any number of bytes of content.
+
+    Args:
+        end: a connected stream socket; its timeout bounds each wait of :meth:`receive`.
+    """
+
+    def __init__(self, end: socket.socket):
+        self.socket = end
+        self._received = bytearray()
+
+    def send(self, kind: bytes, content: bytes = b"", deadline: float | None = None) -> None:
+        """Send one message; waits while the other side has not read what was sent before.
+
+        Args:
+            deadline: ``time.monotonic()`` at which to give up; None never gives up.
+
+        Raises:
+            TimeoutError: when the deadline passes.
+            ConnectionError: when the other end is closed or its process is gone.
+        """
+        message = memoryview(b"".join((kind, len(content).to_bytes(8, "little"), content)))
+        while message:
+            try:
+                message = message[self.socket.send(message) :]
+            except TimeoutError:
+                if deadline is not None and time.monotonic() > deadline:
+                    raise
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Wait for one message. After a timeout the call can be repeated: what arrived so far is kept.
+
+        Raises:
+            TimeoutError: when the socket's timeout passes without news.
+            EOFError: when the other end is closed or its process is gone.
+        """
+        received = self._received
+        while len(received) < _HEADER:
+            self._read(_HEADER)
+        end = _HEADER + int.from_bytes(received[1:_HEADER], "little")
+        while len(received) < end:
+            self._read(end)
+        kind, content = bytes(received[:1]), bytes(received[_HEADER:end])
+        del received[:end]
+        return kind, content
+
+    def _read(self, wanted: int) -> None:
+        try:
+            part = self.socket.recv(max(65536, wanted - len(self._received)))
+        except ConnectionError as error:
+            raise EOFError("the other process is gone") from error
+        if not part:
+            raise EOFError("the other process closed the channel")
+        self._received += part
+
+    def close(self) -> None:
+        """Close this end; the other side reads what was sent and then gets EOFError."""
+        self.socket.close()

@@ -1,0 +1,320 @@
+"""Pure functions that answer questions about gymnasium spaces: shapes, sizes, images, batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+import numpy as np
+from gymnasium import spaces
+
+IMAGE_CHANNELS = (1, 3, 4)
+"""Channel counts of a single picture: grey, RGB, RGBA."""
+
+# --- images ---------------------------------------------------------------------------------------------------------
+
+
+def is_image_space_channels_first(observation_space: spaces.Box) -> bool:
+    """Whether a 3-dimensional space is ``(C, H, W)``: its smallest dimension is taken for the channels.
+
+    Warns when the middle dimension is the smallest; such a space is treated as ``(H, W, C)``.
+    """
+    smallest = int(np.argmin(observation_space.shape))
+    if smallest == 1:
+        warnings.warn(
+            f"The middle dimension of the image space {observation_space.shape} is its smallest: "
+            "treating the space as channels-last (H, W, C)."
+        )
+    return smallest == 0
+
+
+def is_image_space(
+    observation_space: spaces.Space, check_channels: bool = False, normalized_image: bool = False
+) -> TypeGuard[spaces.Box]:
+    """Whether a space holds pictures: a Box of three dimensions, uint8, bounded by 0 and 255.
+
+    Args:
+        check_channels: also ask for 1, 3 or 4 channels (a stack of frames has more).
+        normalized_image: pictures are already floats in [0, 1]: skip the checks of dtype and bounds.
+    """
+    if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) != 3:
+        return False
+    if not normalized_image:
+        if observation_space.dtype != np.uint8:
+            return False
+        if np.any(observation_space.low != 0) or np.any(observation_space.high != 255):
+            return False
+    if not check_channels:
+        return True
+    channel_axis = 0 if is_image_space_channels_first(observation_space) else -1
+    return observation_space.shape[channel_axis] in IMAGE_CHANNELS
+
+
+def transpose_image(image: np.ndarray) -> np.ndarray:
+    """Move the channels of one picture or a batch to the front: ``([B,] H, W, C)`` to ``([B,] C, H, W)``."""
+    return np.moveaxis(image, -1, -3)
+
+
+def maybe_transpose(observation: np.ndarray, observation_space: spaces.Space) -> np.ndarray:
+    """Transpose pictures that come channels-last when the space is channels-first; return anything else as it is."""
+    if not is_image_space(observation_space):
+        return observation
+    shape = observation_space.shape
+    if observation.shape == shape or observation.shape[1:] == shape or observation.ndim not in (3, 4):
+        return observation
+    transposed = transpose_image(observation)
+    fits = transposed.shape == shape or transposed.shape[1:] == shape
+    return transposed if fits else observation
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def get_obs_shape(observation_space: spaces.Space) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
+    """Shape of one stored observation: ``(1,)`` for Discrete, one shape per key for Dict.
+
+    Raises:
+        NotImplementedError: for spaces that no network here can read (Tuple, Sequence, Graph, Text, OneOf).
+    """
+    if isinstance(observation_space, spaces.Discrete):
+        return (1,)
+    if isinstance(observation_space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return tuple(int(size) for size in observation_space.shape)
+    if isinstance(observation_space, spaces.Dict):
+        return {key: get_obs_shape(subspace) for key, subspace in observation_space.spaces.items()}  # type: ignore[misc]
+    raise NotImplementedError(
+        f"The observation space {observation_space} is not supported. "
+        "Use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these (gymnasium has wrappers that convert)."
+    )
+
+
+def get_flattened_obs_dim(observation_space: spaces.Space) -> int:
+    """Length of an observation once flattened for a network: Discrete and MultiDiscrete count as one-hot vectors."""
+    if isinstance(observation_space, spaces.MultiDiscrete):
+        return int(np.sum(observation_space.nvec))
+    return int(spaces.utils.flatdim(observation_space))
+
+
+def get_action_dim(action_space: spaces.Space) -> int:
+    """Length of one stored action: 1 for Discrete (the index), the number of entries for the others.
+
+    Raises:
+        NotImplementedError: for Dict, Tuple and other composed spaces.
+        AssertionError: for a MultiBinary of more than one dimension.
+    """
+    if isinstance(action_space, spaces.Box):
+        return int(np.prod(action_space.shape))
+    if isinstance(action_space, spaces.Discrete):
+        return 1
+    if isinstance(action_space, spaces.MultiDiscrete):
+        return int(np.prod(action_space.shape))
+    if isinstance(action_space, spaces.MultiBinary):
+        if not isinstance(action_space.n, (int, np.integer)):
+            raise AssertionError(
+                f"Multi-dimensional MultiBinary({action_space.n}) action space is not supported. "
+                "You can flatten it instead: MultiBinary(n) with n the number of bits."
+            )
+        return int(action_space.n)
+    raise NotImplementedError(
+        f"The action space {action_space} is not supported. Use Box, Discrete, MultiDiscrete or MultiBinary."
+    )
+
+
+def check_for_nested_spaces(observation_space: spaces.Space) -> None:
+    """Refuse a Dict or Tuple inside a Dict or Tuple.
+
+    Raises:
+        NotImplementedError: naming the entry that is nested.
+    """
+    for key, subspace in _children(observation_space).items():
+        if isinstance(subspace, (spaces.Dict, spaces.Tuple)):
+            raise NotImplementedError(
+                "Nested observation spaces are not supported (Tuple/Dict space inside Tuple/Dict space): "
+                f"entry {key!r} is {subspace}. Flatten it, e.g. with gymnasium.wrappers.FlattenObservation."
+            )
+
+
+# --- comparing spaces -----------------------------------------------------------------------------------------------
+
+
+def check_for_correct_spaces(env: Any, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+    """Check that an environment has the spaces a model was built for.
+
+    Raises:
+        ValueError: naming both spaces when they differ.
+    """
+    if observation_space != env.observation_space:
+        raise ValueError(
+            f"Observation spaces do not match: expected {observation_space}, the environment has "
+            f"{env.observation_space}. Wrap the environment as it was wrapped for training."
+        )
+    if action_space != env.action_space:
+        raise ValueError(
+            f"Action spaces do not match: expected {action_space}, the environment has {env.action_space}. "
+            "Wrap the environment as it was wrapped for training."
+        )
+
+
+def check_shape_equal(space1: spaces.Space, space2: spaces.Space) -> None:
+    """Check that two spaces hold arrays of the same shapes under the same keys.
+
+    Raises:
+        AssertionError: naming what differs.
+    """
+    if isinstance(space1, spaces.Dict):
+        if not isinstance(space2, spaces.Dict) or space1.spaces.keys() != space2.spaces.keys():
+            raise AssertionError(f"The spaces have different keys: {space1} and {space2}.")
+        for key in space1.spaces:
+            check_shape_equal(space1.spaces[key], space2.spaces[key])
+    elif space1.shape != space2.shape:
+        raise AssertionError(f"The spaces have different shapes: {space1.shape} and {space2.shape}.")
+
+
+# --- one observation or a batch? ------------------------------------------------------------------------------------
+
+
+def is_vectorized_box_observation(observation: np.ndarray, observation_space: spaces.Box) -> bool:
+    """Whether a Box observation is a batch.
+
+    Raises:
+        ValueError: when its shape is neither ``shape`` nor ``(n_env, *shape)``.
+    """
+    return _is_batched(np.shape(observation), observation_space.shape, "Box")
+
+
+def is_vectorized_discrete_observation(observation: int | np.ndarray, observation_space: spaces.Discrete) -> bool:
+    """Whether a Discrete observation is a batch (one index per environment).
+
+    Raises:
+        ValueError: when it is neither a single number nor one-dimensional.
+    """
+    return _is_batched(np.shape(observation), (), "Discrete")
+
+
+def is_vectorized_multidiscrete_observation(observation: np.ndarray, observation_space: spaces.MultiDiscrete) -> bool:
+    """Whether a MultiDiscrete observation is a batch.
+
+    Raises:
+        ValueError: when its shape is neither ``shape`` nor ``(n_env, *shape)``.
+    """
+    return _is_batched(np.shape(observation), observation_space.shape, "MultiDiscrete")
+
+
+def is_vectorized_multibinary_observation(observation: np.ndarray, observation_space: spaces.MultiBinary) -> bool:
+    """Whether a MultiBinary observation is a batch.
+
+    Raises:
+        ValueError: when its shape is neither ``shape`` nor ``(n_env, *shape)``.
+    """
+    return _is_batched(np.shape(observation), observation_space.shape, "MultiBinary")
+
+
+def is_vectorized_dict_observation(observation: Mapping[str, np.ndarray], observation_space: spaces.Dict) -> bool:
+    """Whether a Dict observation is a batch.
+
+    Raises:
+        ValueError: when a key is missing, has a wrong shape, or only some of the keys are batched.
+    """
+    missing = observation_space.spaces.keys() - observation.keys()
+    if missing:
+        raise ValueError(
+            f"The observation lacks the keys {sorted(missing)} of the Dict space; it has {sorted(observation)}."
+        )
+    batched: dict[str, bool] = {}
+    for key, subspace in observation_space.spaces.items():
+        try:
+            batched[key] = is_vectorized_observation(observation[key], subspace)
+        except ValueError as error:
+            raise ValueError(f"Error: observation key {key!r}: {error}") from None
+    if len(set(batched.values())) > 1:
+        single = [key for key, flag in batched.items() if not flag]
+        raise ValueError(
+            f"Error: Unexpected observation: keys {single} hold a single observation while the others hold a batch. "
+            "Give every key the same leading dimension n_env, or none."
+        )
+    return next(iter(batched.values()), False)
+
+
+def is_vectorized_observation(observation: Any, observation_space: spaces.Space) -> bool:
+    """Whether an observation is a batch (leading dimension ``n_env``) or a single one, whatever its space.
+
+    Raises:
+        ValueError: when its shape fits neither, or the space is not supported.
+    """
+    for space_class, is_vectorized in _IS_VECTORIZED.items():
+        if isinstance(observation_space, space_class):
+            return is_vectorized(observation, observation_space)
+    raise ValueError(
+        f"Error: Cannot determine if the observation is vectorized with the space type {observation_space}. "
+        "Use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these."
+    )
+
+
+_IS_VECTORIZED: dict[type[spaces.Space], Any] = {
+    spaces.Box: is_vectorized_box_observation,
+    spaces.Discrete: is_vectorized_discrete_observation,
+    spaces.MultiDiscrete: is_vectorized_multidiscrete_observation,
+    spaces.MultiBinary: is_vectorized_multibinary_observation,
+    spaces.Dict: is_vectorized_dict_observation,
+}
+
+
+def _is_batched(shape: tuple[int, ...], single: tuple[int, ...], kind: str) -> bool:
+    if shape == single:
+        return False
+    if len(shape) == len(single) + 1 and shape[1:] == single:
+        return True
+    batch = ", ".join(["n_env", *map(str, single)]) + ("," if not single else "")
+    raise ValueError(
+        f"Error: Unexpected observation shape {shape} for {kind} environment, "
+        f"please use {single} or ({batch}) for the observation shape."
+    )
+
+
+# --- a space as a flat table of arrays ------------------------------------------------------------------------------
+
+Key = Any
+"""Name of one array of an observation: a Dict's key, a Tuple's index, or None for a space that is one array."""
+
+
+def obs_space_info(
+    obs_space: spaces.Space,
+) -> tuple[list[Key], dict[Key, tuple[int, ...]], dict[Key, np.dtype]]:
+    """Keys, shapes and dtypes of the arrays that one observation consists of.
+
+    A Dict has its own keys, a Tuple the keys 0, 1, ..., any other space the single key None.
+
+    Raises:
+        NotImplementedError: for nested spaces.
+        TypeError: for a space whose elements are not arrays (Text, Graph, Sequence, OneOf).
+    """
+    check_for_nested_spaces(obs_space)
+    subspaces = _children(obs_space) or {None: obs_space}
+    for key, subspace in subspaces.items():
+        if subspace.shape is None or subspace.dtype is None:
+            where = "" if key is None else f" at key {key!r}"
+            raise TypeError(
+                f"The observation space {subspace}{where} has no fixed shape. "
+                "Convert it to Box, Discrete, MultiDiscrete or MultiBinary with a gymnasium wrapper."
+            )
+    shapes = {key: tuple(subspace.shape or ()) for key, subspace in subspaces.items()}
+    dtypes = {key: np.dtype(subspace.dtype) for key, subspace in subspaces.items()}
+    return list(subspaces), shapes, dtypes
+
+
+def dict_to_obs(obs_space: spaces.Space, obs_dict: Mapping[Key, np.ndarray]) -> Any:
+    """Turn the table of arrays of :func:`obs_space_info` into an observation: a dict, a tuple or the single array."""
+    if isinstance(obs_space, spaces.Dict):
+        return dict(obs_dict)
+    if isinstance(obs_space, spaces.Tuple):
+        return tuple(obs_dict[index] for index in range(len(obs_space.spaces)))
+    return obs_dict[None]
+
+
+def _children(space: spaces.Space) -> dict[Key, spaces.Space]:
+    if isinstance(space, spaces.Dict):
+        return dict(space.spaces)
+    if isinstance(space, spaces.Tuple):
+        return dict(enumerate(space.spaces))
+    return {}

@@ -1,0 +1,57 @@
+"""Whatever a user calls an environment, as a :class:`~polyak.envs.VecEnv`."""
+
+import gymnasium as gym
+
+from polyak.envs.dummy import DummyVecEnv
+from polyak.envs.gym_vector import GymVectorEnv
+from polyak.envs.make import is_wrapped, make_env
+from polyak.envs.monitor import Monitor
+from polyak.envs.spaces import is_image_space, is_image_space_channels_first
+from polyak.envs.transpose import VecTransposeImage
+from polyak.envs.vec_env import VecEnv, is_vecenv_wrapped
+
+
+def as_vec_env(
+    env: gym.Env | VecEnv | gym.vector.VectorEnv | str, monitor_wrapper: bool = True, verbose: int = 0
+) -> VecEnv:
+    """Wrap ``env`` as training needs it.
+
+    A single environment gets a :class:`~polyak.envs.Monitor` (unless it has one or ``monitor_wrapper`` is false) and
+    becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted. Images whose channels come last are turned.
+
+    Args:
+        env: an environment, a vector of them, or a registered name.
+        monitor_wrapper: record returns and lengths of a single environment.
+        verbose: 1 prints each wrapper that is added.
+
+    Raises:
+        ValueError: an unknown name, or not an environment.
+    """
+    say = print if verbose >= 1 else (lambda *_: None)
+    if isinstance(env, str):
+        say(f"Creating environment from the given name {env!r}")
+        env = make_env(env)
+    if isinstance(env, gym.vector.VectorEnv):
+        env = GymVectorEnv(env)
+    if not isinstance(env, VecEnv):
+        if not isinstance(env, gym.Env):
+            raise ValueError(
+                f"env={env!r} is not an environment. Pass a gymnasium.Env, a VecEnv, a gymnasium.vector.VectorEnv or "
+                "the name of a registered environment."
+            )
+        if monitor_wrapper and not is_wrapped(env, Monitor):
+            say("Wrapping the env with a `Monitor` wrapper")
+            env = Monitor(env)
+        say("Wrapping the env in a DummyVecEnv.")
+        single = env
+        env = DummyVecEnv([lambda: single])
+    if _has_channels_last(env) and not is_vecenv_wrapped(env, VecTransposeImage):
+        say("Wrapping the env in a VecTransposeImage.")
+        env = VecTransposeImage(env)
+    return env
+
+
+def _has_channels_last(env: VecEnv) -> bool:
+    space = env.observation_space
+    parts = space.spaces.values() if isinstance(space, gym.spaces.Dict) else [space]
+    return any(is_image_space(part) and not is_image_space_channels_first(part) for part in parts)

@@ -1,0 +1,236 @@
+"""From an observation to a flat vector of features: preprocessing, and the features extractors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from polyak.envs.spaces import get_flattened_obs_dim, is_image_space
+from polyak.nn.errors import PolicyError
+
+Obs = Tensor | dict[str, Tensor]
+"""A batch of observations: [B, ...], or one such tensor for each key of a Dict space."""
+
+Preprocess = Callable[[Any], Any]
+
+
+# --- preprocessing --------------------------------------------------------------------------------------------------
+
+
+def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: bool = True) -> Obs:
+    """Turn raw observations into what networks read: float32, pictures in [0, 1], indices as one-hot vectors.
+
+    Args:
+        obs: [B, ...] as the environment gives them, or a dict of these.
+        observation_space: the space that they come from.
+        normalize_images: divide the pictures (uint8, three dimensions, bounds 0 and 255) by 255.
+
+    Returns:
+        Box: [B, ...]; Discrete: [B, n]; MultiDiscrete: [B, sum of nvec]; MultiBinary: [B, ...]; Dict: a dict.
+
+    Raises:
+        NotImplementedError: another space, or a Dict inside a Dict.
+    """
+    return make_preprocess(observation_space, normalize_images)(obs)
+
+
+def make_preprocess(observation_space: spaces.Space, normalize_images: bool = True) -> Preprocess:
+    """:func:`preprocess_obs` with all questions about the space answered beforehand: quick to call, picklable.
+
+    Raises:
+        NotImplementedError: an unsupported space, or a Dict inside a Dict.
+    """
+    if isinstance(observation_space, spaces.Dict):
+        for key, subspace in observation_space.spaces.items():
+            if isinstance(subspace, (spaces.Dict, spaces.Tuple)):
+                raise NotImplementedError(
+                    f"Nested observation spaces are not supported: entry {key!r} is {subspace}. "
+                    "Flatten it, e.g. with gymnasium.wrappers.FlattenObservation."
+                )
+        parts = {key: make_preprocess(space, normalize_images) for key, space in observation_space.spaces.items()}
+        return partial(_each_key, parts=parts)
+    if isinstance(observation_space, spaces.Box):
+        return _picture_to_unit if normalize_images and is_image_space(observation_space) else _to_float
+    if isinstance(observation_space, spaces.Discrete):
+        return partial(_one_hot, sizes=(int(observation_space.n),), starts=(int(observation_space.start),))
+    if isinstance(observation_space, spaces.MultiDiscrete):
+        sizes = tuple(int(n) for n in observation_space.nvec.flatten())
+        return partial(_one_hot, sizes=sizes, starts=tuple(int(s) for s in observation_space.start.flatten()))
+    if isinstance(observation_space, spaces.MultiBinary):
+        return _to_float
+    raise NotImplementedError(
+        f"The observation space {observation_space} is not supported. "
+        "Use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these."
+    )
+
+
+def _to_float(obs: Tensor) -> Tensor:
+    return obs.float()
+
+
+def _picture_to_unit(obs: Tensor) -> Tensor:
+    return obs.float() / 255.0
+
+
+def _one_hot(obs: Tensor, sizes: tuple[int, ...], starts: tuple[int, ...]) -> Tensor:
+    """[B], [B, 1] or [B, ...] indices -> [B, sum(sizes)]."""
+    indices = obs.long().reshape(obs.shape[0], len(sizes))
+    columns = [
+        F.one_hot(indices[:, i] - start, size) for i, (size, start) in enumerate(zip(sizes, starts, strict=True))
+    ]
+    return torch.cat(columns, dim=1).float()
+
+
+def _each_key(obs: dict[str, Tensor], parts: dict[str, Preprocess]) -> dict[str, Tensor]:
+    return {key: preprocess(obs[key]) for key, preprocess in parts.items()}
+
+
+# --- features extractors --------------------------------------------------------------------------------------------
+
+
+class BaseFeaturesExtractor(nn.Module):
+    """What a custom features extractor subclasses: preprocessed observations -> [B, features_dim].
+
+    A subclass that learns its output size while it builds its layers may set ``self._features_dim`` afterwards.
+
+    Args:
+        observation_space: the space of the observations.
+        features_dim: how many features it makes.
+
+    Raises:
+        PolicyError: ``features_dim`` is negative.
+    """
+
+    def __init__(self, observation_space: spaces.Space, features_dim: int = 0) -> None:
+        super().__init__()
+        if features_dim < 0:
+            raise PolicyError(f"features_dim must be positive, got {features_dim}.")
+        self._observation_space = observation_space
+        self._features_dim = features_dim
+
+    @property
+    def features_dim(self) -> int:
+        """Number of features.
+
+        Raises:
+            PolicyError: it was never set.
+        """
+        if self._features_dim < 1:
+            raise PolicyError(
+                f"{type(self).__name__} has features_dim={self._features_dim}: call "
+                "super().__init__(observation_space, features_dim=n), or set self._features_dim in __init__."
+            )
+        return self._features_dim
+
+
+class FlattenExtractor(BaseFeaturesExtractor):
+    """The observation itself, as a vector: [B, ...] -> [B, features_dim]."""
+
+    def __init__(self, observation_space: spaces.Space) -> None:
+        super().__init__(observation_space, get_flattened_obs_dim(observation_space))
+        self.flatten = nn.Flatten()
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return self.flatten(observations)
+
+
+class NatureCNN(BaseFeaturesExtractor):
+    """The three convolutions of Mnih et al. 2015 (Nature 518, "Methods"): [B, C, H, W] -> [B, features_dim].
+
+    Args:
+        observation_space: pictures, channels first, 36 x 36 or larger.
+        features_dim: width of the linear layer at the end.
+        normalized_image: the pictures are not uint8 in [0, 255] (floats in [0, 1], say): do not check that.
+
+    Raises:
+        PolicyError: not a picture, channels last, or too small.
+    """
+
+    def __init__(self, observation_space: spaces.Box, features_dim: int = 512, normalized_image: bool = False) -> None:
+        super().__init__(observation_space, features_dim)
+        _check_picture(observation_space, normalized_image)
+        channels, height, width = observation_space.shape
+        self.cnn = nn.Sequential(
+            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        flat = 64 * _nature_size(height) * _nature_size(width)
+        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return self.linear(self.cnn(observations))
+
+
+class CombinedExtractor(BaseFeaturesExtractor):
+    """One extractor for each key of a Dict space, side by side: pictures by :class:`NatureCNN`, the rest flattened.
+
+    Args:
+        observation_space: the Dict.
+        cnn_output_dim: features of each picture.
+        normalized_image: see :class:`NatureCNN`.
+
+    Raises:
+        PolicyError: not a Dict, or an empty one.
+    """
+
+    def __init__(
+        self, observation_space: spaces.Dict, cnn_output_dim: int = 256, normalized_image: bool = False
+    ) -> None:
+        super().__init__(observation_space)
+        if not isinstance(observation_space, spaces.Dict) or not observation_space.spaces:
+            raise PolicyError(
+                f"CombinedExtractor reads a Dict observation space with at least one key, got {observation_space}."
+            )
+        self.extractors = nn.ModuleDict()
+        for key, space in observation_space.spaces.items():
+            if isinstance(space, spaces.Box) and is_image_space(space, normalized_image=normalized_image):
+                self.extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image)
+                self._features_dim += cnn_output_dim
+            else:
+                self.extractors[key] = nn.Flatten()
+                self._features_dim += get_flattened_obs_dim(space)
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        return torch.cat([extractor(observations[key]) for key, extractor in self.extractors.items()], dim=1)
+
+
+def _nature_size(size: int) -> int:
+    """What three unpadded convolutions leave of a picture's side."""
+    for kernel, stride in ((8, 4), (4, 2), (3, 1)):
+        size = (size - kernel) // stride + 1
+    return size
+
+
+def _check_picture(space: spaces.Space, normalized_image: bool) -> None:
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        raise PolicyError(
+            f"NatureCNN reads pictures, a Box of three dimensions, but the observation space is {space}. "
+            "Use 'MlpPolicy' for vectors and 'MultiInputPolicy' for Dict spaces."
+        )
+    if not is_image_space(space, normalized_image=normalized_image):
+        raise PolicyError(
+            f"NatureCNN reads uint8 pictures between 0 and 255, but the observation space is {space} of dtype "
+            f"{space.dtype}. For pictures already normalised, pass policy_kwargs=dict(normalize_images=False); "
+            "otherwise let the environment return uint8."
+        )
+    if space.shape[2] < min(space.shape[:2]):
+        raise PolicyError(
+            f"NatureCNN reads pictures with the channels first (C, H, W), but the observation space has shape "
+            f"{space.shape}. Wrap the environment with VecTransposeImage."
+        )
+    if min(space.shape[1:]) < 36:
+        raise PolicyError(
+            f"NatureCNN needs pictures of at least 36 x 36, got shape {space.shape}. Enlarge them, use 'MlpPolicy', or "
+            "pass your own features_extractor_class."
+        )

@@ -1,0 +1,9 @@
+"""What the networks raise when they are asked for something impossible."""
+
+
+class PolicyError(ValueError, AssertionError):
+    """A policy, network or head cannot be built, or used, as asked.
+
+    It is also an ``AssertionError`` because that is what Stable-Baselines3 raises in these places, and code that was
+    written for it may catch it.
+    """

@@ -1,0 +1,27 @@
+"""Parameter-space updates shared by every learner."""
+
+import torch
+from torch import Tensor, nn
+
+
+@torch.no_grad()
+def polyak_update(source: nn.Module, target: nn.Module, tau: Tensor | float) -> None:
+    """Move ``target`` a fraction ``tau`` of the way to ``source``: target <- (1 - tau) target + tau source.
+
+    Parameters are averaged (Polyak and Juditsky 1992; Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1). Buffers
+    such as batch-norm statistics are themselves running averages and are copied whole.
+
+    Args:
+        source: the network being trained.
+        target: its lagging copy, of the same structure; changed in place.
+        tau: a number in [0, 1], or such a 0-d tensor. 1 makes the target an exact copy.
+    """
+    ours, theirs = list(source.parameters()), list(target.parameters())
+    if isinstance(tau, Tensor) and tau.device.type != "cpu":  # reading its value would wait for the device
+        steps = torch._foreach_sub(ours, theirs)
+        torch._foreach_mul_(steps, tau)
+        torch._foreach_add_(theirs, steps)
+    else:
+        torch._foreach_lerp_(theirs, ours, float(tau))
+    for lagging, online in zip(target.buffers(), source.buffers(), strict=True):
+        lagging.copy_(online)

@@ -1,0 +1,83 @@
+"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list`` and ``demo``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from polyak.zoo.demo import DemoOptions, demo
+from polyak.zoo.enjoy import EnjoyOptions, enjoy
+from polyak.zoo.errors import ZooError
+from polyak.zoo.listing import ListOptions, show
+from polyak.zoo.options import build_command, list_flags, spread_lists
+from polyak.zoo.plot import PlotOptions, plot
+from polyak.zoo.train import TrainOptions, train
+
+#: Name, options and function of each command.
+COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
+    "train": (TrainOptions, train),
+    "enjoy": (EnjoyOptions, enjoy),
+    "plot": (PlotOptions, plot),
+    "list": (ListOptions, show),
+    "demo": (DemoOptions, demo),
+}
+
+
+def build_app() -> Any:
+    """Build the typer application from `COMMANDS`; ImportError naming the extra if typer is missing."""
+    try:
+        import typer
+    except ImportError as error:
+        raise ImportError("The command line needs typer: pip install 'polyak[zoo]'.") from error
+    app = typer.Typer(
+        name="polyak",
+        help="Train, watch and compare reinforcement-learning agents.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_version_option())
+    for name, (options_class, run) in COMMANDS.items():
+        app.command(name)(build_command(options_class, run))
+    return app
+
+
+def _version_option() -> Callable[..., None]:
+    import typer
+
+    from polyak import __version__
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            print(f"polyak {__version__}")
+            raise typer.Exit()
+
+    def polyak(
+        version: bool = typer.Option(
+            False, "--version", callback=show_version, is_eager=True, help="Print the version."
+        ),
+    ) -> None:
+        """Train, watch and compare reinforcement-learning agents."""
+
+    polyak.__annotations__ = {"version": bool, "return": None}
+    return polyak
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line on `argv` (``sys.argv[1:]`` by default) and exit.
+
+    Exit status: 0 when all went well, 2 for a mistake in what was asked (one line on stderr, no traceback unless the
+    environment variable ``POLYAK_TRACEBACK`` is set), 1 for a failure while running.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    flags = list_flags(*(options_class for options_class, _ in COMMANDS.values()))
+    try:
+        build_app()(args=spread_lists(arguments, flags))
+    except (ZooError, ImportError) as error:
+        if os.environ.get("POLYAK_TRACEBACK"):
+            raise
+        print(f"polyak: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

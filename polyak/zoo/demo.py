@@ -1,0 +1,138 @@
+"""``polyak demo``: one agent, from nothing to a picture of it balancing the pole.
+
+Trains PPO on CartPole-v1 until it is solved, measures it, and leaves the model, its learning curve and an episode.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyak.zoo.enjoy import frames_per_second, play
+from polyak.zoo.environments import make_envs
+from polyak.zoo.errors import ZooError
+from polyak.zoo.options import option
+from polyak.zoo.plot import Curve, PlotOptions, draw, training_curve
+from polyak.zoo.recording import draw_without_screen, write_video
+from polyak.zoo.registry import find_algorithm
+from polyak.zoo.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from polyak.core.evaluation import EvaluationResult
+
+ENV_ID = "CartPole-v1"
+N_EPISODES = 20
+#: A mean return at which the environment's makers call it solved, out of 500.
+SOLVED = 475.0
+
+
+@dataclass
+class DemoOptions:
+    """Train PPO on CartPole-v1 until it is solved; write model, learning curve and an episode to a folder."""
+
+    output: str = option("runs/demo", "--output", "-o", help="Folder for the files.")
+    max_timesteps: int = option(200_000, "--max-timesteps", help="Give up after this many steps.")
+    seed: int = option(0, "--seed", help="Seed of everything random.")
+    video: str = option("gif", "--video", help="gif or mp4.")
+    progress: bool = option(True, "--progress/--no-progress", "-P", help="Show a progress bar.")
+
+
+def demo(options: DemoOptions) -> float:
+    """Run the demonstration, print where its files are and return the mean return of the final evaluation."""
+    if options.video not in ("gif", "mp4"):
+        raise ZooError(f"--video must be gif or mp4, got {options.video!r}.")
+    if options.max_timesteps < 1:
+        raise ZooError(f"--max-timesteps must be at least 1, got {options.max_timesteps}.")
+    folder = Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.monitor.csv"):  # an earlier demonstration would be drawn into this one's curve
+        old.unlink()
+    algorithm = find_algorithm("ppo")
+    settings = load_settings(algorithm, "ppo", ENV_ID)
+
+    print(f"Training PPO on {ENV_ID} until an evaluation reaches {SOLVED:.0f} of 500 ...")
+    started = time.perf_counter()
+    model = _train(algorithm, settings, options, folder)
+    seconds = time.perf_counter() - started
+    print(
+        f"Trained for {model.num_timesteps:,} steps in {seconds:.1f} s ({model.num_timesteps / seconds:,.0f} a second)"
+    )
+
+    result = _evaluate(model, options.seed)
+    low, high = result.ci
+    print(f"Return over {N_EPISODES} episodes: mean {result.mean:.1f}, 95% interval [{low:.1f}, {high:.1f}]")
+
+    path = folder / "ppo_cartpole.zip"
+    model.save(path)
+    written = {
+        "model": path,
+        "learning curve": _draw_curve(folder),
+        "episode": _record(model, settings, options, folder),
+    }
+    print("Files:")
+    for what, where in written.items():
+        print(f"  {what:<14} {where}")
+    if result.mean < SOLVED:
+        raise SystemExit(
+            f"Not solved within {options.max_timesteps:,} steps: mean return {result.mean:.1f} < {SOLVED:.0f}."
+        )
+    return result.mean
+
+
+def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folder: Path) -> Any:
+    """Train until an evaluation reaches 500 (or the cap); the progress bar counts to the cap."""
+    from polyak.core.callbacks import EvalCallback, StopTrainingOnRewardThreshold
+
+    envs = make_envs(ENV_ID, settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
+    eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + 1_000_000)
+    try:
+        model = algorithm(settings.policy, envs, seed=options.seed, device="cpu", verbose=0, **settings.arguments)
+        callback = EvalCallback(
+            eval_envs,
+            callback_on_new_best=StopTrainingOnRewardThreshold(500.0, verbose=0),
+            n_eval_episodes=10,
+            eval_freq=5_000,
+            unit="timesteps",
+            verbose=0,
+        )
+        model.learn(options.max_timesteps, callback=callback, progress_bar=options.progress)
+    finally:
+        envs.close()
+        eval_envs.close()
+    return model
+
+
+def _evaluate(model: Any, seed: int) -> EvaluationResult:
+    """Play fresh, deterministic episodes, none of which training or its evaluations have seen."""
+    from polyak.core.evaluation import evaluate
+    from polyak.envs import make_vec_env
+
+    envs = make_vec_env(ENV_ID, n_envs=5)
+    try:
+        return evaluate(model, envs, n_episodes=N_EPISODES, seed=seed + 2_000_000)
+    finally:
+        envs.close()
+
+
+def _draw_curve(folder: Path) -> Path:
+    curve = training_curve(folder, "steps", "reward", window=50, label="PPO, mean of 50 episodes")
+    curves: list[Curve] = [] if curve is None else [curve]
+    return draw({ENV_ID: curves}, PlotOptions(), folder / "learning_curve.png")
+
+
+def _record(model: Any, settings: Settings, options: DemoOptions, folder: Path) -> Path:
+    """Play one episode and write it as a picture that moves."""
+    draw_without_screen()
+    envs = make_envs(ENV_ID, settings, 1, seed=options.seed, env_kwargs={"render_mode": "rgb_array"})
+    frames: list[np.ndarray] = []
+    path = folder / f"episode.{options.video}"
+    try:
+        play(model, envs, 500, n_episodes=1, frames=frames)
+        write_video(path, frames, frames_per_second(envs))
+    finally:
+        envs.close()
+    return path

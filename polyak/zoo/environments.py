@@ -1,0 +1,74 @@
+"""Building the environments of a run: monitored, wrapped, normalised and stacked as its settings say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyak.zoo.errors import ZooError
+from polyak.zoo.settings import Settings, WrapperSpec
+
+if TYPE_CHECKING:
+    from polyak.envs import VecEnv
+
+
+def make_envs(
+    env_id: str,
+    settings: Settings,
+    n_envs: int,
+    *,
+    seed: int | None,
+    env_kwargs: dict[str, Any] | None = None,
+    vec_env: str = "dummy",
+    monitor_dir: Path | None = None,
+) -> VecEnv:
+    """Build `n_envs` vectorised copies of `env_id`: monitored, wrapped and stacked, not normalised.
+
+    `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy.
+    """
+    from polyak.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, as_vec_env, make_vec_env
+
+    classes: dict[str, Any] = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
+    if vec_env not in classes:
+        raise ZooError(f"--vec-env must be dummy or subproc, got {vec_env!r}.")
+    envs: VecEnv = make_vec_env(
+        env_id,
+        n_envs=n_envs,
+        seed=seed,
+        monitor_dir=None if monitor_dir is None else str(monitor_dir),
+        wrapper_class=WrapperChain(settings.env_wrapper) if settings.env_wrapper else None,
+        env_kwargs={**settings.env_kwargs, **(env_kwargs or {})},
+        vec_env_cls=classes[vec_env],
+        monitor_kwargs=settings.monitor_kwargs or None,
+    )
+    for wrapper in settings.vec_env_wrapper:
+        envs = wrapper(envs)
+    if settings.frame_stack is not None:
+        envs = VecFrameStack(envs, settings.frame_stack)
+    return as_vec_env(envs)
+
+
+def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> VecEnv:
+    """Put VecNormalize around `envs` with the options of the settings; `evaluation` freezes it and keeps rewards raw.
+
+    It is the outermost wrapper, as when a saved model brings its own statistics.
+    """
+    from polyak.envs import VecNormalize
+
+    options = {"gamma": settings.gamma, **(settings.normalize or {})}
+    if evaluation:
+        options.update(training=False, norm_reward=False)
+    return VecNormalize(envs, **options)
+
+
+class WrapperChain:
+    """Several wrappers applied in the order of the settings, the first one innermost; can be pickled for workers."""
+
+    def __init__(self, wrappers: list[WrapperSpec]) -> None:
+        self.wrappers = wrappers
+
+    def __call__(self, env: Any) -> Any:
+        """Wrap `env` and return the result."""
+        for wrapper in self.wrappers:
+            env = wrapper(env)
+        return env

@@ -1,0 +1,58 @@
+"""``polyak list``: which algorithms there are, and for which environments settings are tuned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyak.zoo.errors import ZooError
+from polyak.zoo.options import option
+from polyak.zoo.registry import algorithm_names, find_algorithm, find_env, summary
+from polyak.zoo.settings import read_blocks
+
+
+@dataclass
+class ListOptions:
+    """List the algorithms with their tuned environments, or show the tuned settings of one algorithm."""
+
+    algo: str = option("", "--algo", "-a", help="Show the tuned settings of this algorithm.")
+    env: str = option("", "--env", "-e", help="List only what is tuned for this environment.")
+
+
+def show(options: ListOptions) -> None:
+    """Print what `options` ask for."""
+    names = algorithm_names()
+    if options.algo:
+        find_algorithm(options.algo)
+        names = [options.algo.lower()]
+    if options.env:
+        find_env(options.env)
+    tuned = {name: _tuned(name) for name in names}
+    if options.algo:
+        _show_settings(names[0], tuned[names[0]], options.env)
+        return
+    for name in names:
+        if options.env and options.env not in tuned[name]:
+            continue
+        print(f"{name:<6} {summary(find_algorithm(name))}")
+        if not options.env:
+            print(f"{'':6} tuned: {', '.join(tuned[name]) or 'nothing yet; give --conf-file'}")
+    if options.env and not any(options.env in blocks for blocks in tuned.values()):
+        print(f"No algorithm has settings tuned for {options.env}; `polyak train` takes its default settings.")
+
+
+def _tuned(name: str) -> dict[str, dict[str, Any]]:
+    """Return the blocks of the packaged settings of an algorithm; empty if it has no file."""
+    try:
+        return read_blocks(name)[0]
+    except ZooError:
+        return {}
+
+
+def _show_settings(name: str, blocks: dict[str, dict[str, Any]], env_id: str) -> None:
+    if env_id and env_id not in blocks:
+        raise ZooError(f"{name} has no settings tuned for --env {env_id!r}. Tuned: {', '.join(blocks)}.")
+    for key in [env_id] if env_id else blocks:
+        print(f"{key}:")
+        for parameter, value in blocks[key].items():
+            print(f"  {parameter}: {value}")

@@ -1,0 +1,125 @@
+"""Values written as text, on the command line or in YAML, read without ever running them.
+
+A value is parsed to a syntax tree, and only these nodes are understood: Python literals, ``dict(key=value)``, and the
+names of a short list (``nn.ReLU``, ``HerReplayBuffer``, ...). Everything else stays a plain string, or is refused when
+it was clearly meant as an expression.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from polyak.zoo.errors import ZooError, did_you_mean
+
+# fmt: off
+_ACTIVATIONS = (
+    "CELU", "ELU", "GELU", "Hardswish", "Hardtanh", "Identity", "LeakyReLU", "Mish", "PReLU",
+    "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softplus", "Softsign", "Tanh",
+)
+# fmt: on
+_OPTIMIZERS = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD")
+
+#: Names that a setting may use, and where each is found.
+NAMES: dict[str, str] = {
+    **{f"{prefix}.{name}": f"torch.nn:{name}" for prefix in ("nn", "th.nn", "torch.nn") for name in _ACTIVATIONS},
+    **{
+        f"{prefix}.{name}": f"torch.optim:{name}"
+        for prefix in ("optim", "th.optim", "torch.optim")
+        for name in _OPTIMIZERS
+    },
+    "RMSpropTFLike": "polyak.nn.optim:RMSpropTFLike",
+    "ReplayBuffer": "polyak.data:ReplayBuffer",
+    "HerReplayBuffer": "polyak.data:HerReplayBuffer",
+    "NatureCNN": "polyak.nn.encoders:NatureCNN",
+    "FlattenExtractor": "polyak.nn.encoders:FlattenExtractor",
+    "CombinedExtractor": "polyak.nn.encoders:CombinedExtractor",
+}
+
+_NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def import_name(path: str) -> Any:
+    """Import ``package.module.Name`` (or ``package.module:Name``) and return it; ZooError if there is none."""
+    module, _, attribute = path.replace(":", ".").rpartition(".")
+    if not module:
+        raise ZooError(f"{path!r} is not an import path. Write it as package.module.Name.")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ZooError(
+            f"Cannot import {path!r}: {error}. Check the spelling and that the package is installed."
+        ) from error
+
+
+def parse_value(text: str) -> Any:
+    """Read `text` as a literal, an allowed name or ``dict(...)``; a bare word is returned as it is.
+
+    Examples: ``"3e-4"`` -> 0.0003, ``"[64, 64]"`` -> a list, ``"dict(activation_fn=nn.ReLU)"`` -> a dict holding the
+    class, ``"lin_3e-4"`` and ``"rgb_array"`` -> the same string. Raises ZooError for an expression that is not allowed.
+    """
+    stripped = text.strip()
+    if _NUMBER.fullmatch(stripped):
+        return int(stripped) if stripped.lstrip("+-").replace("_", "").isdigit() else float(stripped)
+    try:
+        return _read(ast.parse(stripped, mode="eval").body)
+    except (SyntaxError, _NotAllowed) as error:
+        if any(bracket in stripped for bracket in "()[]{}"):
+            raise ZooError(
+                f"Cannot read the value {text!r}: {error}. Allowed are Python literals, dict(key=value) and the names "
+                f"nn.<activation>, optim.<optimizer>, {', '.join(name for name in NAMES if '.' not in name)}."
+            ) from error
+        return text
+
+
+def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, Any]:
+    """Read ``key:value`` words, e.g. ``["gravity:-9.8", "name:'moon'"]``, into a dict; errors name `flag`."""
+    result: dict[str, Any] = {}
+    for pair in pairs:
+        key, colon, value = pair.partition(":")
+        if not colon or not key.strip():
+            raise ZooError(f"{flag} {pair!r} is not of the form key:value, e.g. {flag} learning_rate:3e-4.")
+        result[key.strip()] = parse_value(value)
+    return result
+
+
+class _NotAllowed(Exception):
+    """A node that this small language does not have."""
+
+
+def _read(node: ast.expr) -> Any:
+    """Evaluate one node of the small language (see the module's docstring)."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.List):
+        return [_read(item) for item in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple(_read(item) for item in node.elts)
+    if isinstance(node, ast.Dict) and all(key is not None for key in node.keys):
+        return {_read(key): _read(value) for key, value in zip(node.keys, node.values, strict=True) if key is not None}
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        return _signed(node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        return _read_dict_call(node)
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = ast.unparse(node)
+        if name in NAMES:
+            return import_name(NAMES[name])
+        raise _NotAllowed(f"the name {name!r} is not known.{did_you_mean(name, NAMES)}".rstrip("."))
+    raise _NotAllowed(f"{ast.unparse(node)!r} is not a literal")
+
+
+def _signed(node: ast.UnaryOp) -> int | float:
+    value = _read(node.operand)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _NotAllowed(f"{ast.unparse(node)!r} is not a number")
+    return -value if isinstance(node.op, ast.USub) else value
+
+
+def _read_dict_call(node: ast.Call) -> dict[str, Any]:
+    if node.args or any(keyword.arg is None for keyword in node.keywords):
+        raise _NotAllowed("dict(...) takes key=value arguments only")
+    return {str(keyword.arg): _read(keyword.value) for keyword in node.keywords}

@@ -1,0 +1,73 @@
+"""Command-line options declared once, as dataclass fields, from which typer's commands are built."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, field, fields
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+Options = TypeVar("Options")
+
+
+def option(default: Any, *flags: str, help: str) -> Any:
+    """Declare a dataclass field that is also a command-line option with these `flags` and this `help` text."""
+    metadata = {"flags": flags, "help": help}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def build_command(options_class: type[Options], run: Callable[[Options], Any]) -> Callable[..., None]:
+    """Make the function that typer turns into a command: it fills `options_class` and hands it to `run`."""
+    import typer
+
+    hints = get_type_hints(options_class)
+    parameters = []
+    for item in fields(options_class):  # type: ignore[arg-type]
+        default: Any = item.default if item.default_factory is MISSING else item.default_factory()
+        hint: Any = hints[item.name]
+        if get_origin(hint) is Sequence:  # typer knows repeated options as lists
+            hint = list[get_args(hint)[0]]  # type: ignore[misc]
+        info = typer.Option(
+            *item.metadata["flags"], help=item.metadata["help"], show_default=default not in (None, [], "")
+        )
+        annotation: Any = Annotated[hint, info]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(item.name, kind, default=default, annotation=annotation))
+
+    def command(**values: Any) -> None:
+        run(options_class(**values))
+
+    command.__doc__ = options_class.__doc__
+    command.__name__ = options_class.__name__.removesuffix("Options").lower()
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def list_flags(*options_classes: type[Any]) -> set[str]:
+    """Return the flags of all options that hold a list."""
+    return {
+        flag
+        for options_class in options_classes
+        for item in fields(options_class)
+        if item.default_factory is not MISSING
+        for flag in item.metadata.get("flags", ())
+    }
+
+
+def spread_lists(arguments: list[str], flags: set[str]) -> list[str]:
+    """Repeat the flag before each of its words: ``--env-kwargs a:1 b:2`` -> ``--env-kwargs a:1 --env-kwargs b:2``."""
+    spread: list[str] = []
+    current: str | None = None
+    first = False
+    for word in arguments:
+        if word.startswith("-"):
+            current, first = (word, True) if word in flags else (None, False)
+        elif current is not None:
+            if not first:
+                spread.append(current)
+            first = False
+        spread.append(word)
+    return spread

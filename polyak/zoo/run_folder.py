@@ -1,0 +1,177 @@
+"""Where a run keeps its files: ``<logs>/<algo>/<EnvId>_<n>/``, laid out as in RL Baselines3 Zoo.
+
+::
+
+    0.monitor.csv, 1.monitor.csv ...     episodes of each training environment
+    best_model.zip  evaluations.npz      written by the evaluations
+    rl_model_<steps>_steps.zip           checkpoints
+    <EnvId>.zip                          the final model
+    <EnvId>/config.yml  args.yml  command.txt  vecnormalize.*
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from polyak.zoo.errors import ZooError, did_you_mean
+
+_CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
+
+
+def file_name(env_id: str) -> str:
+    """Return `env_id` as it is used in file names: ``ALE/Pong-v5`` -> ``ALE-Pong-v5``."""
+    return env_id.replace("/", "-")
+
+
+def run_numbers(parent: Path, env_id: str) -> dict[int, Path]:
+    """Return the runs of exactly this environment under ``<logs>/<algo>``, by number."""
+    pattern = re.compile(rf"{re.escape(file_name(env_id))}_(\d+)(_[0-9a-f-]+)?")
+    folders = sorted(parent.iterdir()) if parent.is_dir() else []
+    matches = [(pattern.fullmatch(folder.name), folder) for folder in folders if folder.is_dir()]
+    return {int(match.group(1)): folder for match, folder in matches if match}
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run.
+
+    Fields: ``path`` the run's folder, ``env_id`` the environment's id as given to gymnasium.
+    """
+
+    path: Path
+    env_id: str
+
+    @classmethod
+    def create(cls, logs: Path, algo: str, env_id: str, unique: bool = False) -> RunFolder:
+        """Make the next free folder of ``<logs>/<algo>/``; `unique` appends a random identifier to its name."""
+        parent = logs / algo.lower()
+        number = max(run_numbers(parent, env_id), default=0) + 1
+        while True:
+            path = parent / f"{file_name(env_id)}_{number}{f'_{uuid4()}' if unique else ''}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:  # another process took the number between the look and the mkdir
+                number += 1
+            except OSError as error:
+                raise ZooError(f"Cannot make the run folder {path} (--log-folder {logs}): {error}.") from error
+            else:
+                folder = cls(path, env_id)
+                folder.settings_folder.mkdir()
+                return folder
+
+    @classmethod
+    def find(cls, logs: Path, algo: str, env_id: str, number: int = 0) -> RunFolder:
+        """Find run `number` (0: the latest; -1: ``<logs>/<algo>`` itself); ZooError says what there is."""
+        parent = logs / algo.lower()
+        if number == -1:
+            return cls(parent, env_id)
+        runs = run_numbers(parent, env_id)
+        if number == 0 and runs:
+            return cls(runs[max(runs)], env_id)
+        if number in runs:
+            return cls(runs[number], env_id)
+        raise ZooError(
+            f"No run {number or 'at all'} of {algo} on {env_id} under {parent}.{_what_there_is(parent, runs)}"
+        )
+
+    @property
+    def settings_folder(self) -> Path:
+        """The sub-folder of config.yml, args.yml, command.txt and the normalisation statistics."""
+        return self.path / file_name(self.env_id)
+
+    @property
+    def final_model(self) -> Path:
+        """The model as it was when training ended."""
+        return self.path / f"{file_name(self.env_id)}.zip"
+
+    @property
+    def best_model(self) -> Path:
+        """The model of the best evaluation."""
+        return self.path / "best_model.zip"
+
+    @property
+    def evaluations(self) -> Path:
+        """Returns and lengths of all evaluations during training."""
+        return self.path / "evaluations.npz"
+
+    @property
+    def replay_buffer(self) -> Path:
+        """The replay buffer, when ``--save-replay-buffer`` was given."""
+        return self.path / "replay_buffer.pkl"
+
+    @property
+    def normalizer(self) -> Path:
+        """The statistics of VecNormalize at the end of training."""
+        return self.settings_folder / "vecnormalize.pkl"
+
+    def checkpoints(self) -> dict[int, Path]:
+        """Return the checkpoints by number of steps."""
+        matches = [(_CHECKPOINT.fullmatch(path.name), path) for path in self.path.glob("rl_model_*_steps.zip")]
+        return dict(sorted((int(match.group(1)), path) for match, path in matches if match))
+
+    def model(self, *, best: bool = False, checkpoint: int | None = None, last_checkpoint: bool = False) -> Path:
+        """Return the wanted model file; ZooError naming the files that exist if it is missing."""
+        if checkpoint is not None or last_checkpoint:
+            found = self.checkpoints()
+            steps = max(found, default=0) if checkpoint is None else checkpoint
+            if steps in found:
+                return found[steps]
+            have = ", ".join(map(str, found)) or "none (train with --save-freq)"
+            raise ZooError(f"No checkpoint at {steps} steps in {self.path}. Checkpoints there: {have}.")
+        path = self.best_model if best else self.final_model
+        if path.is_file():
+            return path
+        have = ", ".join(sorted(file.name for file in self.path.glob("*.zip"))) or "none"
+        raise ZooError(f"No model {path}. Model files in that folder: {have}.")
+
+    def write_yaml(self, name: str, content: dict[str, Any]) -> None:
+        """Write ``<EnvId>/<name>`` as plain YAML (no Python objects)."""
+        import yaml
+
+        text = yaml.safe_dump(plain(content), sort_keys=False, allow_unicode=True)
+        (self.settings_folder / name).write_text(text, encoding="utf-8")
+
+    def read_yaml(self, name: str) -> dict[str, Any]:
+        """Read ``<EnvId>/<name>``, or return an empty dict when the file is missing; ZooError if it is not plain."""
+        import yaml
+
+        path = self.settings_folder / name
+        if not path.is_file():
+            return {}
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except yaml.YAMLError as error:
+            raise ZooError(f"{path} is not plain YAML (files with Python objects are refused): {error}") from error
+        return content or {}
+
+    def remove(self) -> None:
+        """Delete the folder of a run that never started."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def plain(value: Any) -> Any:
+    """Return `value` made of dicts, lists, numbers, strings and None only; classes become their import path."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    return str(value)
+
+
+def _what_there_is(parent: Path, runs: dict[int, Path]) -> str:
+    if runs:
+        return f" Runs there: {', '.join(map(str, runs))}."
+    if not parent.is_dir():
+        return " That folder does not exist: train first, or point --folder at your logs."
+    names = sorted({re.sub(r"_\d+(_[0-9a-f-]+)?$", "", folder.name) for folder in parent.iterdir() if folder.is_dir()})
+    wanted = did_you_mean(parent.name, names)
+    return f" Environments with runs there: {', '.join(names) or 'none'}.{wanted}"

@@ -1,0 +1,270 @@
+"""Tuned settings: one YAML file per algorithm, one block per environment, checked against the algorithm's constructor.
+
+A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, which say how to run: number of steps and
+environments, normalisation, wrappers. Files are plain YAML and no value is ever executed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.zoo.literals import import_name, parse_value
+from polyak.zoo.registry import is_atari_id, parameter_names
+
+#: Keys that are not constructor parameters, and what they mean.
+RUN_KEYS: dict[str, str] = {
+    "n_timesteps": "environment steps to train for",
+    "n_envs": "number of training environments",
+    "policy": "policy name (MlpPolicy, CnnPolicy, MultiInputPolicy) or import path of a policy class",
+    "normalize": "True, or keyword arguments of VecNormalize",
+    "frame_stack": "number of frames given to the policy at once",
+    "env_wrapper": "import path of a gymnasium wrapper, {path: kwargs}, or a list of these",
+    "vec_env_wrapper": "the same for wrappers of vectorised environments",
+    "callback": "the same for callbacks",
+    "env_kwargs": "keyword arguments of gymnasium.make",
+    "monitor_kwargs": "keyword arguments of Monitor",
+    "noise_type": "action noise: normal or ornstein-uhlenbeck",
+    "noise_std": "standard deviation of the action noise, in units of scaled actions",
+}
+_SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
+_VERBATIM = ("env_wrapper", "vec_env_wrapper", "callback", "policy", "noise_type")
+
+
+@dataclass
+class WrapperSpec:
+    """A class to import and the keyword arguments to give it."""
+
+    path: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *args: Any) -> Any:
+        """Import the class and build it on `args`."""
+        return import_name(self.path)(*args, **self.kwargs)
+
+
+@dataclass
+class Settings:
+    """How to train one algorithm on one environment.
+
+    ``raw`` is what was written, as plain data (it becomes config.yml); ``source`` says where it came from;
+    ``arguments`` goes to the algorithm's constructor; the other fields are `RUN_KEYS`, interpreted.
+    """
+
+    raw: dict[str, Any]
+    source: str
+    n_timesteps: int
+    n_envs: int = 1
+    policy: Any = "MlpPolicy"
+    normalize: dict[str, Any] | None = None
+    frame_stack: int | None = None
+    env_wrapper: list[WrapperSpec] = field(default_factory=list)
+    vec_env_wrapper: list[WrapperSpec] = field(default_factory=list)
+    callback: list[WrapperSpec] = field(default_factory=list)
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    monitor_kwargs: dict[str, Any] = field(default_factory=dict)
+    noise_type: str | None = None
+    noise_std: float = 0.0
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gamma(self) -> float:
+        """The discount factor of the run, for the normalisation of rewards."""
+        return float(self.arguments.get("gamma", 0.99))
+
+    def action_noise(self, n_actions: int) -> Any:
+        """Build the action noise for `n_actions` scaled action dimensions, or return None."""
+        if self.noise_type is None:
+            return None
+        import numpy as np
+
+        from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+
+        kind = NormalActionNoise if self.noise_type == "normal" else OrnsteinUhlenbeckActionNoise
+        return kind(mean=np.zeros(n_actions), sigma=np.full(n_actions, self.noise_std))
+
+
+def load_settings(
+    algorithm: type[Any],
+    algo: str,
+    env_id: str,
+    conf_file: str | None = None,
+    overrides: dict[str, Any] | None = None,
+) -> Settings:
+    """Find the block of `env_id` in the settings of `algo` (or in `conf_file`), apply `overrides`, check and read it.
+
+    A block is looked for by exact id, then ``atari`` for Atari games, then the same environment in another version,
+    then ``default``. Raises ZooError for unknown keys or wrong values, naming the closest valid key.
+    """
+    blocks, source = read_blocks(algo, conf_file)
+    key = _choose_block(blocks, env_id, source)
+    raw = {**blocks[key], **(overrides or {})}
+    return interpret(algorithm, algo, raw, f"{source} [{key}]")
+
+
+def read_blocks(algo: str, conf_file: str | None = None) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return all blocks of the packaged file of `algo`, or of `conf_file`, and a name for where they came from."""
+    import yaml
+
+    if conf_file:
+        path = Path(conf_file)
+        if path.suffix not in (".yml", ".yaml"):
+            raise ZooError(
+                f"--conf-file {conf_file!r} must be a .yml or .yaml file: settings are data, not Python code."
+            )
+        if not path.is_file():
+            raise ZooError(f"--conf-file {conf_file!r} does not exist.")
+        text, source = path.read_text(encoding="utf-8"), str(path)
+    else:
+        resource = files("polyak.zoo").joinpath("hyperparams", f"{algo.lower()}.yml")
+        source = f"tuned settings of {algo.lower()}"
+        if not resource.is_file():
+            raise ZooError(f"There are no {source}. Give your own file with --conf-file settings.yml.")
+        text = resource.read_text(encoding="utf-8")
+    try:
+        blocks = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ZooError(f"Cannot read {source} as plain YAML: {error}") from error
+    if not isinstance(blocks, dict) or not all(isinstance(block, dict) for block in blocks.values()):
+        raise ZooError(f"{source} must map environment ids to blocks of key: value lines.")
+    return blocks, source
+
+
+def _choose_block(blocks: dict[str, dict[str, Any]], env_id: str, source: str) -> str:
+    if env_id in blocks:
+        return env_id
+    if is_atari_id(env_id) and "atari" in blocks:
+        return "atari"
+    base = re.sub(r"-v\d+$", "", env_id)
+    versions = sorted(name for name in blocks if re.fullmatch(rf"{re.escape(base)}-v\d+", name))
+    if versions:
+        return versions[-1]
+    if "default" in blocks:
+        return "default"
+    raise ZooError(
+        f"No settings for --env {env_id!r} in {source}, and no block named default.{did_you_mean(env_id, blocks)}"
+    )
+
+
+def interpret(algorithm: type[Any], algo: str, raw: dict[str, Any], source: str) -> Settings:
+    """Check the keys of `raw` against `algorithm`'s constructor and turn its values into objects."""
+    parameters = set(parameter_names(algorithm))
+    valid = sorted((parameters | set(RUN_KEYS)) - {"_init_setup_model"})
+    for key in raw:
+        if key not in valid:
+            raise ZooError(
+                f"Unknown setting {key!r} for {algo} ({source}).{did_you_mean(key, valid)} "
+                f"Valid names: {', '.join(valid)}."
+            )
+    values = {key: value if key in _VERBATIM else _read(value) for key, value in raw.items()}
+    run = {key: values.pop(key) for key in list(values) if key in RUN_KEYS}
+    _set_algorithm_conventions(values)
+    settings = Settings(
+        raw=raw,
+        source=source,
+        n_timesteps=_whole_number("n_timesteps", run.get("n_timesteps", 100_000)),
+        n_envs=_whole_number("n_envs", run.get("n_envs", 1)),
+        policy=_policy(run.get("policy", "MlpPolicy")),
+        normalize=_normalize(run.get("normalize")),
+        frame_stack=_whole_number("frame_stack", run["frame_stack"]) if run.get("frame_stack") else None,
+        env_wrapper=_wrappers("env_wrapper", run.get("env_wrapper")),
+        vec_env_wrapper=_wrappers("vec_env_wrapper", run.get("vec_env_wrapper")),
+        callback=_wrappers("callback", run.get("callback")),
+        env_kwargs=_mapping("env_kwargs", run.get("env_kwargs")),
+        monitor_kwargs=_mapping("monitor_kwargs", run.get("monitor_kwargs")),
+        arguments=values,
+    )
+    _set_noise(settings, run, "action_noise" in parameters, algo)
+    return settings
+
+
+def _read(value: Any) -> Any:
+    """Interpret strings (numbers, allowed names, ``dict(...)``) at any depth of a YAML value."""
+    if isinstance(value, str):
+        return parse_value(value)
+    if isinstance(value, dict):
+        return {key: _read(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_read(item) for item in value]
+    return value
+
+
+def _set_algorithm_conventions(values: dict[str, Any]) -> None:
+    """Apply ``lin_<value>`` schedules and turn ``train_freq: [n, unit]`` into a tuple, in place."""
+    for key in _SCHEDULED:
+        value = values.get(key)
+        if isinstance(value, str):
+            values[key] = _schedule(key, value)
+    if isinstance(values.get("train_freq"), list):
+        values["train_freq"] = tuple(values["train_freq"])
+
+
+def _schedule(key: str, text: str) -> Any:
+    from polyak.core.schedules import parse_schedule
+
+    try:
+        return parse_schedule(text)
+    except ValueError as error:
+        raise ZooError(f"{key}: {error}") from error
+
+
+def _whole_number(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+        raise ZooError(f"{key} must be a whole number of at least 1, got {value!r}.")
+    return int(value)
+
+
+def _policy(value: Any) -> Any:
+    if isinstance(value, str) and "." in value:
+        return import_name(value)
+    return value
+
+
+def _normalize(value: Any) -> dict[str, Any] | None:
+    if value is None or value is False:
+        return None
+    return {} if value is True else _mapping("normalize", value)
+
+
+def _mapping(key: str, value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ZooError(f"{key} must be a mapping such as {{name: value}}, got {value!r}.")
+    return value
+
+
+def _wrappers(key: str, value: Any) -> list[WrapperSpec]:
+    """Read ``path``, ``{path: kwargs}`` or a list of these."""
+    specs: list[WrapperSpec] = []
+    for item in value if isinstance(value, list) else [value] if value else []:
+        if isinstance(item, str):
+            specs.append(WrapperSpec(item))
+        elif isinstance(item, dict) and len(item) == 1:
+            path, kwargs = next(iter(item.items()))
+            specs.append(WrapperSpec(path, _mapping(f"{key} {path}", _read(kwargs))))
+        else:
+            raise ZooError(f"{key}: {item!r} is neither an import path nor {{path: {{name: value}}}}.")
+    return specs
+
+
+def _set_noise(settings: Settings, run: dict[str, Any], takes_noise: bool, algo: str) -> None:
+    kind = run.get("noise_type")
+    if kind is None or kind == "none":
+        return
+    if kind not in ("normal", "ornstein-uhlenbeck"):
+        raise ZooError(
+            f"noise_type must be normal or ornstein-uhlenbeck, got {kind!r}.{did_you_mean(str(kind), ['normal'])}"
+        )
+    if not takes_noise:
+        raise ZooError(
+            f"noise_type {kind!r} cannot be used: {algo} takes no action noise. Remove noise_type and noise_std."
+        )
+    std = run.get("noise_std", 0.1)
+    if isinstance(std, bool) or not isinstance(std, int | float) or std < 0:
+        raise ZooError(f"noise_std must be a number of at least 0, got {std!r}.")
+    settings.noise_type, settings.noise_std = str(kind), float(std)

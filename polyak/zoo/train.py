@@ -1,0 +1,281 @@
+"""``polyak train``: tuned settings in, a folder of logs, models and evaluations out."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyak.zoo.environments import make_envs, normalized
+from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.literals import parse_pairs
+from polyak.zoo.options import option
+from polyak.zoo.registry import find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.run_folder import RunFolder, file_name
+from polyak.zoo.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from polyak.core.callbacks import BaseCallback
+    from polyak.envs import VecEnv
+
+#: Distance between the seeds of training and evaluation environments, so that they never share an episode.
+EVAL_SEED_OFFSET = 1_000_000
+
+
+@dataclass
+class TrainOptions:
+    """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
+
+    algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
+    env: str = option("CartPole-v1", "--env", "-e", help="Environment id, or module:id to import a module first.")
+    n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; -1 takes the tuned number.")
+    seed: int = option(-1, "--seed", help="Seed of everything random; -1 draws one and prints it.")
+    n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.")
+    vec_env: str = option("dummy", "--vec-env", help="dummy (in this process) or subproc (worker processes).")
+    device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
+    num_threads: int = option(-1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.")
+    hyperparams: Sequence[str] = option([], "--hyperparams", "-params", help="key:value ... replacing tuned settings.")
+    conf_file: str = option("", "--conf-file", "-conf", help="YAML file of settings instead of the packaged ones.")
+    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
+    eval_env_kwargs: Sequence[str] = option(
+        [], "--eval-env-kwargs", help="key:value ... for evaluation environments, on top of --env-kwargs."
+    )
+    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
+    eval_freq: int = option(25_000, "--eval-freq", help="Environment steps between evaluations; below 1 means never.")
+    eval_episodes: int = option(5, "--eval-episodes", help="Episodes of each evaluation.")
+    n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.")
+    save_freq: int = option(-1, "--save-freq", help="Environment steps between checkpoints; below 1 means never.")
+    save_replay_buffer: bool = option(
+        False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
+    )
+    log_folder: str = option("logs", "--log-folder", "-f", help="Where runs are kept.")
+    log_interval: int = option(
+        -1, "--log-interval", help="Iterations or episodes between tables; -1 default, -2 never."
+    )
+    tensorboard_log: str = option("", "--tensorboard-log", "-tb", help="Folder of TensorBoard logs.")
+    trained_agent: str = option("", "--trained-agent", "-i", help="Model file (.zip) to go on training.")
+    truncate_last_trajectory: bool = option(
+        True,
+        "--truncate-last-trajectory/--keep-last-trajectory",
+        help="End the unfinished episode of a loaded HER replay buffer as a time limit would.",
+    )
+    progress: bool = option(False, "--progress/--no-progress", "-P", help="Show a progress bar.")
+    uuid: bool = option(False, "--uuid/--no-uuid", "-uuid", help="Append a random identifier to the run's folder.")
+    verbose: int = option(1, "--verbose", help="0 silent, 1 tables, 2 also details.")
+
+
+def train(options: TrainOptions) -> Any:
+    """Train as `options` say and return the trained model.
+
+    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C stops early and still saves. Raises ZooError
+    for a wrong option, algorithm, environment or setting, before any folder is made or after removing it again.
+    """
+    if options.seed < 0:
+        options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
+    algorithm = find_algorithm(options.algo)
+    env_id = find_env(options.env, options.gym_packages)
+    overrides = parse_pairs(options.hyperparams, "--hyperparams")
+    settings = load_settings(algorithm, options.algo, env_id, options.conf_file or None, overrides)
+    _check(options, algorithm)
+    if options.n_envs > 0:
+        settings.n_envs = options.n_envs
+    if options.num_threads > 0:
+        import torch
+
+        torch.set_num_threads(options.num_threads)
+
+    folder = RunFolder.create(Path(options.log_folder), options.algo, env_id, options.uuid)
+    run = _Run(options, algorithm, env_id, settings, folder)
+    try:
+        model, callbacks = run.build()
+    except BaseException:
+        run.close()
+        folder.remove()
+        raise
+    try:
+        run.announce(model)
+        run.learn(model, callbacks)
+        run.save(model)
+    finally:
+        run.close()
+    return model
+
+
+def _check(options: TrainOptions, algorithm: type[Any]) -> None:
+    """Refuse option values that no run could use."""
+    if options.n_envs != -1 and options.n_envs < 1:
+        raise ZooError(f"--n-envs must be at least 1 (or -1 for the tuned number), got {options.n_envs}.")
+    if options.n_timesteps != -1 and options.n_timesteps < 1:
+        raise ZooError(f"--n-timesteps must be at least 1 (or -1 for the tuned number), got {options.n_timesteps}.")
+    for flag, value in (("--eval-episodes", options.eval_episodes), ("--n-eval-envs", options.n_eval_envs)):
+        if value < 1:
+            raise ZooError(f"{flag} must be at least 1, got {value}.")
+    if options.save_replay_buffer and "buffer_size" not in parameter_names(algorithm):
+        raise ZooError(f"--save-replay-buffer: {options.algo} has no replay buffer. Leave the flag out.")
+    if options.trained_agent and not Path(options.trained_agent).is_file():
+        raise ZooError(f"--trained-agent {options.trained_agent!r} is not a file. Give the path of a saved .zip model.")
+
+
+class _Run:
+    """One training run: its environments, model, callbacks and files."""
+
+    def __init__(
+        self, options: TrainOptions, algorithm: type[Any], env_id: str, settings: Settings, folder: RunFolder
+    ) -> None:
+        self.options = options
+        self.algorithm = algorithm
+        self.env_id = env_id
+        self.settings = settings
+        self.folder = folder
+        self.n_timesteps = options.n_timesteps if options.n_timesteps > 0 else settings.n_timesteps
+        self.env_kwargs = parse_pairs(options.env_kwargs, "--env-kwargs")
+        self.envs: list[VecEnv] = []
+
+    def build(self) -> tuple[Any, list[BaseCallback]]:
+        """Write what will be run, then make environments, model and callbacks."""
+        self._write_settings()
+        with usage_errors(f"Cannot make the environment {self.env_id}"):
+            env = self._make_envs(self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path)
+        with usage_errors(f"Cannot build {self.options.algo} for {self.env_id}"):
+            model = self._continued_model(env) if self.options.trained_agent else self._new_model(env)
+        return model, self._callbacks(model)
+
+    def _make_envs(self, n_envs: int, seed: int, **how: Any) -> VecEnv:
+        kwargs = {"env_kwargs": self.env_kwargs, "vec_env": self.options.vec_env, **how}
+        envs = make_envs(self.env_id, self.settings, n_envs, seed=seed, **kwargs)
+        self.envs.append(envs)
+        return envs
+
+    def _tensorboard_log(self) -> str | None:
+        if not self.options.tensorboard_log:
+            return None
+        return str(Path(self.options.tensorboard_log) / file_name(self.env_id))
+
+    def _new_model(self, env: VecEnv) -> Any:
+        if self.settings.normalize is not None:
+            env = normalized(env, self.settings)
+        arguments = dict(self.settings.arguments)
+        noise = self._action_noise(env)
+        if noise is not None:
+            arguments["action_noise"] = noise
+        common = {
+            "seed": self.options.seed,
+            "device": self.options.device,
+            "verbose": self.options.verbose,
+            "tensorboard_log": self._tensorboard_log(),
+        }
+        return self.algorithm(self.settings.policy, env, **{**common, **arguments})
+
+    def _action_noise(self, env: VecEnv) -> Any:
+        shape = getattr(env.action_space, "shape", None)
+        return self.settings.action_noise(int(shape[-1])) if shape else None
+
+    def _continued_model(self, env: VecEnv) -> Any:
+        """Load the trained agent with this run's settings; the network's shape stays that of the file."""
+        fixed = ("policy_kwargs", "device", "seed", "verbose")
+        arguments = {key: value for key, value in self.settings.arguments.items() if key not in fixed}
+        model = self.algorithm.load(
+            self.options.trained_agent,
+            env=env,
+            device=self.options.device,
+            seed=self.options.seed,
+            verbose=self.options.verbose,
+            tensorboard_log=self._tensorboard_log(),
+            **arguments,
+        )
+        if self.settings.normalize is not None and model.get_vec_normalize_env() is None:
+            model.set_env(normalized(env, self.settings))
+        buffer = RunFolder(Path(self.options.trained_agent).parent, self.env_id).replay_buffer
+        if buffer.is_file() and hasattr(model, "load_replay_buffer"):
+            model.load_replay_buffer(buffer, truncate_last_traj=self.options.truncate_last_trajectory)
+            self._say(f"Loaded the replay buffer {buffer}")
+        return model
+
+    def _callbacks(self, model: Any) -> list[BaseCallback]:
+        callbacks: list[BaseCallback] = [spec() for spec in self.settings.callback]
+        if self.options.save_freq > 0:
+            callbacks.append(self._checkpoints())
+        if self.options.eval_freq > 0:
+            callbacks.append(self._evaluations(model))
+        return callbacks
+
+    def _checkpoints(self) -> BaseCallback:
+        from polyak.core.callbacks import CheckpointCallback
+
+        return CheckpointCallback(
+            self.options.save_freq, str(self.folder.path), verbose=self.options.verbose, unit="timesteps"
+        )
+
+    def _evaluations(self, model: Any) -> BaseCallback:
+        from polyak.core.callbacks import EvalCallback
+
+        with usage_errors(f"Cannot make the evaluation environment {self.env_id}"):
+            envs = self._make_envs(
+                self.options.n_eval_envs,
+                self.options.seed + EVAL_SEED_OFFSET,
+                env_kwargs={**self.env_kwargs, **parse_pairs(self.options.eval_env_kwargs, "--eval-env-kwargs")},
+            )
+        if model.get_vec_normalize_env() is not None:
+            envs = normalized(envs, self.settings, evaluation=True)
+        return EvalCallback(
+            envs,
+            n_eval_episodes=self.options.eval_episodes,
+            eval_freq=self.options.eval_freq,
+            unit="timesteps",
+            log_path=str(self.folder.path),
+            best_model_save_path=str(self.folder.path),
+            deterministic=not is_atari_id(self.env_id),
+            verbose=self.options.verbose,
+        )
+
+    def announce(self, model: Any) -> None:
+        """Say what will run, and where its files go."""
+        self._say(f"{self.options.algo.upper()} on {self.env_id}: {self.n_timesteps:,} steps, seed {self.options.seed}")
+        self._say(f"Settings from {self.settings.source}:")
+        for key, value in self.settings.raw.items():
+            self._say(f"  {key}: {value}")
+        self._say(f"Environments: {self.settings.n_envs} ({self.options.vec_env}), device: {model.device}")
+        self._say(f"Log path: {self.folder.path}")
+
+    def learn(self, model: Any, callbacks: list[BaseCallback]) -> None:
+        """Train; Ctrl-C ends training early and is not an error."""
+        kwargs: dict[str, Any] = {}
+        if self.options.log_interval == -2:
+            kwargs["log_interval"] = None
+        elif self.options.log_interval > 0:
+            kwargs["log_interval"] = self.options.log_interval
+        if self.options.trained_agent:
+            kwargs["reset_num_timesteps"] = False
+        try:
+            model.learn(self.n_timesteps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
+        except KeyboardInterrupt:
+            self._say("Interrupted: saving what was learned.")
+
+    def save(self, model: Any) -> None:
+        """Save the final model, the normalisation statistics and, if wanted, the replay buffer."""
+        self._say(f"Saving to {self.folder.path}")
+        model.save(self.folder.final_model)
+        if self.options.save_replay_buffer:
+            model.save_replay_buffer(self.folder.replay_buffer)
+        normalizer = model.get_vec_normalize_env()
+        if normalizer is not None:
+            normalizer.save(str(self.folder.normalizer))
+
+    def close(self) -> None:
+        """Close every environment that was made."""
+        while self.envs:
+            self.envs.pop().close()
+
+    def _write_settings(self) -> None:
+        self.folder.write_yaml("config.yml", {**self.settings.raw, "n_envs": self.settings.n_envs})
+        self.folder.write_yaml("args.yml", {**asdict(self.options), "env_kwargs": self.env_kwargs})
+        command = shlex.join(["polyak", *sys.argv[1:]])
+        (self.folder.settings_folder / "command.txt").write_text(command + "\n", encoding="utf-8")
+
+    def _say(self, text: str) -> None:
+        if self.options.verbose > 0:
+            print(text)

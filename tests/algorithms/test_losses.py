@@ -1,0 +1,169 @@
+"""The losses against closed forms, enumeration and finite differences."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
+from polyak.ops.updates import polyak_update
+
+CLIP = torch.tensor(0.2)
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+
+
+# -- PPO ---------------------------------------------------------------------------------------------------------------
+
+
+def test_clipped_surrogate_by_cases() -> None:
+    """Eq. 7, row by row: which of the two terms is the smaller depends on the signs of A and of r - 1."""
+    ratio = np.array([0.5, 0.9, 1.1, 1.5, 0.5, 0.9, 1.1, 1.5])
+    advantage = np.array([1.0, 1.0, 1.0, 1.0, -2.0, -2.0, -2.0, -2.0])
+    expected = [min(r * a, max(min(r, 1.2), 0.8) * a) for r, a in zip(ratio, advantage, strict=True)]
+    got = ppo.clipped_surrogate(torch.tensor(ratio).log(), torch.tensor(advantage), CLIP)
+    assert got.item() == pytest.approx(-np.mean(expected))
+
+
+@pytest.mark.parametrize(("log_ratio", "advantage", "flat"), [(0.5, 1.0, True), (0.5, -1.0, False), (-0.5, -1.0, True)])
+def test_clipping_stops_the_gradient_only_where_it_must(log_ratio: float, advantage: float, flat: bool) -> None:
+    x = torch.tensor([log_ratio], requires_grad=True)
+    ppo.clipped_surrogate(x, torch.tensor([advantage]), CLIP).backward()
+    assert (x.grad.item() == 0) == flat
+
+
+def test_at_ratio_one_the_surrogates_gradient_is_the_policy_gradient() -> None:
+    log_prob, advantages = numbers(64).requires_grad_(), numbers(64, seed=1)
+    ppo.clipped_surrogate(log_prob - log_prob.detach(), advantages, CLIP).backward()
+    torch.testing.assert_close(log_prob.grad, -advantages / 64)
+
+
+def test_approximate_kl_is_unbiased_for_gaussians() -> None:
+    rng = np.random.default_rng(0)
+    mu, sd = 0.3, 1.2  # KL(N(0, 1) || N(mu, sd)) in closed form
+    exact = math.log(sd) + (1 + mu**2) / (2 * sd**2) - 0.5
+    x = torch.from_numpy(rng.standard_normal(400_000))
+    log_ratio = (-0.5 * ((x - mu) / sd) ** 2 - math.log(sd)) + 0.5 * x**2
+    assert ppo.approximate_kl(log_ratio).item() == pytest.approx(exact, abs=3e-3)
+    assert ppo.approximate_kl(numbers(100)).item() >= 0
+
+
+def test_clipped_values_move_no_further_than_the_range() -> None:
+    old, new = torch.tensor([0.0, 0.0, 0.0]), torch.tensor([0.05, 3.0, -3.0])
+    torch.testing.assert_close(ppo.clipped_values(new, old, torch.tensor(0.1)), torch.tensor([0.05, 0.1, -0.1]))
+
+
+def test_value_and_entropy_losses() -> None:
+    values, returns = numbers(10), numbers(10, seed=1)
+    assert ppo.value_loss(values, returns).item() == pytest.approx(np.mean((values - returns).numpy() ** 2))
+    assert a2c.value_loss(values, returns).item() == pytest.approx(np.mean((values - returns).numpy() ** 2))
+    assert ppo.entropy_loss(values, returns).item() == pytest.approx(-values.mean().item())
+    assert ppo.entropy_loss(None, returns).item() == pytest.approx(returns.mean().item())
+
+
+def test_normalized_advantages() -> None:
+    for module in (ppo, a2c):
+        scaled = module.normalized(5 + 3 * numbers(1000))
+        assert scaled.mean().item() == pytest.approx(0, abs=1e-6)
+        assert scaled.std().item() == pytest.approx(1, abs=1e-5)
+
+
+# -- A2C ---------------------------------------------------------------------------------------------------------------
+
+
+def test_policy_gradient_of_a_bandit_equals_enumeration() -> None:
+    """E[grad log pi A] over all actions, weighted by their probabilities, is the gradient of the expected advantage."""
+    logits, advantage = numbers(5).requires_grad_(), numbers(5, seed=1)
+    expected = torch.autograd.grad((logits.softmax(0) * advantage).sum(), logits)[0]
+    got = torch.zeros(5, dtype=torch.float64)
+    for action, probability in enumerate(logits.detach().softmax(0)):
+        loss = a2c.policy_gradient_loss(logits.log_softmax(0)[action].view(1), advantage[action].view(1))
+        got -= probability * torch.autograd.grad(loss, logits)[0]
+    torch.testing.assert_close(got, expected)
+
+
+# -- DQN ---------------------------------------------------------------------------------------------------------------
+
+
+def test_q_target_takes_the_best_next_action_and_nothing_after_the_end() -> None:
+    next_q = torch.tensor([[1.0, 5.0, -2.0], [9.0, 0.0, 0.0]])
+    target = dqn.q_target(torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.0]), next_q)
+    torch.testing.assert_close(target, torch.tensor([0.5 + 0.9 * 5, 0.5]))
+
+
+def test_q_loss_clips_the_gradient_of_the_error_and_weighs_rows() -> None:
+    q = torch.tensor([0.3, 5.0, -5.0], requires_grad=True)
+    dqn.q_loss(q, torch.zeros(3), torch.tensor([1.0, 1.0, 0.5])).backward()
+    torch.testing.assert_close(q.grad, torch.tensor([0.3, 1.0, -0.5]) / 3)
+
+
+# -- DDPG, TD3, SAC ----------------------------------------------------------------------------------------------------
+
+
+def test_critic_losses() -> None:
+    q, target, weights = numbers(2, 7), numbers(7, seed=1), numbers(7, seed=2).abs()
+    each = (weights * (q - target) ** 2).mean(1)
+    assert td3.critic_loss(q, target, weights).item() == pytest.approx(each.sum().item())
+    assert sac.critic_loss(q, target, weights).item() == pytest.approx(each.sum().item() / 2)
+    assert ddpg.critic_loss(q[0], target, weights).item() == pytest.approx(each[0].item())
+
+
+def test_target_smoothing_is_clipped_gaussian_noise_kept_in_range() -> None:
+    torch.manual_seed(0)
+    sigma, clip = torch.tensor(0.2), torch.tensor(0.3)
+    noise = td3.smoothed(torch.zeros(200_000, 1), sigma, clip).flatten()
+    assert noise.abs().max().item() <= 0.3 + 1e-6
+    inside = (noise.abs() < 0.3 - 1e-6).float().mean().item()
+    assert inside == pytest.approx(math.erf(0.3 / 0.2 / math.sqrt(2)), abs=5e-3)
+    assert td3.smoothed(torch.full((1000, 1), 0.95), sigma, clip).max().item() <= 1
+
+
+def test_td3s_actor_follows_the_first_critic_only() -> None:
+    q = numbers(2, 5).requires_grad_()
+    td3.actor_loss(q).backward()
+    torch.testing.assert_close(q.grad, torch.tensor([[-0.2] * 5, [0.0] * 5], dtype=torch.float64))
+
+
+def test_soft_value_and_actor_loss() -> None:
+    q, log_prob, alpha = numbers(3, 6), numbers(6, seed=1), torch.tensor(0.3)
+    least = q.numpy().min(0)
+    np.testing.assert_allclose(sac.soft_value(q, log_prob, alpha), least - 0.3 * log_prob.numpy(), rtol=1e-6)
+    assert sac.actor_loss(q, log_prob, alpha).item() == pytest.approx(np.mean(0.3 * log_prob.numpy() - least))
+
+
+def test_temperature_rises_when_the_policy_is_too_certain() -> None:
+    log_alpha = torch.zeros(1, requires_grad=True)
+    log_prob = torch.full((4,), 3.0)  # entropy about -3, below the target of -1
+    sac.temperature_loss(log_alpha, log_prob, target_entropy=-1.0).backward()
+    assert log_alpha.grad.item() == pytest.approx(-(3.0 - 1.0))  # descent raises log alpha
+
+
+@pytest.mark.parametrize(("text", "expected"), [("auto", (True, 1.0)), ("auto_0.1", (True, 0.1)), (0.2, (False, 0.2))])
+def test_ent_coef_is_parsed(text: float | str, expected: tuple[bool, float]) -> None:
+    assert sac.parse_ent_coef(text) == expected
+
+
+@pytest.mark.parametrize("text", ["autos", "auto_x", "auto_-1", "auto_0", "much"])
+def test_bad_ent_coef_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="ent_coef"):
+        sac.parse_ent_coef(text)
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+def test_polyak_update_is_the_weighted_mean_and_copies_buffers() -> None:
+    source, target = (torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)) for _ in range(2))
+    source[1].running_mean.fill_(7.0)
+    before = [p.clone() for p in target.parameters()]
+    polyak_update(source, target, 0.25)
+    for new, old, online in zip(target.parameters(), before, source.parameters(), strict=True):
+        torch.testing.assert_close(new, 0.75 * old + 0.25 * online)
+    torch.testing.assert_close(target[1].running_mean, source[1].running_mean)
+    polyak_update(source, target, torch.tensor(1.0))
+    for new, online in zip(target.parameters(), source.parameters(), strict=True):
+        assert torch.equal(new, online)

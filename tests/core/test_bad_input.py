@@ -1,0 +1,186 @@
+"""Each mistake that a user can make gets an error that names the argument, the value and the fix."""
+
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import polyak
+from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
+from polyak.algorithms import get
+from polyak.envs import BitFlippingEnv, DummyVecEnv, FakeImageEnv
+
+
+class Fake(gym.Env):
+    """An environment that gives whatever it is told to."""
+
+    def __init__(self, observation: Any = None, action_space: spaces.Space | None = None, reply: Any = None) -> None:
+        self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
+        self.action_space = action_space or spaces.Discrete(2)
+        self.observation = np.zeros(3, np.float32) if observation is None else observation
+        self.reply = reply
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return self.reply or (self.observation, 0.0, False, False, {})
+
+
+def test_unknown_algorithm() -> None:
+    with pytest.raises(ValueError, match="'pppo' is unknown.*a2c.*Did you mean 'ppo'"):
+        get("pppo")
+    with pytest.raises(AttributeError, match="no attribute 'PPPO'"):
+        polyak.PPPO  # noqa: B018
+
+
+def test_unknown_environment() -> None:
+    with pytest.raises(ValueError, match="CartPol-v1.*CartPole"):
+        PPO("MlpPolicy", "CartPol-v1")
+    with pytest.raises(ValueError, match="env=3 is not an environment"):
+        PPO("MlpPolicy", 3)
+
+
+@pytest.mark.parametrize("cls", [PPO, A2C, DQN, SAC, TD3, DDPG])
+def test_unknown_policy(cls: Any) -> None:
+    with pytest.raises(ValueError, match="'MplPolicy' unknown.*MlpPolicy"):
+        cls("MplPolicy", "Pendulum-v1")
+
+
+def test_wrong_policy_for_the_space() -> None:
+    with pytest.raises(ValueError, match="MultiInputPolicy"):
+        DQN("MlpPolicy", BitFlippingEnv(), buffer_size=10)
+    with pytest.raises(ValueError, match="CnnPolicy.*MlpPolicy"):
+        PPO("CnnPolicy", "CartPole-v1")
+    with pytest.raises(ValueError, match="MultiInputPolicy.*MlpPolicy"):
+        PPO("MultiInputPolicy", "CartPole-v1")
+    with pytest.raises(ValueError, match="MultiInputPolicy.*CnnPolicy"):
+        PPO("MultiInputPolicy", FakeImageEnv())
+
+
+def test_unknown_policy_option() -> None:
+    with pytest.raises(TypeError, match="net_arc.*net_arch"):
+        PPO("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arc": [8]})
+
+
+@pytest.mark.parametrize(
+    ("cls", "env"), [(DQN, "Pendulum-v1"), (SAC, "CartPole-v1"), (TD3, "CartPole-v1"), (DDPG, "CartPole-v1")]
+)
+def test_unsupported_action_space(cls: Any, env: str) -> None:
+    with pytest.raises(ValueError, match=f"{cls.__name__} does not support the action space.*another algorithm"):
+        cls("MlpPolicy", env)
+
+
+def test_unbounded_and_unhandled_action_spaces() -> None:
+    unbounded = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    with pytest.raises(ValueError, match="finite bounds"):
+        SAC("MlpPolicy", Fake(action_space=unbounded), buffer_size=10)
+    with pytest.raises(ValueError, match="Multi-dimensional MultiBinary"):
+        PPO("MlpPolicy", Fake(action_space=spaces.MultiBinary([2, 2])))
+    with pytest.raises(ValueError, match="only supports"):
+        PPO("MlpPolicy", Fake(action_space=spaces.Tuple([spaces.Discrete(2)])))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_observations_that_are_not_finite(value: float) -> None:
+    bad = np.array([0, value, 0], np.float32)
+    with pytest.raises(ValueError, match=r"(?i)nan|inf"):
+        PPO("MlpPolicy", Fake(bad), n_steps=8, batch_size=8).learn(8)
+    with pytest.raises(ValueError, match=r"(?i)nan|inf"):
+        PPO("MlpPolicy", Fake()).predict(bad)
+
+
+def test_observations_of_the_wrong_shape() -> None:
+    bad = np.zeros(4, np.float32)
+    with pytest.raises(ValueError, match=r"\(3,\).*\(4,\)|\(4,\).*\(3,\)"):
+        PPO("MlpPolicy", Fake(bad), n_steps=8, batch_size=8).learn(8)
+    with pytest.raises(ValueError, match=r"\(4,\)"):
+        PPO("MlpPolicy", Fake()).predict(bad)
+    with pytest.raises(ValueError, match="mixing Gym API"):
+        PPO("MlpPolicy", Fake()).predict((np.zeros(3), {}))
+
+
+def test_an_environment_of_the_old_gym() -> None:
+    with pytest.raises(ValueError, match=r"4.*(terminated|gymnasium)"):
+        PPO("MlpPolicy", Fake(reply=(np.zeros(3, np.float32), 0.0, False, {})), n_steps=8, batch_size=8).learn(8)
+
+
+def test_batch_larger_than_the_rollout() -> None:
+    with pytest.raises(ValueError, match="batch_size=64.*n_steps [*] n_envs = 8 [*] 1 = 8.*batch_size=8"):
+        PPO("MlpPolicy", "CartPole-v1", n_steps=8)
+    with pytest.warns(UserWarning, match="truncated mini-batch of size 4"):
+        PPO("MlpPolicy", "CartPole-v1", n_steps=20, batch_size=8)
+
+
+def test_a_buffer_that_cannot_fit() -> None:
+    with pytest.raises(MemoryError, match=r"GB.*(buffer_size|optimize_memory_usage)"):
+        DQN("CnnPolicy", FakeImageEnv(), buffer_size=2_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"gamma": 1.5}, "gamma=1.5"),
+        ({"learning_rate": -1.0}, "learning_rate=-1.0"),
+        ({"tau": 2}, "tau=2"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"buffer_size": 0}, "buffer_size=0"),
+        ({"train_freq": 0}, "train_freq=0"),
+        ({"train_freq": (1, "epoch")}, "step.*episode"),
+        ({"gradient_steps": -2}, "gradient_steps=-2"),
+        ({"n_steps": 0}, "n_steps=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"device": "gpu"}, "device='gpu'"),
+        ({"ent_coef": "automatic"}, "ent_coef='automatic'"),
+        ({"target_update_interval": 0}, "target_update_interval=0"),
+        ({"stats_window_size": 0}, "stats_window_size=0"),
+    ],
+)
+def test_values_out_of_range(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        SAC("MlpPolicy", "Pendulum-v1", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"clip_range": -0.1}, "clip_range=-0.1"),
+        ({"clip_range_vf": 0.0}, "clip_range_vf=0.0.*positive"),
+        ({"target_kl": 0.0}, "target_kl=0.0"),
+        ({"n_epochs": 0}, "n_epochs=0"),
+        ({"batch_size": 1}, "batch_size=1"),
+        ({"gae_lambda": 1.1}, "gae_lambda=1.1"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm=0.0"),
+        ({"n_steps": 0}, "n_steps=0"),
+    ],
+)
+def test_values_out_of_range_on_policy(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        PPO("MlpPolicy", "CartPole-v1", **options)
+
+
+def test_learning_without_an_environment() -> None:
+    with pytest.raises(ValueError, match="no environment to learn in.*set_env"):
+        PPO("MlpPolicy", None).learn(10)
+
+
+def test_the_same_environment_twice() -> None:
+    env = gym.make("CartPole-v1")
+    with pytest.raises(ValueError, match=r"(?i)same"):
+        DummyVecEnv([lambda: env, lambda: env])
+
+
+def test_a_missing_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['tqdm'] = None; sys.modules['rich'] = None\n"
+        "from polyak import PPO\n"
+        "PPO('MlpPolicy', 'CartPole-v1', n_steps=64).learn(64, progress_bar=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "polyak[extra]" in done.stderr

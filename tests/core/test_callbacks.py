@@ -1,0 +1,570 @@
+import sys
+import warnings
+from collections import deque
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from polyak.core.callbacks import (
+    BaseCallback,
+    CallbackList,
+    CheckpointCallback,
+    ConvertCallback,
+    EvalCallback,
+    EventCallback,
+    EveryNTimesteps,
+    LogEveryNTimesteps,
+    ProgressBarCallback,
+    StopTrainingOnMaxEpisodes,
+    StopTrainingOnNoModelImprovement,
+    StopTrainingOnRewardThreshold,
+    as_callback,
+    evaluation_seed,
+)
+from polyak.core.evaluation import evaluate
+from polyak.core.logger import KVWriter, Logger
+from polyak.envs.dummy import DummyVecEnv
+from polyak.envs.monitor import Monitor
+from polyak.envs.normalize import VecNormalize
+from polyak.envs.vec_env import VecEnvWrapper
+
+
+class Recorder(KVWriter):
+    """A sink that remembers."""
+
+    def __init__(self):
+        self.dumps = []
+
+    def write(self, key_values, key_excluded, step=0):
+        self.dumps.append((step, dict(key_values), dict(key_excluded)))
+
+    def close(self):
+        pass
+
+
+class Model:
+    """What callbacks know of a model, around a loop that calls them as ``learn`` does. It plays at random."""
+
+    def __init__(self, env=None, seed=None, rollout=5):
+        self.env = cartpole() if env is None else env
+        self.seed, self.rollout, self.n_envs, self.verbose = seed, rollout, self.env.num_envs, 0
+        self.num_timesteps = self._total_timesteps = 0
+        self.sink = Recorder()
+        self.logger = Logger(None, [self.sink])
+        self.replay_buffer = object()
+        self.ep_info_buffer, self.ep_success_buffer = deque(), deque()
+        self.saved, self.n_logs = [], 0
+
+    def get_env(self):
+        return self.env
+
+    def get_vec_normalize_env(self):
+        return self.env if isinstance(self.env, VecNormalize) else None
+
+    def save(self, path):
+        self.saved.append((self.num_timesteps, path))
+
+    save_replay_buffer = save
+
+    def dump_logs(self):
+        self.n_logs += 1
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.array([self.env.action_space.sample() for _ in observation]), state
+
+    def learn(self, total_timesteps, callback=None, reset_num_timesteps=True):
+        self.num_timesteps = 0 if reset_num_timesteps else self.num_timesteps
+        self._total_timesteps = self.num_timesteps + total_timesteps
+        callback = as_callback(callback, self)
+        callback.on_training_start({"self": self, "total_timesteps": total_timesteps}, {"a_global": 1})
+        self.env.reset()
+        while self.num_timesteps < self._total_timesteps and self._collect(callback):
+            pass
+        callback.on_training_end()
+        return self
+
+    def _collect(self, callback):
+        callback.on_rollout_start()
+        for _ in range(self.rollout):
+            _, rewards, dones, infos = self.env.step(np.zeros(self.n_envs, dtype=int))
+            self.num_timesteps += self.n_envs
+            if callback.needs_locals:
+                callback.update_locals({"rewards": rewards, "dones": dones, "infos": infos})
+            if not callback.on_step():
+                return False
+        callback.on_rollout_end()
+        return True
+
+
+def cartpole(n_envs=1, **kwargs):
+    return DummyVecEnv([lambda: Monitor(gym.make("CartPole-v1", **kwargs)) for _ in range(n_envs)])
+
+
+class Hooks(BaseCallback):
+    """Writes down every hook."""
+
+    def __init__(self, stop_at=None):
+        super().__init__(verbose=1)
+        self.calls, self.stop_at = [], stop_at
+
+    def _note(self, name):
+        self.calls.append((name, self.n_calls, self.num_timesteps))
+
+    def _init_callback(self):
+        assert self.model.num_timesteps >= 0
+        self._note("init")
+
+    def _on_training_start(self):
+        assert self.training_env is self.model.env
+        assert self.logger is self.model.logger
+        self._note("training_start")
+
+    def _on_rollout_start(self):
+        self._note("rollout_start")
+
+    def _on_step(self):
+        self._note("step")
+        return self.num_timesteps != self.stop_at
+
+    def _on_rollout_end(self):
+        self._note("rollout_end")
+
+    def _on_training_end(self):
+        self._note("training_end")
+
+
+class Scores(EvalCallback):
+    """An EvalCallback whose evaluations are given."""
+
+    def __init__(self, *args, scores, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.scores = iter(scores)
+
+    def _evaluate(self):
+        self._is_success_buffer = []
+        return [float(next(self.scores))] * self.n_eval_episodes, [3] * self.n_eval_episodes
+
+
+# -- the hooks ---------------------------------------------------------------------------------------------------------
+
+
+def test_hooks_are_called_in_order_with_their_counters():
+    hooks = Hooks()
+    Model(rollout=2, env=cartpole(2)).learn(8, hooks)
+    assert hooks.calls == [
+        ("init", 0, 0), ("training_start", 0, 0),
+        ("rollout_start", 0, 0), ("step", 1, 2), ("step", 2, 4), ("rollout_end", 2, 4),
+        ("rollout_start", 2, 4), ("step", 3, 6), ("step", 4, 8), ("rollout_end", 4, 8),
+        ("training_end", 4, 8),
+    ]  # fmt: skip
+    assert hooks.globals == {"a_global": 1}
+    assert {"self", "total_timesteps", "rewards", "dones", "infos"} <= hooks.locals.keys()
+
+
+def test_calls_go_on_counting_in_a_second_learn():
+    hooks = Hooks()
+    model = Model(rollout=2).learn(2, hooks).learn(2, hooks, reset_num_timesteps=False)
+    assert hooks.calls[-3:] == [("step", 4, 4), ("rollout_end", 4, 4), ("training_end", 4, 4)]
+    assert model.num_timesteps == 4
+
+
+def test_false_stops_training():
+    assert Model().learn(100, Hooks(stop_at=7)).num_timesteps == 7
+    assert Model().learn(100, lambda names, _: len(names["dones"]) == 0).num_timesteps == 1
+
+
+def test_none_stops_training_but_says_so_once():
+    with pytest.warns(UserWarning, match="returned None, which stops training as False does. Return True") as record:
+        assert Model().learn(100, lambda names, globals_: None).num_timesteps == 1
+    assert len(record) == 1
+
+
+def test_a_model_without_environment():
+    hooks = Hooks()
+    hooks.model = Model()
+    hooks.model.env = None
+    with pytest.raises(ValueError, match="the model has no environment"):
+        hooks.training_env  # noqa: B018
+
+
+# -- lists, functions, children ----------------------------------------------------------------------------------------
+
+
+def test_a_list_calls_everyone_even_after_one_has_stopped():
+    first, second = Hooks(stop_at=3), Hooks()
+    steps = []
+    model = Model().learn(100, [first, lambda names, _: steps.append(1) or True, second])
+    assert model.num_timesteps == 3
+    assert first.calls[1:] == second.calls[1:]  # locals, hooks and counters alike
+    assert len(steps) == 3
+    assert second.locals["dones"].shape == (1,)
+
+
+def test_as_callback():
+    model = Model()
+    hooks = Hooks()
+    assert as_callback(hooks, model) is hooks
+    assert hooks.model is model
+    empty = as_callback(None, model)
+    assert empty.on_step()
+    assert isinstance(as_callback(print, model), ConvertCallback)
+    assert [type(each) for each in as_callback((hooks, print), model).callbacks] == [Hooks, ConvertCallback]
+    with_bar = as_callback(hooks, model, progress_bar=True)
+    assert [type(each) for each in with_bar.callbacks] == [Hooks, ProgressBarCallback]
+    for bad in ("text", 3, Hooks, [3]):
+        with pytest.raises(TypeError, match="callback must be a BaseCallback object, a function"):
+            as_callback(bad, model)
+
+
+def test_convert_callback_gets_locals_and_globals():
+    seen = {}
+
+    def function(names, globals_):
+        seen.update(rewards=names["rewards"], a_global=globals_["a_global"])
+        return True
+
+    Model().learn(1, function)
+    assert seen == {"rewards": np.ones(1), "a_global": 1}
+    assert Model().learn(5, ConvertCallback(None)).num_timesteps == 5
+
+
+def test_event_callback_hands_events_and_locals_to_its_child():
+    class EveryThirdCall(EventCallback):
+        def _on_step(self):
+            return self._on_event() if self.n_calls % 3 == 0 else True
+
+    child = Hooks()
+    event = EveryThirdCall(child)
+    assert child.parent is event
+    Model().learn(10, event)
+    assert child.calls == [
+        ("init", 0, 0), ("training_start", 0, 0), ("step", 1, 3), ("step", 2, 6), ("step", 3, 9),
+        ("training_end", 3, 9),
+    ]  # fmt: skip
+    assert child.locals["dones"].shape == (1,)
+    assert EventCallback().on_step.__self__._on_event()
+
+
+# -- who needs the loop's variables ------------------------------------------------------------------------------------
+
+
+def test_needs_locals():
+    class Plain(BaseCallback):
+        def _on_step(self):
+            return True
+
+    class Frugal(Plain):
+        needs_locals = False
+
+    class OwnEval(EvalCallback):
+        """May read self.locals, although EvalCallback does not."""
+
+    class OwnList(CallbackList):
+        pass
+
+    env = cartpole()
+    ours = [
+        CheckpointCallback(1, "."), EvalCallback(env), StopTrainingOnRewardThreshold(1), LogEveryNTimesteps(1),
+        StopTrainingOnNoModelImprovement(1), ProgressBarCallback(), EveryNTimesteps(1, CheckpointCallback(1, ".")),
+        CallbackList([]), ConvertCallback(None), Frugal(), EventCallback(),
+    ]  # fmt: skip
+    assert [type(each).__name__ for each in ours if each.needs_locals] == []
+    assert not CallbackList(ours).needs_locals
+    theirs = [
+        Plain(), OwnEval(env), OwnList([]), ConvertCallback(print), StopTrainingOnMaxEpisodes(1),
+        EveryNTimesteps(1, print), EvalCallback(env, callback_after_eval=Plain()),
+        EvalCallback(env, callback_on_new_best=Plain()), CallbackList([EventCallback(Plain())]),
+    ]  # fmt: skip
+    assert [type(each).__name__ for each in theirs if not each.needs_locals] == []
+    assert all(CallbackList([*ours, each]).needs_locals for each in theirs)
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+
+def test_checkpoint_files(tmp_path, capsys):
+    env = VecNormalize(cartpole(2))
+    model = Model(env)
+    folder = tmp_path / "new" / "folder"
+    callback = CheckpointCallback(3, folder, "m", save_replay_buffer=True, save_vecnormalize=True, verbose=2)
+    model.learn(20, callback)
+    assert model.saved == [
+        (6, str(folder / "m_6_steps.zip")), (6, str(folder / "m_replay_buffer_6_steps.pkl")),
+        (12, str(folder / "m_12_steps.zip")), (12, str(folder / "m_replay_buffer_12_steps.pkl")),
+        (18, str(folder / "m_18_steps.zip")), (18, str(folder / "m_replay_buffer_18_steps.pkl")),
+    ]  # fmt: skip
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"m_vecnormalize_{n}_steps.pkl" for n in (12, 18, 6)]
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        f"Saving model checkpoint to {folder}/m_6_steps.zip",
+        f"Saving model replay buffer checkpoint to {folder}/m_replay_buffer_6_steps.pkl",
+        f"Saving model VecNormalize to {folder}/m_vecnormalize_6_steps.pkl",
+    ]
+
+
+def test_checkpoints_without_extras_and_by_timesteps(tmp_path):
+    model = Model(cartpole(4))
+    model.replay_buffer = None
+    model.learn(40, CheckpointCallback(10, tmp_path, save_replay_buffer=True, save_vecnormalize=True, unit="timesteps"))
+    assert [steps for steps, _ in model.saved] == [12, 20, 32, 40]  # the first step at or past each multiple of ten
+    assert model.saved[0][1] == str(tmp_path / "rl_model_12_steps.zip")
+
+
+def test_checkpoint_arguments(tmp_path):
+    with pytest.raises(ValueError, match="save_freq must be at least 1, got 0"):
+        CheckpointCallback(0, tmp_path)
+    with pytest.raises(ValueError, match="unit must be 'calls' or 'timesteps', got 'episodes'"):
+        CheckpointCallback(1, tmp_path, unit="episodes")
+
+
+# -- evaluation --------------------------------------------------------------------------------------------------------
+
+
+def test_evaluation_writes_files_and_logs(tmp_path, capsys):
+    model = Model(cartpole(2))
+    model.logger.record("train/loss", 1.0)
+    callback = Scores(
+        cartpole(), scores=[5, 9, 7], eval_freq=10, n_eval_episodes=3,
+        log_path=str(tmp_path / "logs"), best_model_save_path=tmp_path / "best",
+    )  # fmt: skip
+    model.learn(60, callback)
+    assert model.saved == [(20, str(tmp_path / "best" / "best_model")), (40, str(tmp_path / "best" / "best_model"))]
+    assert (callback.best_mean_reward, callback.last_mean_reward) == (9, 7)
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["evaluations.npz"]
+    with np.load(tmp_path / "logs" / "evaluations.npz") as data:
+        assert sorted(data) == ["ep_lengths", "results", "timesteps"]
+        assert data["timesteps"].tolist() == [20, 40, 60]
+        assert data["results"].tolist() == [[5.0] * 3, [9.0] * 3, [7.0] * 3]
+        assert data["ep_lengths"].tolist() == [[3] * 3] * 3
+    assert [step for step, _, _ in model.sink.dumps] == [20, 40, 60]
+    _, values, excluded = model.sink.dumps[0]
+    assert values == {
+        "train/loss": 1.0, "eval/mean_reward": 5.0, "eval/mean_ep_length": 3.0, "time/total_timesteps": 20
+    }  # fmt: skip
+    assert excluded["time/total_timesteps"] == ("tensorboard",)
+    assert capsys.readouterr().out == (
+        "Eval num_timesteps=20, episode_reward=5.00 +/- 0.00\nEpisode length: 3.00 +/- 0.00\nNew best mean reward!\n"
+        "Eval num_timesteps=40, episode_reward=9.00 +/- 0.00\nEpisode length: 3.00 +/- 0.00\nNew best mean reward!\n"
+        "Eval num_timesteps=60, episode_reward=7.00 +/- 0.00\nEpisode length: 3.00 +/- 0.00\n"
+    )
+
+
+def test_real_evaluations_with_successes(tmp_path, capsys):
+    class Succeeds(gym.Wrapper):
+        def step(self, action):
+            *result, info = self.env.step(action)
+            return *result, info | {"is_success": True}
+
+    model = Model()
+    env = Monitor(Succeeds(gym.make("CartPole-v1")))
+    callback = EvalCallback(env, eval_freq=20, n_eval_episodes=4, log_path=tmp_path)
+    model.learn(40, callback)
+    with np.load(tmp_path / "evaluations.npz") as data:
+        assert data["successes"].shape == data["results"].shape == (2, 4)
+        assert data["successes"].all()
+        np.testing.assert_array_equal(data["results"], data["ep_lengths"])
+        assert callback.last_mean_reward == data["results"][-1].mean()
+    assert callback._is_success_buffer == [True] * 4
+    assert model.sink.dumps[0][1]["eval/success_rate"] == 1.0
+    assert "Success rate: 100.00%\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("unit", "freq", "when"),
+    [("calls", 3, [12, 24, 36]), ("timesteps", 10, [12, 20, 32, 40]), ("calls", 0, []), ("calls", -1, [])],
+)
+def test_evaluation_frequency(unit, freq, when):
+    model = Model(cartpole(4))
+    model.learn(40, Scores(cartpole(), scores=range(99), eval_freq=freq, unit=unit, verbose=0))
+    assert [step for step, _, _ in model.sink.dumps] == when
+
+
+def test_counting_timesteps_starts_where_training_starts():
+    model = Model()
+    callback = Scores(cartpole(), scores=range(99), eval_freq=10, unit="timesteps", verbose=0)
+    model.learn(25, callback).learn(10, callback, reset_num_timesteps=False).learn(10, callback)
+    assert [step for step, _, _ in model.sink.dumps] == [10, 20, 30, 10]
+
+
+def play(seed, eval_seed=None, deterministic=True, noise=None):
+    """Evaluations of a player that draws its actions from numpy's global generator."""
+    model = Model(seed=seed)
+    model.predict = lambda obs, **_: (np.random.randint(2, size=len(obs)), None)
+    np.random.seed(noise)
+    callback = EvalCallback(cartpole(), eval_freq=10, seed=eval_seed, deterministic=deterministic, verbose=0)
+    callback._write_evaluations = lambda returns, lengths: callback.evaluations_results.append(returns)
+    model.learn(30, callback)
+    return model, callback.evaluations_results
+
+
+def test_equal_seeds_give_equal_evaluations():
+    assert play(3, noise=1)[1] == play(3, noise=2)[1]
+    assert play(3)[1] != play(4)[1]
+    assert play(None, eval_seed=3)[1] == play(3)[1]
+    assert play(4, eval_seed=3)[1] == play(3)[1]
+    assert play(None, noise=1)[1] != play(None, noise=2)[1]
+    results = play(3)[1]
+    assert results[0] != results[1] != results[2]
+
+
+def test_one_evaluation_can_be_repeated_from_its_seed():
+    model, results = play(3)
+    again = evaluate(model, cartpole(), 5, seed=evaluation_seed(3, 20))
+    assert again.returns.tolist() == results[1]
+    assert 0 <= evaluation_seed(2**32 - 1, 10**9) < 2**30
+
+
+def test_seeded_evaluation_draws_nothing_from_the_training():
+    np.random.seed(0)
+    expected = np.random.rand()
+    play(3, noise=0)
+    assert np.random.rand() == expected
+
+
+def test_evaluation_warns_of_traps():
+    with pytest.warns(UserWarning, match="Training and eval env are not of the same type"):
+        as_callback(EvalCallback(VecEnvWrapperOfNothing(cartpole())), Model())
+    model = Model()
+    with pytest.warns(UserWarning, match="eval_env is the training environment itself"):
+        as_callback(EvalCallback(model.env), model)
+    with pytest.warns(UserWarning, match="not wrapped with a ``Monitor``"):
+        model.learn(5, EvalCallback(gym.make("CartPole-v1"), eval_freq=5, n_eval_episodes=1, verbose=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        as_callback(EvalCallback(VecEnvWrapperOfNothing(cartpole()), warn=False), Model())
+        model.learn(5, EvalCallback(gym.make("CartPole-v1"), eval_freq=5, n_eval_episodes=1, verbose=0, warn=False))
+    with pytest.raises(ValueError, match="n_eval_episodes must be at least 1, got 0"):
+        EvalCallback(cartpole(), n_eval_episodes=0)
+
+
+class VecEnvWrapperOfNothing(VecEnvWrapper):
+    def reset(self):
+        return self.venv.reset()
+
+    def step_wait(self):
+        return self.venv.step_wait()
+
+
+def test_normalisation_is_copied_before_each_evaluation():
+    train, test = VecNormalize(cartpole()), VecNormalize(cartpole(), training=False, norm_reward=False)
+    model = Model(train)
+    model.learn(20, EvalCallback(test, eval_freq=20, n_eval_episodes=1, verbose=0))
+    np.testing.assert_array_equal(test.obs_rms.mean, train.obs_rms.mean)
+    assert test.obs_rms.count == train.obs_rms.count > 20
+    with pytest.raises(AssertionError, match="Error while synchronizing normalization"):
+        Model(train).learn(20, EvalCallback(cartpole(), eval_freq=20, verbose=0, warn=False))
+
+
+def test_an_endless_evaluation_is_cut():
+    model = Model()
+    env = Monitor(gym.make("CartPole-v1"))
+    callback = EvalCallback(env, eval_freq=5, n_eval_episodes=2, verbose=0, max_steps_per_episode=3)
+    with pytest.warns(UserWarning, match="reached max_steps_per_episode=3"):
+        model.learn(5, callback)
+    assert callback.last_mean_reward == 3
+
+
+# -- stopping ----------------------------------------------------------------------------------------------------------
+
+
+def test_children_of_evaluation_stop_training(capsys):
+    def scored(scores, **children):
+        callback = Scores(cartpole(), scores=scores, eval_freq=10, verbose=0, **children)
+        return Model().learn(200, callback).num_timesteps
+
+    threshold = StopTrainingOnRewardThreshold(9, verbose=1)
+    assert scored([5, 8, 9, 99], callback_on_new_best=threshold) == 30
+    assert "mean reward 9.00 is above the threshold 9" in capsys.readouterr().out
+    no_better = StopTrainingOnNoModelImprovement(1, min_evals=2, verbose=1)
+    assert scored([5, 4, 6, 6, 7, 7, 7, 8], callback_after_eval=no_better) == 70
+    assert "no new best model in the last 2 evaluations" in capsys.readouterr().out
+    # The first two evaluations are not counted, so the third 0 is the first that counts.
+    assert scored([5] + [0] * 9, callback_after_eval=StopTrainingOnNoModelImprovement(1, min_evals=2)) == 40
+    assert scored([5] + [0] * 9, callback_after_eval=StopTrainingOnNoModelImprovement(2)) == 40
+
+
+@pytest.mark.parametrize("callback", [StopTrainingOnRewardThreshold(1), StopTrainingOnNoModelImprovement(1)])
+def test_children_of_evaluation_need_a_parent(callback):
+    with pytest.raises(AssertionError, match="must be used with an EvalCallback"):
+        Model().learn(10, callback)
+
+
+def test_children_may_be_lists_of_children():
+    callback = Scores(
+        cartpole(), scores=[5, 6], eval_freq=10, verbose=0,
+        callback_on_new_best=CallbackList([Hooks(), StopTrainingOnRewardThreshold(6)]),
+    )  # fmt: skip
+    assert Model().learn(200, callback).num_timesteps == 20
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_stop_on_max_episodes(n_envs, capsys):
+    model = Model(cartpole(n_envs, max_episode_steps=4))
+    callback = StopTrainingOnMaxEpisodes(3, verbose=1)
+    model.learn(1000, callback)
+    assert model.num_timesteps == 12 * n_envs  # CartPole stands for four steps whatever is done
+    assert callback.n_episodes == 3 * n_envs
+    average = " with an average of 3.00 episodes per env" if n_envs > 1 else ""
+    assert capsys.readouterr().out == (
+        f"Stopping training with a total of {12 * n_envs} steps because the Model model reached max_episodes=3, by "
+        f"playing for {3 * n_envs} episodes{average}\n"
+    )
+    with pytest.raises(ValueError, match="max_episodes must be at least 1, got 0"):
+        StopTrainingOnMaxEpisodes(0)
+
+
+# -- now and then ------------------------------------------------------------------------------------------------------
+
+
+def test_every_n_timesteps_counts_all_environments():
+    child = Hooks()
+    callback = EveryNTimesteps(7, child)
+    Model(cartpole(2)).learn(40, callback)
+    assert [steps for name, _, steps in child.calls if name == "step"] == [8, 16, 24, 32, 40]
+    assert child.parent is callback
+    assert not EveryNTimesteps(1, lambda names, _: False).callback.parent.n_calls
+    assert Model().learn(50, EveryNTimesteps(7, lambda names, _: False)).num_timesteps == 7
+    with pytest.raises(ValueError, match="n_steps must be at least 1, got 0"):
+        EveryNTimesteps(0, child)
+
+
+def test_every_n_timesteps_in_a_second_learn():
+    child = Hooks()
+    callback = EveryNTimesteps(10, child)
+    Model().learn(20, callback).learn(20, callback)
+    assert [steps for name, _, steps in child.calls if name == "step"] == [10, 20, 10, 20]
+
+
+def test_log_every_n_timesteps():
+    model = Model().learn(25, LogEveryNTimesteps(10))
+    assert model.n_logs == 2
+
+
+def test_progress_bar_shows_all_steps(capsys):
+    pytest.importorskip("tqdm")
+    pytest.importorskip("rich")
+    callback = ProgressBarCallback()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = Model(cartpole(2)).learn(20, callback)
+    assert (callback.pbar.n, callback.pbar.total) == (20, 20)
+    model.learn(10, callback, reset_num_timesteps=False)
+    assert (callback.pbar.n, callback.pbar.total) == (10, 10)
+    assert "20/20" in capsys.readouterr().out.replace(" ", "")
+
+
+@pytest.mark.parametrize("missing", ["tqdm", "rich.progress"])
+def test_progress_bar_without_its_packages_names_the_extra(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "tqdm.rich", raising=False)
+    with pytest.raises(ImportError, match=r"pip install 'polyak\[extra\]'"):
+        ProgressBarCallback()
+
+
+def test_no_file_of_the_model_is_imported():
+    """Callbacks work with any model: they must not depend on the algorithms above them."""
+    source = Path(sys.modules[BaseCallback.__module__].__file__).read_text()
+    assert "polyak.core.algorithm" not in source
+    assert "polyak.algorithms" not in source

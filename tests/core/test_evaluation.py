@@ -1,0 +1,242 @@
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from polyak.core.evaluation import (
+    EvaluationResult,
+    bootstrap_interval,
+    evaluate,
+    evaluate_policy,
+    interquartile_mean,
+)
+from polyak.envs.dummy import DummyVecEnv
+from polyak.envs.monitor import Monitor
+from polyak.envs.vec_monitor import VecMonitor
+
+
+class Scripted(gym.Env):
+    """Episodes of given lengths, one after the other; each step pays ``pay``. Length ``None`` never ends."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,))
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, lengths, pay=1.0, success=None):
+        self.lengths, self.pay, self.success = lengths, pay, success
+        self.n_resets = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.length = self.lengths[self.n_resets % len(self.lengths)]
+        self.n_resets += 1
+        self.t = 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.t += 1
+        done = self.length is not None and self.t >= self.length
+        info = {"is_success": self.success} if done and self.success is not None else {}
+        return self._obs(), self.pay, done, False, info
+
+    def _obs(self):
+        return np.array([self.np_random.normal()], dtype=np.float32)
+
+
+class Lives(gym.Wrapper):
+    """Reports an end at every third step, as EpisodicLifeEnv does at the loss of a life, and doubles the reward."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.over = True
+
+    def reset(self, **kwargs):
+        if self.over:
+            return self.env.reset(**kwargs)
+        return self.env.unwrapped._obs(), {}
+
+    def step(self, action):
+        obs, reward, done, truncated, info = self.env.step(action)
+        self.over = done or truncated
+        return obs, 2 * reward, done or self.env.unwrapped.t % 3 == 0, truncated, info
+
+
+class Player:
+    """Acts on nothing, and remembers how it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        memory = np.zeros(len(observation)) if state is None else state[0] * ~episode_start
+        self.asked.append((None if state is None else state[0].copy(), episode_start.copy(), deterministic))
+        return np.zeros(len(observation), dtype=int), (memory + 1,)
+
+
+def vec(*lengths, wrapper=Monitor, **kwargs):
+    return DummyVecEnv([lambda each=each: wrapper(Scripted(each, **kwargs)) for each in lengths])
+
+
+def test_returns_and_lengths_of_one_environment():
+    env = Monitor(Scripted([2, 5, 3], pay=0.5))
+    returns, lengths = evaluate_policy(Player(), env, n_eval_episodes=4, return_episode_rewards=True)
+    assert returns == [1.0, 2.5, 1.5, 1.0]
+    assert lengths == [2, 5, 3, 2]
+    assert all(type(x) is float for x in returns)
+    assert all(type(x) is int for x in lengths)
+    mean, std = evaluate_policy(Player(), Monitor(Scripted([2, 5, 3])), n_eval_episodes=3)
+    assert (mean, std) == pytest.approx((10 / 3, np.std([2, 5, 3])))
+
+
+def test_episodes_are_shared_out_among_the_environments():
+    """Short episodes must not count more often: 5 episodes over 3 environments are 1 + 2 + 2."""
+    _, lengths = evaluate_policy(Player(), vec([1], [10], [4]), n_eval_episodes=5, return_episode_rewards=True)
+    assert sorted(lengths) == [1, 4, 4, 10, 10]
+    _, lengths = evaluate_policy(Player(), vec([1], [10], [4]), n_eval_episodes=1, return_episode_rewards=True)
+    assert lengths == [4]
+
+
+def test_monitor_sees_past_the_wrappers_around_it():
+    def build():
+        return Lives(Monitor(Scripted([8])))
+
+    returns, lengths = evaluate_policy(Player(), build(), n_eval_episodes=2, return_episode_rewards=True, warn=False)
+    assert (returns, lengths) == ([8.0, 8.0], [8, 8])  # one whole game each, rewards not doubled
+
+
+def test_without_a_monitor_the_wrappers_are_what_is_seen_and_a_warning_says_so():
+    env = Lives(Scripted([8]))
+    with pytest.warns(UserWarning, match="not wrapped with a ``Monitor`` wrapper"):
+        returns, lengths = evaluate_policy(Player(), env, n_eval_episodes=4, return_episode_rewards=True)
+    assert lengths == [3, 3, 2, 3]
+    assert returns == [6.0, 6.0, 4.0, 6.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate_policy(Player(), Lives(Scripted([8])), n_eval_episodes=1, warn=False)
+        evaluate_policy(Player(), VecMonitor(vec([3], wrapper=lambda env: env)), n_eval_episodes=1)
+
+
+def test_memory_and_episode_starts_are_handed_back():
+    player = Player()
+    evaluate_policy(player, vec([2], [3]), n_eval_episodes=2, deterministic=False)
+    states, starts, deterministic = zip(*player.asked, strict=True)
+    assert states[0] is None
+    assert np.array(starts).tolist() == [[True, True], [False, False], [True, False]]
+    assert np.array(states[1:]).tolist() == [[1, 1], [2, 2]]
+    assert set(deterministic) == {False}
+
+
+def test_the_callback_is_called_for_each_counted_step_of_each_environment():
+    seen = []
+    evaluate_policy(
+        Player(), vec([2], [3]), n_eval_episodes=2, callback=lambda names, _: seen.append((names["i"], names["done"]))
+    )
+    assert seen == [(0, False), (1, False), (0, True), (1, False), (1, True)]
+
+
+def test_reward_threshold():
+    assert evaluate_policy(Player(), Monitor(Scripted([5])), 1, reward_threshold=4.9)[0] == 5
+    with pytest.raises(AssertionError, match=r"Mean reward below threshold: 5\.00 < 5\.00"):
+        evaluate_policy(Player(), Monitor(Scripted([5])), 1, reward_threshold=5)
+
+
+def test_an_endless_episode_is_cut_and_says_so():
+    with pytest.warns(UserWarning, match=r"2 of 2 evaluation episodes reached max_steps_per_episode=7"):
+        returns, lengths = evaluate_policy(
+            Player(), Monitor(Scripted([None])), 2, return_episode_rewards=True, max_steps_per_episode=7
+        )
+    assert (returns, lengths) == ([7.0, 7.0], [7, 7])
+
+
+def test_the_cap_does_not_cut_the_other_environments_short():
+    """One environment is capped at 4 while the other is in an episode of 3; no episode may be lost or joined."""
+    env = vec([None, 2], [3])
+    with pytest.warns(UserWarning, match="1 of 4"):
+        _, lengths = evaluate_policy(Player(), env, 4, return_episode_rewards=True, max_steps_per_episode=4)
+    assert sorted(lengths) == [2, 3, 3, 4]
+
+
+def test_an_environment_that_is_capped_goes_on_when_it_ends_by_itself():
+    """Steps 5 and 6 of the first environment are nobody's; its next episode counts, without a reset of both."""
+    env = vec([6, 2], [3], wrapper=lambda env: env)
+    with pytest.warns(UserWarning, match="1 of 4"):
+        result = evaluate(Player(), env, 4, max_steps_per_episode=4)
+    assert result.lengths.tolist() == [3, 4, 3, 2]
+    assert env.get_attr("n_resets") == [3, 3]
+
+
+def test_the_cap_counts_the_whole_game_of_several_lives():
+    env = Lives(Monitor(Scripted([None])))
+    with pytest.warns(UserWarning, match="1 of 1"):
+        result = evaluate(Player(), env, 1, max_steps_per_episode=7)
+    assert result.n_capped == 1
+
+
+@pytest.mark.parametrize("kwargs", [{"n_eval_episodes": 0}, {"max_steps_per_episode": 0}])
+def test_numbers_out_of_range(kwargs):
+    with pytest.raises(ValueError, match=f"{next(iter(kwargs))} must be at least 1, got 0"):
+        evaluate_policy(Player(), Monitor(Scripted([1])), **kwargs)
+    with pytest.raises(ValueError, match="confidence must lie in"):
+        evaluate(Player(), Monitor(Scripted([1])), 1, confidence=95)
+
+
+# -- evaluate ----------------------------------------------------------------------------------------------------------
+
+
+class Gambler(Player):
+    """Draws from the global generators of numpy and torch."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        self.asked.append((float(observation[0, 0]), np.random.rand(), float(torch.rand(()))))
+        return np.zeros(len(observation), dtype=int), None
+
+
+def test_a_seed_repeats_the_evaluation_and_leaves_the_generators_of_a_training_alone():
+    runs = []
+    np.random.seed(0)
+    torch.manual_seed(0)
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()
+    for seed in (1, 1, 2):
+        gambler = Gambler()
+        evaluate(gambler, vec([5]), 2, seed=seed)
+        runs.append(gambler.asked)
+    assert runs[0] == runs[1]
+    assert all(set(a).isdisjoint(b) for a, b in zip(runs[0], runs[2], strict=True))
+    np.testing.assert_array_equal(np.random.get_state()[1], before[0])
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_successes():
+    assert evaluate(Player(), vec([2], success=True), 3).success_rate == 1.0
+    result = evaluate(Player(), vec([2], [3], success=np.bool_(False)), 4)
+    assert result.successes.tolist() == [False] * 4
+    assert "success rate 0.0%" in str(result)
+    assert evaluate(Player(), vec([2]), 3).successes is None
+
+
+def test_statistics_against_closed_forms():
+    values = np.arange(1.0, 11.0)
+    result = EvaluationResult(values, np.ones(10, dtype=int))
+    assert (result.mean, result.std) == (5.5, pytest.approx(np.std(values)))
+    assert result.iqm == np.mean([3, 4, 5, 6, 7, 8])  # 10 // 4 = 2 cut off at each end
+    assert EvaluationResult(np.array([1.0, 2.0, 30.0]), np.ones(3)).iqm == 11.0  # too few to cut any
+    assert result.ci[0] < result.mean < result.ci[1]
+    assert result.ci == result.ci
+    assert str(result).startswith("mean return 5.50 (95% interval ")
+
+
+def test_iqm_is_scipys_trimmed_mean():
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(0).normal(size=(5, 23))
+    np.testing.assert_allclose(interquartile_mean(values, axis=1), stats.trim_mean(values, 0.25, axis=1))
+
+
+def test_bootstrap_interval_approaches_the_normal_one():
+    values = np.random.default_rng(0).normal(3.0, 2.0, size=400)
+    low, high = bootstrap_interval(values, n_resamples=4000)
+    half = 1.96 * values.std() / 400**0.5
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1 * half)
+    narrow = bootstrap_interval(values, confidence=0.5)
+    assert low < narrow[0] < narrow[1] < high

@@ -1,0 +1,219 @@
+"""What the loops store and bootstrap, against brute force on environments with planned endings."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from polyak import DDPG, DQN, PPO, SAC
+from polyak.core.callbacks import BaseCallback
+from polyak.core.noise import NormalActionNoise
+from polyak.envs import DummyVecEnv, VecNormalize
+
+
+class Planned(gym.Env):
+    """Observation = (number of the env, number of the step since the very first); episodes end as planned.
+
+    Args:
+        number: of the environment.
+        ends: one letter a step, repeated: ``.`` goes on, ``t`` terminates, ``c`` cuts short.
+        continuous: a Box of actions instead of two.
+    """
+
+    def __init__(self, number: int, ends: str, continuous: bool = False) -> None:
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        box, two = gym.spaces.Box(-2, 2, (1,), np.float32), gym.spaces.Discrete(2)
+        self.action_space = box if continuous else two
+        self.number, self.ends, self.time = number, ends, 0
+
+    def _obs(self) -> np.ndarray:
+        return np.array([self.number, self.time / 10], dtype=np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.time += 100
+        return self._obs(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        end = self.ends[self.time % 100 % len(self.ends)]
+        self.time += 1
+        return self._obs(), float(self.time % 7), end == "t", end == "c", {}
+
+
+PLANS = ["..t", "....c", ".....", "c", ".t.c"]
+
+
+def vec(continuous: bool = False) -> DummyVecEnv:
+    return DummyVecEnv([lambda i=i, p=p: Planned(i, p, continuous) for i, p in enumerate(PLANS)])
+
+
+class Recorder(BaseCallback):
+    """Keeps every step as the environment gave it."""
+
+    def _on_training_start(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+
+    def _on_step(self) -> bool:
+        self.steps.append({key: self.locals[key] for key in ("new_obs", "rewards", "dones", "infos", "actions")})
+        return True
+
+
+def test_advantages_bootstrap_at_truncation_and_not_at_termination() -> None:
+    gamma, lam, steps = 0.9, 0.8, 24
+    model = PPO("MlpPolicy", vec(), n_steps=steps, batch_size=8, n_epochs=1, gamma=gamma, gae_lambda=lam, seed=0)
+    recorder = Recorder()
+    model.train = lambda: None  # the values must be those of the rollout
+    model.learn(steps * len(PLANS), callback=recorder)
+    buffer = model.rollout_buffer
+
+    def value(obs: np.ndarray) -> float:
+        return model.policy.predict_values(torch.as_tensor(obs)[None]).item()
+
+    for i in range(len(PLANS)):
+        trace = 0.0
+        for t in reversed(range(steps)):
+            step = recorder.steps[t]
+            done, info = step["dones"][i], step["infos"][i]
+            successor = info["terminal_observation"] if done else step["new_obs"][i]
+            terminated = done and not info["TimeLimit.truncated"]
+            next_value = 0.0 if terminated else value(successor)
+            delta = step["rewards"][i] + gamma * next_value - value(buffer.observations[t, i])
+            trace = delta + gamma * lam * (0.0 if done else trace)
+            assert buffer.advantages[t, i] == pytest.approx(trace, abs=1e-4)
+            assert buffer.returns[t, i] == pytest.approx(trace + value(buffer.observations[t, i]), abs=1e-4)
+
+
+def test_rollout_values_and_log_probs_are_those_of_each_step() -> None:
+    model = PPO("MlpPolicy", vec(), n_steps=16, batch_size=8, n_epochs=1, seed=0)
+    model.train = lambda: None
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    class Values(BaseCallback):
+        def _on_step(self) -> bool:
+            seen.append((self.locals["values"].flatten(), self.locals["log_probs"]))
+            return True
+
+    model.learn(16 * len(PLANS), callback=Values())
+    np.testing.assert_allclose(model.rollout_buffer.values, np.stack([v for v, _ in seen]), atol=1e-6)
+    np.testing.assert_allclose(model.rollout_buffer.log_probs, np.stack([p for _, p in seen]), atol=1e-6)
+
+
+def test_a_callback_that_reads_locals_changes_nothing() -> None:
+    results = []
+    for callback in (None, Recorder()):
+        model = PPO("MlpPolicy", vec(), n_steps=16, batch_size=8, seed=0).learn(200, callback=callback)
+        results.append(torch.cat([p.flatten() for p in model.policy.parameters()]))
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("saving", [False, True])
+def test_replay_holds_true_successors_and_true_ends(saving: bool) -> None:
+    recorder = Recorder()
+    model = DQN("MlpPolicy", vec(), buffer_size=1000, learning_starts=10_000, optimize_memory_usage=saving, seed=0)
+    model.learn(200, callback=recorder)
+    batch = model.replay_buffer.sample(2000)
+    by_time = {}
+    for step in recorder.steps:
+        for i in range(len(PLANS)):
+            info, done = step["infos"][i], step["dones"][i]
+            successor = info["terminal_observation"] if done else step["new_obs"][i]
+            terminal = done and not info["TimeLimit.truncated"]
+            by_time[(i, round(float(successor[1]), 1))] = (step["rewards"][i], terminal)
+    assert {bool(terminal) for _, terminal in by_time.values()} == {True, False}
+    for obs, successor, reward, done in zip(
+        batch.observations, batch.next_observations, batch.rewards, batch.dones, strict=True
+    ):
+        number, time = int(successor[0]), round(float(successor[1]), 1)
+        assert obs[0] == successor[0]
+        assert successor[1] == pytest.approx(float(obs[1]) + 0.1, abs=1e-4)  # never the first of the next episode
+        expected_reward, terminal = by_time[(number, time)]
+        assert reward.item() == expected_reward
+        assert bool(done.item()) == terminal
+
+
+def test_normalised_envs_store_what_came_before_normalisation() -> None:
+    env = VecNormalize(vec(continuous=True))
+    model = SAC("MlpPolicy", env, buffer_size=1000, learning_starts=10_000, seed=0)
+    model.learn(100)
+    batch = model.replay_buffer.sample(500)
+    assert set(batch.observations[:, 0].tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    np.testing.assert_allclose(batch.next_observations[:, 1] - batch.observations[:, 1], 0.1, atol=1e-4)
+    normalised = model.replay_buffer.sample(500, env=env)
+    assert normalised.observations.abs().max() <= env.clip_obs
+    assert not set(normalised.observations[:, 0].tolist()) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+
+
+def test_actions_are_stored_scaled_and_sent_unscaled() -> None:
+    recorder = Recorder()
+    noise = NormalActionNoise(np.zeros(1), np.full(1, 5.0))  # large, so that clipping shows
+    model = DDPG("MlpPolicy", vec(continuous=True), action_noise=noise, buffer_size=1000, learning_starts=0, seed=0)
+    model.learner.update = lambda batch: {}
+    model.learn(100, callback=recorder)
+    sent = np.stack([step["actions"] for step in recorder.steps])
+    stored = model.replay_buffer.actions[: len(sent)]
+    np.testing.assert_allclose(sent, 2 * stored, atol=1e-6)
+    assert stored.min() == -1
+    assert stored.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("train_freq", "gradient_steps", "expected"),
+    [(4, 1, 25), ((4, "step"), 3, 75), (2, -1, 100), ((1, "episode"), 2, 66)],
+)
+def test_train_freq_and_gradient_steps(train_freq: Any, gradient_steps: int, expected: int) -> None:
+    env = DummyVecEnv([lambda: Planned(0, "..t")])
+    model = DQN(
+        "MlpPolicy", env, train_freq=train_freq, gradient_steps=gradient_steps, learning_starts=0, buffer_size=500
+    )
+    model.learn(100)
+    assert model._n_updates == pytest.approx(expected, abs=2)
+
+
+def test_gradient_steps_minus_one_counts_all_environments() -> None:
+    model = DQN("MlpPolicy", vec(), train_freq=2, gradient_steps=-1, learning_starts=0, buffer_size=500).learn(100)
+    assert model._n_updates == 100
+
+
+def test_episodes_as_unit_need_a_single_environment() -> None:
+    with pytest.raises(ValueError, match="train_freq.*single environment"):
+        DQN("MlpPolicy", vec(), train_freq=(1, "episode"), buffer_size=500).learn(10)
+
+
+def test_target_network_follows_on_the_environments_clock() -> None:
+    model = DQN("MlpPolicy", vec(), target_update_interval=50, learning_starts=0, buffer_size=500, seed=0)
+    moved = []
+    model.learner.update_target = lambda: moved.append(model.num_timesteps)
+    model.learn(200)
+    assert moved == [50, 100, 150, 200]
+
+
+def test_exploration_falls_linearly() -> None:
+    model = DQN("MlpPolicy", vec(), exploration_fraction=0.5, exploration_final_eps=0.1, buffer_size=500)
+    model.learn(50)
+    assert model.exploration_rate == pytest.approx(0.1)
+    assert model.exploration_schedule(0.75) == pytest.approx(0.55)
+
+
+def test_stopping_callback_stops_at_once() -> None:
+    class Stop(BaseCallback):
+        def _on_step(self) -> bool:
+            return self.n_calls < 3
+
+    assert PPO("MlpPolicy", vec(), n_steps=16, batch_size=8).learn(1000, callback=Stop()).num_timesteps == 15
+    assert DQN("MlpPolicy", vec(), buffer_size=100).learn(1000, callback=Stop()).num_timesteps == 15
+
+
+def test_attributes_changed_by_hand_reach_the_learner() -> None:
+    model = PPO("MlpPolicy", vec(), n_steps=16, batch_size=8, n_epochs=1).learn(80)
+    model.ent_coef, model.clip_range = 0.25, 0.5
+    model.learn(80)
+    assert model.learner.ent_coef.item() == 0.25
+    assert model.learner.clip_range.item() == 0.5
+
+
+def test_learning_rate_schedule_reaches_the_optimizer() -> None:
+    model = PPO("MlpPolicy", vec(), learning_rate=lambda left: 1e-3 * left, n_steps=16, batch_size=8).learn(160)
+    assert float(model.policy.optimizer.param_groups[0]["lr"]) == pytest.approx(0.0, abs=1e-9)
+    assert model.learner.dials["learning_rate"] == pytest.approx(0.0)

@@ -1,0 +1,88 @@
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from polyak.core.schedules import (
+    ConstantSchedule,
+    FloatSchedule,
+    LinearSchedule,
+    get_schedule_fn,
+    parse_schedule,
+    schedule_from_json,
+    schedule_to_json,
+)
+
+
+def test_reprs_are_those_of_the_peer():
+    assert repr(FloatSchedule(0.2)) == "FloatSchedule(ConstantSchedule(val=0.2))"
+    assert repr(LinearSchedule(1, 0.1, 0.5)) == "LinearSchedule(start=1, end=0.1, end_fraction=0.5)"
+    assert repr(FloatSchedule(FloatSchedule(1))) == "FloatSchedule(ConstantSchedule(val=1.0))"
+
+
+def test_linear_schedule_follows_the_line_and_then_stays():
+    schedule = LinearSchedule(1.0, 0.1, 0.5)
+    progress = np.array([1.0, 0.9, 0.75, 0.5, 0.25, 0.0])
+    assert [schedule(p) for p in progress] == pytest.approx([1.0, 0.82, 0.55, 0.1, 0.1, 0.1])
+    assert schedule(0.5) == 0.1  # exactly, not up to rounding
+    assert LinearSchedule(1, 0, 0)(1.0) == 0.0
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.1, float("nan")])
+def test_linear_schedule_refuses_a_fraction_outside_0_1(fraction):
+    with pytest.raises(ValueError, match="end_fraction must lie in"):
+        LinearSchedule(1, 0, fraction)
+
+
+@pytest.mark.parametrize(
+    "schedule", [2, np.float32(2), lambda p: np.float32(2), lambda p: 2, ConstantSchedule(2), LinearSchedule(2, 2, 1)]
+)
+def test_every_schedule_returns_a_python_float(schedule):
+    value = get_schedule_fn(schedule)(0.3)
+    assert type(value) is float
+    assert value == 2.0
+
+
+@pytest.mark.parametrize("bad", ["lin_1", None, True, [1.0], float("nan")])
+def test_what_is_not_a_schedule_is_refused(bad):
+    with pytest.raises(TypeError, match="a schedule must be a number or a function"):
+        FloatSchedule(bad)
+
+
+def test_parse_schedule():
+    assert parse_schedule("lin_3e-4") == LinearSchedule(3e-4, 0.0, 1.0)
+    assert parse_schedule("lin_3e-4")(0.5) == pytest.approx(1.5e-4)
+    assert parse_schedule("3e-4") == 3e-4
+    assert parse_schedule(-1) == -1.0
+    assert type(parse_schedule(1)) is float
+
+    def own(progress):
+        return progress
+
+    assert parse_schedule(own) is own
+    for bad in ("cosine", "lin_", "lin_x"):
+        with pytest.raises(ValueError, match=f"cannot read '{bad}'"):
+            parse_schedule(bad)
+    with pytest.raises(TypeError):
+        parse_schedule(None)
+
+
+@pytest.mark.parametrize(
+    "schedule", [0.5, ConstantSchedule(1.0), LinearSchedule(1.0, 0.1, 0.5), FloatSchedule(LinearSchedule(1.0, 0, 1))]
+)
+def test_json_and_pickle_round_trip(schedule):
+    data = json.loads(json.dumps(schedule_to_json(schedule)))
+    assert schedule_from_json(data) == schedule
+    assert pickle.loads(pickle.dumps(schedule)) == schedule
+
+
+@pytest.mark.parametrize("value", [lambda p: p, FloatSchedule(lambda p: p), "text", None, True, [1], np.ones(1)])
+def test_what_is_not_ours_has_no_json(value):
+    assert schedule_to_json(value) is None
+
+
+@pytest.mark.parametrize("data", [{"kind": "cosine"}, {"kind": "linear", "start": 1}, {"kind": "float"}, "x", None])
+def test_damaged_json_is_refused(data):
+    with pytest.raises(ValueError, match="schedule"):
+        schedule_from_json(data)

@@ -1,0 +1,446 @@
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from polyak.envs.dummy import DummyVecEnv
+from polyak.envs.frame_stack import VecFrameStack
+from polyak.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+from polyak.envs.running import RunningMeanStd
+
+
+class Random(gym.Env):
+    """Random observations of mean 5 and deviation 3, random rewards; episodes of ``length`` steps."""
+
+    action_space = spaces.Discrete(2)
+    render_mode = None
+
+    def __init__(self, length=4, observation_space=None):
+        self.observation_space = observation_space or spaces.Box(-50, 50, (3,), np.float32)
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self.draw(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self.draw(), self.np_random.normal(2, 4), False, self.count >= self.length, {}
+
+    def draw(self):
+        def one(space):
+            if isinstance(space, spaces.Dict):
+                return {key: one(part) for key, part in space.spaces.items()}
+            if isinstance(space, spaces.Discrete):
+                return int(self.np_random.integers(space.n))
+            return self.np_random.normal(5, 3, space.shape).astype(space.dtype)
+
+        return one(self.observation_space)
+
+
+DICT_SPACE = spaces.Dict(
+    {"a": spaces.Box(-50, 50, (2,), np.float32), "b": spaces.Box(-50, 50, (1,), np.float32), "d": spaces.Discrete(3)}
+)
+
+
+def randoms(n=2, seed=0, **kwargs):
+    venv = DummyVecEnv([lambda: Random(**kwargs)] * n)
+    venv.seed(seed)
+    return venv
+
+
+NO_ACTION = np.zeros(2, int)
+
+
+# --- RunningMeanStd -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_running_statistics_equal_those_of_all_data(dtype):
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(100, 20, (n, 3)).astype(dtype) for n in (1, 7, 64, 1, 1000)]
+    everything = np.concatenate(batches).astype(np.float64)
+    statistics = RunningMeanStd(epsilon=0, shape=(3,))
+    for batch in batches:
+        statistics.update(batch)
+    np.testing.assert_allclose(statistics.mean, everything.mean(0), rtol=1e-13)
+    np.testing.assert_allclose(statistics.var, everything.var(0), rtol=1e-12)
+    assert statistics.count == len(everything)
+
+
+def test_initial_guess_counts_epsilon_samples():
+    # mean 0 and variance 1 with weight 2, then the numbers 4 and 6
+    statistics = RunningMeanStd(epsilon=2.0)
+    statistics.update(np.array([4.0, 6.0]))
+    assert statistics.count == 4
+    assert statistics.mean == pytest.approx(2.5)
+    # sum of squares about the joint mean: 2 * (1 + 2.5^2) + 1.5^2 + 3.5^2
+    assert statistics.var == pytest.approx((2 * (1 + 6.25) + 2.25 + 12.25) / 4)
+    fresh = RunningMeanStd()
+    assert (fresh.count, float(fresh.mean), float(fresh.var)) == (1e-4, 0.0, 1.0)
+
+
+def test_float32_batches_are_summed_in_float64():
+    data = np.full((100_000, 1), 0.1, np.float32) + 1000
+    statistics = RunningMeanStd(epsilon=0, shape=(1,))
+    statistics.update(data)
+    assert statistics.mean[0] == pytest.approx(data.astype(np.float64).mean(), rel=1e-14)
+
+
+def test_combine_and_copy():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(50, 2)), rng.normal(3, 2, size=(20, 2))
+    a, b = RunningMeanStd(0, (2,)), RunningMeanStd(0, (2,))
+    a.update(x)
+    b.update(y)
+    kept = a.copy()
+    a.combine(b)
+    both = np.concatenate([x, y])
+    np.testing.assert_allclose(a.mean, both.mean(0))
+    np.testing.assert_allclose(a.var, both.var(0))
+    assert a.count == 70
+    np.testing.assert_allclose(kept.mean, x.mean(0))
+    assert kept.count == 50
+
+
+def test_running_statistics_refuse_another_shape():
+    with pytest.raises(ValueError, match=r"must have shape \(B, \*\(3,\)\), got \(2, 4\)"):
+        RunningMeanStd(shape=(3,)).update(np.zeros((2, 4)))
+
+
+# --- normalising ----------------------------------------------------------------------------------------------------
+
+
+def test_observations_and_rewards_against_a_plain_recomputation():
+    gamma, epsilon, clip_obs, clip_reward = 0.9, 1e-3, 1.5, 0.7
+    plain = randoms(length=4)
+    env = VecNormalize(randoms(length=4), gamma=gamma, epsilon=epsilon, clip_obs=clip_obs, clip_reward=clip_reward)
+    seen = [plain.reset()]
+    returns, seen_returns = np.zeros(2), []
+
+    def normalized(obs):
+        # the first guess (mean 0, variance 1) has weight 1e-4
+        data = np.concatenate(seen).astype(np.float64)
+        weight = np.concatenate([[1e-4 / 2, 1e-4 / 2], np.ones(len(data))])
+        data = np.concatenate([[[-1.0] * 3, [1.0] * 3], data])
+        mean = np.average(data, axis=0, weights=weight)
+        var = np.average((data - mean) ** 2, axis=0, weights=weight)
+        return np.clip((obs - mean) / np.sqrt(var + epsilon), -clip_obs, clip_obs)
+
+    np.testing.assert_allclose(env.reset(), normalized(seen[0]), rtol=1e-5)
+    clipped = 0
+    for step in range(1, 12):
+        obs, rewards, dones, infos = plain.step(NO_ACTION)
+        got_obs, got_rewards, got_dones, got_infos = env.step(NO_ACTION)
+        seen.append(obs)
+        returns = returns * gamma + rewards
+        seen_returns.extend(returns)
+        weight = np.concatenate([[1e-4 / 2, 1e-4 / 2], np.ones(len(seen_returns))])
+        data = np.concatenate([[-1.0, 1.0], seen_returns])
+        var = np.average((data - np.average(data, weights=weight)) ** 2, weights=weight)
+        expected = np.clip(rewards / np.sqrt(var + epsilon), -clip_reward, clip_reward)
+        np.testing.assert_allclose(got_obs, normalized(obs), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(got_rewards, expected, rtol=1e-5)
+        clipped += (np.abs(got_rewards) == np.float32(clip_reward)).sum()
+        assert got_obs.dtype == got_rewards.dtype == np.float32
+        np.testing.assert_array_equal(env.get_original_obs(), obs)
+        np.testing.assert_array_equal(env.get_original_reward(), rewards)
+        assert got_dones.tolist() == dones.tolist() == [step % 4 == 0] * 2
+        for index in np.flatnonzero(dones):
+            final = infos[index]["terminal_observation"]
+            np.testing.assert_allclose(got_infos[index]["terminal_observation"], normalized(final), rtol=1e-5)
+            np.testing.assert_array_equal(env.get_original_terminal_obs(index), final)
+            returns[index] = 0
+        np.testing.assert_allclose(env.returns, returns)
+    assert 0 < clipped < 22
+    with pytest.raises(KeyError, match="did not end"):
+        env.get_original_terminal_obs(0)
+
+
+def test_reset_forgets_returns_but_not_statistics():
+    env = VecNormalize(randoms())
+    env.reset()
+    env.step(NO_ACTION)
+    count, rewards_count = env.obs_rms.count, env.ret_rms.count
+    env.reset()
+    assert env.returns.tolist() == [0, 0]
+    assert env.obs_rms.count == count + 2
+    assert env.ret_rms.count == rewards_count
+
+
+def test_no_training_leaves_the_statistics():
+    env = VecNormalize(randoms(), training=False)
+    env.reset()
+    for _ in range(5):
+        obs, rewards, _, _ = env.step(NO_ACTION)
+    assert env.obs_rms.count == env.ret_rms.count == 1e-4
+    np.testing.assert_allclose(obs, np.clip(env.get_original_obs(), -10, 10), rtol=1e-6)
+    np.testing.assert_allclose(rewards, np.clip(env.get_original_reward(), -10, 10), rtol=1e-6)
+
+
+def test_switches():
+    env = VecNormalize(randoms(), norm_obs=False, norm_reward=False)
+    obs = env.reset()
+    assert env.obs_rms is None
+    np.testing.assert_array_equal(obs, env.get_original_obs())
+    _, rewards, _, _ = env.step(NO_ACTION)
+    np.testing.assert_array_equal(rewards, env.get_original_reward())
+    assert env.unnormalize_obs(obs) is obs
+    assert env.unnormalize_reward(rewards) is rewards
+
+
+def test_originals_are_copies():
+    env = VecNormalize(randoms())
+    env.reset()
+    env.step(NO_ACTION)
+    obs, reward = env.get_original_obs(), env.get_original_reward()
+    expected = obs.copy(), reward.copy()
+    obs[:], reward[:] = 0, 0
+    np.testing.assert_array_equal(env.get_original_obs(), expected[0])
+    np.testing.assert_array_equal(env.get_original_reward(), expected[1])
+
+
+def test_unnormalize_is_the_inverse():
+    env = VecNormalize(randoms(), clip_obs=100, clip_reward=100)
+    env.reset()
+    for _ in range(10):
+        obs, rewards, _, _ = env.step(NO_ACTION)
+    np.testing.assert_allclose(env.unnormalize_obs(obs), env.get_original_obs(), rtol=1e-5)
+    np.testing.assert_allclose(env.unnormalize_reward(rewards), env.get_original_reward(), rtol=1e-5)
+
+
+def test_dict_observations_by_key():
+    env = VecNormalize(randoms(observation_space=DICT_SPACE, length=2), norm_obs_keys=["a"])
+    obs = env.reset()
+    assert set(env.obs_rms) == {"a"}
+    obs, _, dones, infos = env.step(NO_ACTION)
+    obs, _, dones, infos = env.step(NO_ACTION)
+    original = env.get_original_obs()
+    np.testing.assert_allclose(obs["a"], env.normalize_obs(original)["a"])
+    assert not np.allclose(obs["a"], original["a"])
+    np.testing.assert_array_equal(obs["b"], original["b"])
+    assert dones.all()
+    final = infos[1]["terminal_observation"]
+    raw = env.get_original_terminal_obs(1)
+    np.testing.assert_allclose(final["a"], env.normalize_obs(raw)["a"])
+    assert final["d"] == raw["d"]
+    np.testing.assert_allclose(env.unnormalize_obs(obs)["a"], original["a"], rtol=1e-5)
+
+    everything = VecNormalize(randoms(observation_space=spaces.Dict({k: DICT_SPACE[k] for k in "ab"})))
+    assert everything.norm_obs_keys == ["a", "b"]
+
+
+def test_pictures_become_floats():
+    picture = spaces.Box(0, 255, (8, 6, 3), np.uint8)
+    env = VecNormalize(randoms(observation_space=picture), clip_obs=5)
+    assert env.observation_space == spaces.Box(-5, 5, (8, 6, 3), np.float32)
+    assert env.reset().dtype == np.float32
+    both = VecNormalize(randoms(observation_space=spaces.Dict({"p": picture, "a": DICT_SPACE["a"]})), clip_obs=5)
+    assert both.observation_space["p"] == env.observation_space
+    assert both.observation_space["a"] == DICT_SPACE["a"]
+    assert VecNormalize(randoms(observation_space=picture), norm_obs=False).observation_space == picture
+
+
+def test_bad_spaces_and_keys():
+    with pytest.raises(ValueError, match=r"only supports.*'d'.*explicitly pass the observation keys"):
+        VecNormalize(randoms(observation_space=DICT_SPACE))
+    with pytest.raises(ValueError, match="only supports"):
+        VecNormalize(randoms(observation_space=spaces.Discrete(3)))
+    with pytest.raises(ValueError, match="is applicable only"):
+        VecNormalize(randoms(), norm_obs_keys=["a"])
+    with pytest.raises(ValueError, match="norm_obs_keys has 'nope'"):
+        VecNormalize(randoms(observation_space=DICT_SPACE), norm_obs_keys=["nope"])
+    VecNormalize(randoms(observation_space=spaces.Discrete(3)), norm_obs=False)
+
+
+# --- keeping --------------------------------------------------------------------------------------------------------
+
+
+SETTINGS = {
+    "training": True,
+    "norm_obs": True,
+    "norm_reward": False,
+    "clip_obs": 3.0,
+    "clip_reward": 4.0,
+    "gamma": 0.8,
+    "epsilon": 1e-3,
+}
+
+
+def trained(observation_space=None, **settings):
+    env = VecNormalize(randoms(observation_space=observation_space), **{**SETTINGS, **settings})
+    env.reset()
+    for _ in range(6):
+        env.step(NO_ACTION)
+    return env
+
+
+def assert_same_normalizer(a, b):
+    assert {name: getattr(a, name) for name in SETTINGS} == {name: getattr(b, name) for name in SETTINGS}
+    assert a.norm_obs_keys == b.norm_obs_keys
+    x, y = a.state_dict(), b.state_dict()
+    assert x.keys() == y.keys()
+    for key, value in x.items():
+        np.testing.assert_array_equal(value, y[key], err_msg=key)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"observation_space": DICT_SPACE, "norm_obs_keys": ["a", "b"]}, {"norm_obs": False}]
+)
+def test_state_dict_round_trip(settings):
+    env = trained(**settings)
+    state = env.state_dict()
+    kinds = {type(value) for value in state.values()}
+    assert kinds <= {np.ndarray, float, bool, list, type(None)}
+    space = settings.get("observation_space")
+    assert_same_normalizer(env, VecNormalize.from_state_dict(randoms(observation_space=space), state))
+    # what is returned is a copy
+    kept = {key: np.copy(value) for key, value in state.items()}
+    env.step(NO_ACTION)
+    assert env.ret_rms.count != kept["ret_rms/count"]
+    np.testing.assert_equal({key: np.copy(value) for key, value in state.items()}, kept)
+
+
+def test_load_state_dict_replaces_the_settings():
+    env = VecNormalize(randoms())
+    env.load_state_dict(trained().state_dict())
+    assert_same_normalizer(env, trained())
+
+
+def test_load_state_dict_with_another_number_of_environments():
+    env = VecNormalize(randoms(n=5))
+    env.load_state_dict(trained().state_dict())
+    assert env.returns.tolist() == [0] * 5
+    assert env.obs_rms.count == trained().obs_rms.count
+
+
+def test_statistics_survive_norm_obs_being_switched_off():
+    env = trained()
+    env.norm_obs = False
+    other = VecNormalize.from_state_dict(randoms(), env.state_dict())
+    assert not other.norm_obs
+    np.testing.assert_array_equal(other.obs_rms.mean, env.obs_rms.mean)
+
+
+def test_load_state_dict_refuses_other_shapes():
+    state = trained().state_dict()
+    with pytest.raises(ValueError, match=r"'obs_rms' have shape \(3,\), the environment's observations \(4,\)"):
+        VecNormalize.from_state_dict(randoms(observation_space=spaces.Box(-1, 1, (4,))), state)
+
+
+@pytest.mark.parametrize("name", ["stats.pkl", "stats", "deep/er/stats.npz"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"observation_space": DICT_SPACE, "norm_obs_keys": ["a", "b"]}, {"norm_obs": False}]
+)
+def test_save_and_load(tmp_path, name, settings):
+    env = trained(**settings)
+    path = tmp_path / name
+    env.save(path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    loaded = VecNormalize.load(str(path), randoms(observation_space=settings.get("observation_space")))
+    assert_same_normalizer(env, loaded)
+    observation = env.get_original_obs()
+    np.testing.assert_equal(loaded.normalize_obs(observation), env.normalize_obs(observation))
+
+
+def test_saved_file_holds_no_pickle(tmp_path):
+    path = tmp_path / "stats.pkl"
+    trained().save(path)
+    with np.load(path, allow_pickle=False) as archive:
+        for name in archive.files:
+            assert archive[name].dtype != object
+
+
+def test_infinite_clipping_survives_saving(tmp_path):
+    env = trained(clip_obs=np.inf)
+    env.save(tmp_path / "stats")
+    assert VecNormalize.load(tmp_path / "stats", randoms()).clip_obs == np.inf
+
+
+def test_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "stats"
+    path.write_text("old")
+    monkeypatch.setattr(np, "savez", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trained().save(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_load_refuses_foreign_files_without_running_them(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (pytest.fail, ("the pickle was run",))
+
+    path = tmp_path / "sb3.pkl"
+    path.write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(ValueError, match="is a pickle, as Stable-Baselines3 writes it"):
+        VecNormalize.load(path, randoms())
+    path.write_text("what is this")
+    with pytest.raises(ValueError, match="not a file written by VecNormalize"):
+        VecNormalize.load(path, randoms())
+    np.savez(tmp_path / "other.npz", a=np.zeros(2))
+    with pytest.raises(ValueError, match="not a file written by VecNormalize"):
+        VecNormalize.load(tmp_path / "other.npz", randoms())
+
+
+def test_pickle_and_set_venv():
+    env = trained()
+    copy = pickle.loads(pickle.dumps(env))
+    copy.set_venv(randoms(n=3))
+    assert copy.num_envs == 3
+    assert copy.returns.tolist() == [0] * 3
+    copy.reset()
+    expected = env.obs_rms.copy()
+    expected.update(copy.get_original_obs())
+    np.testing.assert_allclose(copy.obs_rms.mean, expected.mean)
+    with pytest.raises(ValueError, match="already initialized"):
+        copy.set_venv(randoms())
+    with pytest.raises(AssertionError, match="shapes"):
+        pickle.loads(pickle.dumps(env)).set_venv(randoms(observation_space=spaces.Box(-1, 1, (4,))))
+
+
+# --- two environments -----------------------------------------------------------------------------------------------
+
+
+def test_unwrap_vec_normalize():
+    inner = VecNormalize(randoms())
+    outer = VecFrameStack(inner, 2)
+    assert unwrap_vec_normalize(outer) is inner
+    assert unwrap_vec_normalize(randoms()) is None
+    twice = VecNormalize(outer)
+    assert unwrap_vec_normalize(twice) is twice
+
+
+def test_sync():
+    env = trained(observation_space=DICT_SPACE, norm_obs_keys=["a", "b"])
+    # the evaluation environment may have other layers between
+    other = VecNormalize(randoms(observation_space=DICT_SPACE), norm_obs_keys=["a", "b"], training=False)
+    sync_envs_normalization(env, other)
+    for key in "ab":
+        np.testing.assert_array_equal(other.obs_rms[key].mean, env.obs_rms[key].mean)
+        assert other.obs_rms[key] is not env.obs_rms[key]
+    assert other.ret_rms.var == env.ret_rms.var
+    assert not other.training
+    before = other.obs_rms["a"].mean.copy()
+    env.step(NO_ACTION)
+    np.testing.assert_array_equal(other.obs_rms["a"].mean, before)
+
+
+def test_sync_two_layers_in_order():
+    env = VecNormalize(VecFrameStack(trained(), 2))
+    env.reset()
+    other = VecNormalize(VecFrameStack(VecNormalize(randoms()), 2))
+    sync_envs_normalization(env, other)
+    np.testing.assert_array_equal(other.obs_rms.mean, env.obs_rms.mean)
+    np.testing.assert_array_equal(other.venv.venv.obs_rms.mean, env.venv.venv.obs_rms.mean)
+
+
+def test_sync_needs_as_many_normalizers():
+    sync_envs_normalization(randoms(), randoms())
+    sync_envs_normalization(randoms(), trained())
+    with pytest.raises(AssertionError, match="1 VecNormalize, the evaluation environment in 0"):
+        sync_envs_normalization(trained(), randoms())

@@ -1,0 +1,46 @@
+"""Reads the package's import statements, also those inside functions and under ``TYPE_CHECKING``."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "polyak"
+FLOORS = {"ops": 0, "envs": 0, "nn": 1, "data": 1, "core": 2, "algorithms": 3, "scale": 4, "zoo": 5, "compat": 5}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name -> file, of every module of the package."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(name: str, path: Path) -> list[tuple[str, int]]:
+    """``(imported name, line)`` for every import of a module, wherever it stands."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative imports hide where a name comes from"
+            found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return found
+
+
+def internal_imports(name: str, path: Path, known: dict[str, Path]) -> list[tuple[str, int]]:
+    """The imports of a module that name another module of the package."""
+    found = []
+    for target, line in imports(name, path):
+        if not target.startswith("polyak"):
+            continue
+        module = target if target in known else target.rpartition(".")[0]
+        if module != name:
+            found.append((module, line))
+    return found
+
+
+def floor_of(module: str) -> int | None:
+    """The floor of a module; ``None`` for the package itself and ``__main__``."""
+    parts = module.split(".")
+    return FLOORS[parts[1]] if len(parts) > 1 and parts[1] in FLOORS else None

@@ -1,0 +1,60 @@
+"""Public functions that hold mathematics state shapes and their source; nothing unfinished is left behind."""
+
+import ast
+import re
+
+import pytest
+
+from tests.laws.floors import PACKAGE, modules
+
+SHAPE = re.compile(r"\[[A-Z0-9]*(, ?[A-Z0-9.+ ]+)*\]|\[\]")
+SOURCE = re.compile(r"eq\. |section |algorithm |arXiv|Methods|et al\.|\d{4}", re.IGNORECASE)
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+
+
+def _losses() -> list[tuple[str, ast.FunctionDef]]:
+    """Module-level public functions of the algorithm files that come before their learner: the losses."""
+    found = []
+    for path in sorted((PACKAGE / "algorithms").glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                break
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                found.append((path.name, node))
+    return [item for item in found if item[0] != "__init__.py"]
+
+
+@pytest.mark.parametrize(("file", "function"), _losses(), ids=lambda x: x if isinstance(x, str) else x.name)
+def test_a_loss_states_its_shapes(file: str, function: ast.FunctionDef) -> None:
+    doc = ast.get_docstring(function) or ""
+    assert SHAPE.search(doc), f"{file}: {function.name} does not say what shapes it takes and gives"
+
+
+def test_every_algorithm_file_has_losses() -> None:
+    files = {path.name for path in (PACKAGE / "algorithms").glob("*.py")} - {"__init__.py"}
+    assert {file for file, _ in _losses()} == files
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "algorithms").glob("[!_]*.py")), ids=lambda p: p.name)
+def test_an_algorithm_file_names_its_paper(path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert re.search(r"arXiv:\d{4}\.\d{4,5}|Nature|JMLR|NeurIPS", doc), f"{path.name} names no paper"
+    assert "Shapes:" in doc
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_public_names_are_documented_and_typed(name: str) -> None:
+    path = modules()[name]
+    tree = ast.parse(path.read_text())
+    if path.stat().st_size == 0:
+        return
+    assert ast.get_docstring(tree), f"{path} has no docstring"
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), f"{path}:{node.lineno}: {node.name} has no docstring"
+
+
+def test_nothing_is_left_to_do() -> None:
+    for name, path in modules().items():
+        match = UNFINISHED.search(path.read_text())
+        assert match is None, f"{name} has a {match}"

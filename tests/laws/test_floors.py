@@ -1,0 +1,76 @@
+"""Each floor imports only from lower ones; optional libraries stay behind the doors that may open them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.laws.floors import FLOORS, PACKAGE, floor_of, imports, internal_imports, modules
+
+MODULES = modules()
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if floor_of(name) is not None])
+def test_a_module_imports_only_from_lower_floors(name: str) -> None:
+    own_floor, own_folder = floor_of(name), name.split(".")[1]
+    for target, line in internal_imports(name, MODULES[name], MODULES):
+        folder = target.split(".")[1] if "." in target else None
+        assert folder is not None, f"{MODULES[name]}:{line}: floors do not import the package itself"
+        if folder != own_folder:
+            assert FLOORS[folder] < own_floor, f"{MODULES[name]}:{line}: {own_folder} may not import {folder}"
+
+
+def test_every_folder_has_a_floor() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert folders <= FLOORS.keys()
+    assert not folders & {"common", "utils", "helpers", "misc"}
+
+
+def test_there_are_no_import_cycles() -> None:
+    graph = {
+        name: {target for target, _ in internal_imports(name, path, MODULES) if target not in _packages()}
+        for name, path in MODULES.items()
+        if name not in _packages()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join((*trail[trail.index(name) :], name)) if name in trail else ""
+        if name in done:
+            return
+        for target in graph.get(name, ()):
+            visit(target, (*trail, name))
+        done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def _packages() -> set[str]:
+    return {name for name, path in MODULES.items() if path.name == "__init__.py"}
+
+
+def test_ray_is_imported_only_by_scale() -> None:
+    for name, path in MODULES.items():
+        if not name.startswith("polyak.scale"):
+            assert not [t for t, _ in imports(name, path) if t == "ray" or t.startswith("ray.")], name
+
+
+def test_numpy_stays_out_of_the_learners() -> None:
+    for name, path in MODULES.items():
+        if name == "polyak.core.learner" or name.startswith("polyak.ops."):
+            assert not [t for t, _ in imports(name, path) if t.startswith("gymnasium")], name
+
+
+def test_importing_polyak_is_light() -> None:
+    """The package's own import takes in none of the optional libraries, nor even torch."""
+    code = "import sys, polyak; print(sorted({'torch','matplotlib','pandas','tensorboard','ray'} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"
+
+
+def test_an_algorithm_takes_in_no_optional_library() -> None:
+    optional = "{'matplotlib','pandas','tensorboard','tqdm','rich','cv2','imageio','ale_py','mujoco','optuna','typer'}"
+    code = f"import sys; from polyak import PPO, SAC; print(sorted({optional} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"

@@ -1,0 +1,70 @@
+"""Environments small enough to solve by hand, so that a learnt value or policy can be compared with the truth."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+Step = tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]
+
+
+def action_space(continuous: bool) -> spaces.Space[Any]:
+    """Two actions, or one number whose sign decides between them."""
+    return spaces.Box(-1.0, 1.0, (1,), np.float32) if continuous else spaces.Discrete(2)
+
+
+def says_yes(action: Any) -> bool:
+    """Whether the action is the second one (a positive number, if continuous)."""
+    value = np.asarray(action).reshape(-1)[0]
+    return bool(value > 0) if np.issubdtype(np.asarray(action).dtype, np.floating) else bool(value == 1)
+
+
+class OneState(gym.Env[np.ndarray, Any]):
+    """One state, reward 1 a step, and every step ends the episode, by termination or by truncation.
+
+    Whatever the policy, the value is 1 when ends are terminations and 1 / (1 - gamma) when they are truncations: a
+    library that bootstraps wrongly cannot get both right.
+    """
+
+    def __init__(self, truncates: bool, continuous: bool) -> None:
+        self.truncates = truncates
+        self.observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.action_space = action_space(continuous)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: Any) -> Step:
+        return np.ones(1, np.float32), 1.0, not self.truncates, self.truncates, {}
+
+
+class Corridor(gym.Env[np.ndarray, Any]):
+    """Go on ``length`` times for a reward of 1 at the end, or leave at any door for 0.2.
+
+    An agent that looks one step ahead takes 0.2; only one that propagates value backwards earns 1.
+    """
+
+    def __init__(self, continuous: bool, length: int = 4) -> None:
+        self.length = length
+        self.observation_space = spaces.Box(0.0, 1.0, (length,), np.float32)
+        self.action_space = action_space(continuous)
+        self.position = 0
+
+    def _observation(self) -> np.ndarray:
+        return np.eye(self.length, dtype=np.float32)[min(self.position, self.length - 1)]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.position = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> Step:
+        if not says_yes(action):
+            return self._observation(), 0.2, True, False, {}
+        self.position += 1
+        arrived = self.position == self.length
+        return self._observation(), float(arrived), arrived, False, {}

@@ -1,0 +1,198 @@
+"""The learning tasks: one row of data each, and the few lines that turn a row into a model, a score and a verdict.
+
+This file imports no RL library. ``polyak`` and its peers share one constructor API, so the functions here take the
+library as an argument (see :class:`Library`): the learning checks run them with ``polyak``, ``benchmarks/parity.py``
+with ``polyak`` and with Stable-Baselines3. The settings are the well-known tuned ones (RL Baselines3 Zoo), shortened
+where a shorter run is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+EVALUATION_SEED = 10_000
+"""Added to the training seed, so that no evaluation episode starts where a training episode did."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to learn: who learns it, for how long, and what counts as having learnt it."""
+
+    algo: str
+    """Name of the algorithm's class."""
+    env: str
+    """A Gymnasium id, or ``"BitFlipping"`` for the library's own test environment."""
+    steps: int
+    """Environment steps of training, counted over all environments."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Constructor arguments; everything else keeps its default."""
+    n_envs: int = 1
+    policy: str = "MlpPolicy"
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    noise: float | None = None
+    """Standard deviation of Gaussian exploration noise (scaled action units)."""
+    her: Mapping[str, Any] | None = None
+    """Arguments of ``HerReplayBuffer``; None trains with the plain buffer."""
+    measure: str = "return"
+    """``"return"``: mean episode return; ``"success"``: fraction of episodes that end in success."""
+    at_least: float | None = None
+    below: float | None = None
+    episodes: int = 20
+    """Evaluation episodes, played deterministically."""
+
+    def holds(self, score: float) -> bool:
+        """Whether ``score`` (in the unit of ``measure``) passes."""
+        return (self.at_least is None or score >= self.at_least) and (self.below is None or score < self.below)
+
+    def wanted(self) -> str:
+        """The requirement in words."""
+        return f">= {self.at_least:g}" if self.at_least is not None else f"< {self.below:g}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as plain data, to be stored beside a result and compared with later."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Library:
+    """The names that a task needs from an RL library."""
+
+    algorithms: Any
+    """A namespace with the algorithm classes as attributes."""
+    make_vec_env: Any
+    normal_noise: Any
+    her_buffer: Any
+    bit_flipping: Any
+
+
+_DQN_CARTPOLE = {
+    "learning_rate": 2.3e-3,
+    "batch_size": 64,
+    "buffer_size": 100_000,
+    "learning_starts": 1_000,
+    "target_update_interval": 10,
+    "train_freq": 256,
+    "gradient_steps": 128,
+    "exploration_fraction": 0.16,
+    "exploration_final_eps": 0.04,
+    "policy_kwargs": {"net_arch": [256, 256]},
+}
+_PPO_CARTPOLE = {
+    "n_steps": 32,
+    "batch_size": 256,
+    "gae_lambda": 0.8,
+    "gamma": 0.98,
+    "n_epochs": 20,
+    "learning_rate": 1e-3,
+    "clip_range": 0.2,
+}
+_PPO_PENDULUM_GSDE = {
+    "n_steps": 1024,
+    "gae_lambda": 0.95,
+    "gamma": 0.9,
+    "n_epochs": 10,
+    "learning_rate": 1e-3,
+    "clip_range": 0.2,
+    "use_sde": True,
+    "sde_sample_freq": 4,
+}
+_TD3_PENDULUM = {
+    "gamma": 0.98,
+    "buffer_size": 200_000,
+    "learning_starts": 1_000,
+    "learning_rate": 1e-3,
+    "policy_kwargs": {"net_arch": [256, 256]},
+}
+_BITS = {"n_bits": 15, "max_steps": 15}
+_DQN_BITS = {
+    "learning_rate": 1e-3,
+    "batch_size": 128,
+    "buffer_size": 100_000,
+    "learning_starts": 200,
+    "target_update_interval": 500,
+    "train_freq": 1,
+    "gamma": 0.95,
+    "exploration_fraction": 0.5,
+    "exploration_final_eps": 0.02,
+    "policy_kwargs": {"net_arch": [256, 256]},
+}
+_FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
+
+LEARNING: dict[str, Task] = {
+    "ppo-cartpole": Task("PPO", "CartPole-v1", 100_000, _PPO_CARTPOLE, n_envs=8, at_least=475),
+    "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {}, n_envs=8, at_least=475),
+    "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE, at_least=475),
+    "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
+    "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
+    "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
+    "ppo-pendulum-gsde": Task("PPO", "Pendulum-v1", 100_000, _PPO_PENDULUM_GSDE, n_envs=4, at_least=-250),
+    "dqn-bits-her": Task(
+        "DQN", "BitFlipping", 15_000, _DQN_BITS, 1, "MultiInputPolicy", _BITS,
+        her=_FUTURE, measure="success", at_least=0.95, episodes=100,
+    ),
+    "dqn-bits-plain": Task(
+        "DQN", "BitFlipping", 15_000, _DQN_BITS, 1, "MultiInputPolicy", _BITS,
+        measure="success", below=0.05, episodes=100,
+    ),
+    "sac-bits-her": Task(
+        "SAC", "BitFlipping", 5_000,
+        {"learning_rate": 1e-3, "buffer_size": 100_000, "learning_starts": 200, "gamma": 0.95, "batch_size": 256,
+         "policy_kwargs": {"net_arch": [64]}},
+        1, "MultiInputPolicy", {**_BITS, "continuous": True},
+        her=_FUTURE, measure="success", at_least=0.90, episodes=100,
+    ),
+}  # fmt: skip
+"""What ``make learn`` checks, three seeds each."""
+
+PARITY: dict[str, Task] = {
+    "ppo-cartpole-30k": Task("PPO", "CartPole-v1", 30_000),
+    "sac-pendulum-10k": Task("SAC", "Pendulum-v1", 10_000),
+    "dqn-cartpole-30k": Task("DQN", "CartPole-v1", 30_000, _DQN_CARTPOLE),
+    "sac-halfcheetah-50k": Task("SAC", "HalfCheetah-v5", 50_000),
+}
+"""What ``benchmarks/parity.py`` trains here and in Stable-Baselines3 (defaults unless the row says otherwise)."""
+
+
+def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
+    """The task's vectorised environment, monitored and seeded."""
+    env = library.bit_flipping if task.env == "BitFlipping" else task.env
+    return library.make_vec_env(env, n_envs=n_envs, seed=seed, env_kwargs=dict(task.env_kwargs))
+
+
+def make_model(task: Task, library: Library, seed: int) -> Any:
+    """The untrained model, on its own training environment."""
+    env = make_env(task, library, seed, task.n_envs)
+    settings = dict(task.settings)
+    if task.noise is not None:
+        shape = env.action_space.shape
+        settings["action_noise"] = library.normal_noise(np.zeros(shape), task.noise * np.ones(shape))
+    if task.her is not None:
+        settings.update(replay_buffer_class=library.her_buffer, replay_buffer_kwargs=dict(task.her))
+    return getattr(library.algorithms, task.algo)(task.policy, env, seed=seed, device="cpu", **settings)
+
+
+def evaluate(task: Task, model: Any, env: Any) -> list[float]:
+    """Score of each of ``task.episodes`` deterministic episodes: returns, or 1.0 and 0.0 for success and failure."""
+    scores: list[float] = []
+    observation = env.reset()
+    while len(scores) < task.episodes:
+        action, _ = model.predict(observation, deterministic=True)
+        observation, _, dones, infos = env.step(action)
+        if dones[0]:
+            info = infos[0]
+            scores.append(float(info["is_success"]) if task.measure == "success" else float(info["episode"]["r"]))
+    return scores
+
+
+def train_and_score(task: Task, library: Library, seed: int) -> tuple[Any, list[float]]:
+    """Train one seed, then evaluate it on a fresh environment; returns the model and the episode scores."""
+    model = make_model(task, library, seed).learn(task.steps)
+    env = make_env(task, library, seed + EVALUATION_SEED)
+    try:
+        return model, evaluate(task, model, env)
+    finally:
+        env.close()

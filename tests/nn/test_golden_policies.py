@@ -1,0 +1,70 @@
+"""The same parameters, names, shapes, order and outputs as Stable-Baselines3, from a file that it wrote."""
+
+import copy
+import json
+import pathlib
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from polyak.nn import ActorCriticPolicy, ContinuousPolicy, Policy, ValuePolicy, policy_aliases
+from tests.nn.policy_cases import ACTIONS, CASES, OBSERVATIONS, SEED, make_observations, outputs, summary
+
+GOLDEN = json.loads(pathlib.Path(__file__).with_name("golden_policies.json").read_text(encoding="utf-8"))
+FAMILIES = {
+    "ppo": policy_aliases(ActorCriticPolicy),
+    "sac": policy_aliases(ContinuousPolicy, actor="squashed_gaussian"),
+    "td3": policy_aliases(ContinuousPolicy, actor="deterministic"),
+    "dqn": policy_aliases(ValuePolicy),
+}
+
+
+def build(name: str) -> Policy:
+    family, policy, obs, act, kwargs = CASES[name]
+    kwargs = dict(kwargs)
+    if "activation_fn" in kwargs:
+        kwargs["activation_fn"] = getattr(torch.nn, kwargs["activation_fn"])
+    torch.manual_seed(SEED)
+    return FAMILIES[family][policy](OBSERVATIONS[obs], ACTIONS[act], **kwargs)
+
+
+def test_the_file_has_every_case():
+    assert GOLDEN.keys() == CASES.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_state_dict_has_the_peers_names_and_shapes_in_its_order(name):
+    ours = [(key, shape) for key, shape, *_ in summary(build(name))]
+    assert ours == [(key, shape) for key, shape, *_ in GOLDEN[name]["state"]]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "sde" not in name])
+def test_equal_seeds_give_the_peers_initial_parameters(name):
+    ours = [sums for _, _, *sums in summary(build(name))]
+    theirs = [sums for _, _, *sums in GOLDEN[name]["state"]]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "sde" not in name])
+def test_equal_parameters_give_the_peers_outputs(name):
+    family, _, obs, act, _ = CASES[name]
+    ours, theirs = outputs(build(name), family, OBSERVATIONS[obs], ACTIONS[act]), GOLDEN[name]["outputs"]
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        np.testing.assert_allclose(ours[key], value, rtol=1e-4, atol=1e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_policy_survives_pickling_and_copying_after_use(name):
+    family, _, obs, act, _ = CASES[name]
+    policy = build(name)
+    batch, _ = policy.obs_to_tensor(make_observations(OBSERVATIONS[obs]))
+    policy.act(batch)  # leaves tensors with a graph in the distribution
+    answer = partial(outputs, family=family, observation_space=OBSERVATIONS[obs], action_space=ACTIONS[act])
+    expected = answer(policy)
+    policy.act(batch)
+    assert answer(copy.deepcopy(policy)) == expected
+    assert answer(pickle.loads(pickle.dumps(policy))) == expected

@@ -1,0 +1,116 @@
+"""Every estimator against a brute-force sum, on random patterns of termination and truncation."""
+
+import numpy as np
+import pytest
+import torch
+
+from polyak.ops.returns import discounted_returns, gae, n_step_returns, reverse_scan
+
+GAMMA = 0.9
+SHAPES = [(1, 1), (5, 3), (33, 2), (70, 1)]
+
+
+def rollout(shape, seed, p_end=0.2):
+    """Rewards, values, true next values, discounts and cuts of a random rollout, in float64."""
+    rng = np.random.default_rng(seed)
+    terminated = rng.random(shape) < p_end / 2
+    cut = terminated | (rng.random(shape) < p_end / 2)
+    rewards, values, next_values = rng.normal(size=(3, *shape))
+    # inside an episode the successor's value is the next row's value
+    next_values[:-1] = np.where(cut[:-1], next_values[:-1], values[1:])
+    discounts = GAMMA * (1 - terminated)
+    return tuple(torch.from_numpy(np.asarray(a)) for a in (rewards, values, next_values, discounts, cut))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("lam", [0.0, 0.5, 0.95, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_gae_is_the_discounted_sum_of_the_td_errors_of_the_episode(shape, lam, seed):
+    rewards, values, next_values, discounts, cut = rollout(shape, seed)
+    advantages, targets = gae(rewards, values, next_values, discounts, lam, cut)
+    steps, envs = shape
+    for env in range(envs):
+        for t in range(steps):
+            expected, weight = 0.0, 1.0
+            for k in range(t, steps):
+                delta = rewards[k, env] + discounts[k, env] * next_values[k, env] - values[k, env]
+                expected += weight * float(delta)
+                weight *= GAMMA * lam
+                if cut[k, env]:
+                    break
+            assert float(advantages[t, env]) == pytest.approx(expected, abs=1e-10)
+    torch.testing.assert_close(targets, advantages + values)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gae_limits(seed):
+    rewards, values, next_values, discounts, cut = rollout((40, 3), seed)
+    one_step, _ = gae(rewards, values, next_values, discounts, 0.0, cut)
+    torch.testing.assert_close(one_step, rewards + discounts * next_values - values)
+    _, monte_carlo = gae(rewards, values, next_values, discounts, 1.0, cut)
+    torch.testing.assert_close(monte_carlo, discounted_returns(rewards, next_values, discounts, cut))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 100])
+def test_n_step_returns(shape, n):
+    rewards, _, next_values, discounts, cut = rollout(shape, 7)
+    got = n_step_returns(rewards, next_values, discounts, cut, n)
+    steps, envs = shape
+    for env in range(envs):
+        for t in range(steps):
+            expected, weight, k = 0.0, 1.0, t
+            while True:
+                expected += weight * float(rewards[k, env])
+                weight *= float(discounts[k, env])
+                if cut[k, env] or k == steps - 1 or k - t + 1 == n:
+                    break
+                k += 1
+            expected += weight * float(next_values[k, env])
+            assert float(got[t, env]) == pytest.approx(expected, abs=1e-10)
+
+
+def test_long_and_full_windows_agree():
+    rewards, _, next_values, discounts, cut = rollout((50, 4), 3)
+    torch.testing.assert_close(
+        n_step_returns(rewards, next_values, discounts, cut, 50),
+        discounted_returns(rewards, next_values, discounts, cut),
+    )
+
+
+def test_truncation_bootstraps_and_termination_never_does():
+    one = torch.ones(1, 1)
+    for bootstrap, expected in ((0.0, 1.0), (GAMMA, 1.0 + GAMMA * 5)):
+        returns = discounted_returns(one, 5 * one, bootstrap * one, one)
+        assert returns.item() == pytest.approx(expected)
+        advantages, _ = gae(one, 0 * one, 5 * one, bootstrap * one, 0.95, one)
+        assert advantages.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 31, 32, 33, 64, 65, 1000])
+def test_scan_equals_the_loop_in_float32(steps):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(steps, 3, generator=generator)
+    c = 0.99 * (torch.rand(steps, 3, generator=generator) > 0.02)
+    expected, y = torch.empty(steps, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    for t in reversed(range(steps)):
+        y = x[t].double() + c[t].double() * y
+        expected[t] = y
+    torch.testing.assert_close(reverse_scan(x, c).double(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_inputs_are_left_alone():
+    arguments = rollout((50, 2), 0)
+    copies = [a.clone() for a in arguments]
+    rewards, values, next_values, discounts, cut = arguments
+    gae(rewards, values, next_values, discounts, 0.9, cut)
+    discounted_returns(rewards, next_values, discounts, cut)
+    n_step_returns(rewards, next_values, discounts, cut, 4)
+    assert all(torch.equal(a, b) for a, b in zip(arguments, copies, strict=True))
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        n_step_returns(*[torch.ones(2, 1)] * 4, n=0)
+    with pytest.raises(ValueError, match="same shape"):
+        reverse_scan(torch.ones(2, 1), torch.ones(3, 1))

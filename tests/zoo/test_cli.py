@@ -1,0 +1,181 @@
+"""The command line from end to end, in this process and as a program."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyak.zoo.cli import main
+from polyak.zoo.options import spread_lists
+
+
+def run(*arguments: object) -> int:
+    """Run a command in this process and return its exit status."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    code = stopped.value.code
+    return code if isinstance(code, int) else 0 if code is None else 1
+
+
+def test_words_after_a_list_flag() -> None:
+    words = ["train", "--env-kwargs", "a:1", "b:2", "--seed", "3", "-params", "c:4", "--progress", "x"]
+    expected = [
+        "train",
+        "--env-kwargs",
+        "a:1",
+        "--env-kwargs",
+        "b:2",
+        "--seed",
+        "3",
+        "-params",
+        "c:4",
+        "--progress",
+        "x",
+    ]
+    assert spread_lists(words, {"--env-kwargs", "-params"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--algo", "pop"], "Unknown algorithm --algo 'pop'. Did you mean 'ppo'"),
+        (["train", "--env", "CartPol-v1"], "Unknown environment --env 'CartPol-v1'. Did you mean 'CartPole-v1'"),
+        (["train", "--env", "no_such_module:X-v0"], "Cannot import the package 'no_such_module'"),
+        (["train", "-params", "batchsize:3"], "Unknown setting 'batchsize' for ppo"),
+        (["train", "-params", "n_steps"], "--hyperparams 'n_steps' is not of the form key:value"),
+        (["train", "--vec-env", "threads"], "--vec-env must be dummy or subproc, got 'threads'"),
+        (["train", "--n-envs", 0], "--n-envs must be at least 1"),
+        (["train", "-n", 0], "--n-timesteps must be at least 1"),
+        (["train", "--eval-episodes", 0], "--eval-episodes must be at least 1"),
+        (["train", "--save-replay-buffer"], "ppo has no replay buffer"),
+        (["train", "-i", "missing.zip"], "--trained-agent 'missing.zip' is not a file"),
+        (["train", "--algo", "dqn", "--env", "Pendulum-v1"], "Cannot build dqn for Pendulum-v1"),
+        (["train", "-params", "batch_size:100000"], "batch_size"),
+        (["train", "-params", "policy:CnnPolicy"], "Cannot build ppo for CartPole-v1"),
+        (["train", "--env-kwargs", "gravity:1"], "Cannot make the environment CartPole-v1"),
+        (["enjoy"], "No run at all of ppo on CartPole-v1"),
+        (["enjoy", "--deterministic", "--stochastic"], "No run"),
+        (["plot"], "Which environment"),
+        (["plot", "-e", "CartPole-v1"], "Nothing to plot"),
+        (["list", "--algo", "sac", "--env", "CartPole-v1"], "sac has no settings tuned for --env 'CartPole-v1'"),
+        (["demo", "--video", "avi"], "--video must be gif or mp4"),
+    ],
+)
+def test_mistakes_end_with_status_2_and_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[object],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert left == [], "a run that never started leaves nothing"
+
+
+def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "--alog", "ppo") == 2
+    assert "--algo" in capsys.readouterr().err
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list") == 0
+    printed = capsys.readouterr().out
+    assert "ppo" in printed
+    assert "Proximal Policy Optimization" in printed
+    assert "HalfCheetah-v5" in printed
+    assert run("list", "--env", "Pendulum-v1") == 0
+    assert "dqn" not in capsys.readouterr().out
+    assert run("list", "--algo", "SAC", "--env", "Pendulum-v1") == 0
+    assert "n_timesteps: 20000" in capsys.readouterr().out
+
+
+def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = tmp_path / "logs"
+    small = ["-params", "n_steps:16", "batch_size:32", "n_epochs:1", "normalize:True"]
+    train = [
+        "train",
+        "--algo",
+        "ppo",
+        "--env",
+        "CartPole-v1",
+        "-f",
+        logs,
+        "-n",
+        600,
+        "--seed",
+        1,
+        "--n-envs",
+        2,
+        *small,
+    ]
+    assert run(*train, "--eval-freq", 200, "--eval-episodes", 2, "--n-eval-envs", 2, "--save-freq", 300) == 0
+    folder = logs / "ppo" / "CartPole-v1_1"
+    names = {path.name for path in folder.iterdir()}
+    assert {"0.monitor.csv", "1.monitor.csv", "best_model.zip", "evaluations.npz", "CartPole-v1.zip"} <= names
+    assert any(name.startswith("rl_model_") and name.endswith("_steps.zip") for name in names)
+    inside = {path.name for path in (folder / "CartPole-v1").iterdir()}
+    assert {"config.yml", "args.yml", "command.txt", "vecnormalize.pkl"} <= inside
+    assert "n_steps: 16" in (folder / "CartPole-v1" / "config.yml").read_text()
+    with np.load(folder / "evaluations.npz") as evaluations:
+        assert evaluations["results"].shape == (3, 2)
+        assert evaluations["timesteps"].tolist() == [200, 400, 600]
+
+    capsys.readouterr()
+    gif = tmp_path / "episode.gif"
+    enjoy = ["enjoy", "--algo", "ppo", "--env", "CartPole-v1", "-f", logs, "-n", 300]
+    assert run(*enjoy, "--record", gif, "--reward-log", tmp_path / "rewards") == 0
+    printed = capsys.readouterr().out
+    assert "Mean return:" in printed
+    assert gif.stat().st_size > 1000
+    assert (tmp_path / "rewards" / "0.monitor.csv").is_file()
+    assert run(*enjoy, "--load-best", "--no-render", "--stochastic", "--n-envs", 2) == 0
+    assert run(*enjoy, "--load-last-checkpoint", "--no-render") == 0
+    assert run(*enjoy, "--deterministic", "--stochastic") == 2
+
+    for source, extra in (("train", ["-w", 5, "-x", "episodes"]), ("eval", [])):
+        picture = tmp_path / f"{source}.png"
+        assert run("plot", "-a", "ppo", "-e", "CartPole-v1", "-f", logs, "-s", source, "-o", picture, *extra) == 0
+        assert picture.stat().st_size > 1000
+    assert "| CartPole-v1 |" in capsys.readouterr().out
+
+    assert run(*train, "--trained-agent", folder / "CartPole-v1.zip", "--eval-freq", -1, "--verbose", 0) == 0
+    assert (logs / "ppo" / "CartPole-v1_2" / "CartPole-v1.zip").is_file()
+
+
+def test_the_same_seed_gives_the_same_agent(tmp_path: Path) -> None:
+    from polyak import PPO
+
+    weights = []
+    for number in (1, 2):
+        small = ["-params", "n_steps:16", "batch_size:32", "n_epochs:1"]
+        assert run("train", "-f", tmp_path, "-n", 256, "--seed", 7, "--eval-freq", 100, "--verbose", 0, *small) == 0
+        model = PPO.load(tmp_path / "ppo" / f"CartPole-v1_{number}" / "CartPole-v1.zip", device="cpu")
+        weights.append(model.policy.state_dict()["action_net.weight"].numpy())
+    assert (weights[0] == weights[1]).all()
+
+
+def test_off_policy_run_with_noise_and_replay_buffer(tmp_path: Path) -> None:
+    small = ["-params", "learning_starts:50", "buffer_size:1000", "batch_size:16", "policy_kwargs:dict(net_arch=[8])"]
+    train = ["train", "--algo", "td3", "--env", "Pendulum-v1", "-f", tmp_path, "-n", 220, "--eval-freq", -1, *small]
+    assert run(*train, "--save-replay-buffer", "--seed", 0) == 0
+    folder = tmp_path / "td3" / "Pendulum-v1_1"
+    assert (folder / "replay_buffer.pkl").is_file()
+    assert run(*train, "-i", folder / "Pendulum-v1.zip", "--seed", 0) == 0
+
+
+def test_python_m_polyak() -> None:
+    result = subprocess.run([sys.executable, "-m", "polyak", "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("polyak ")
+
+
+def test_a_missing_typer_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert run("list") == 2
+    assert "pip install 'polyak[zoo]'" in capsys.readouterr().err

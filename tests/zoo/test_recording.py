@@ -1,0 +1,39 @@
+"""Moving pictures."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polyak.zoo.errors import ZooError
+from polyak.zoo.recording import check_path, write_video
+
+imageio = pytest.importorskip("imageio.v3")
+
+
+def frames(n: int) -> list[np.ndarray]:
+    """Make `n` pictures that differ."""
+    return [np.full((33, 47, 3), 5 * i, dtype=np.uint8) for i in range(n)]
+
+
+def test_gif(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "episode.gif"
+    write_video(path, frames(10), fps=50)
+    assert imageio.imread(path, index=None).shape[:3] == (10, 33, 47)
+    assert imageio.immeta(path)["duration"] == 20
+    write_video(path, frames(10), fps=100)
+    assert len(imageio.imread(path, index=None)) == 5
+
+
+def test_mp4(tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    path = tmp_path / "episode.mp4"
+    write_video(path, frames(10), fps=30)
+    assert imageio.imread(path, plugin="FFMPEG", index=0).shape == (32, 46, 3)
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ZooError, match=r"--record 'x.avi' must end in .gif or .mp4"):
+        check_path("x.avi")
+    with pytest.raises(ZooError, match="Nothing to record"):
+        write_video(tmp_path / "x.gif", [], fps=30)

@@ -1,0 +1,133 @@
+"""Tuned settings: every packaged block fits its algorithm, and mistakes are named."""
+
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from polyak.zoo.errors import ZooError
+from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names
+from polyak.zoo.settings import interpret, load_settings, read_blocks
+
+BLOCKS = [(algo, key) for algo in algorithm_names() for key in read_blocks(algo)[0]]
+
+
+@pytest.mark.parametrize(("algo", "key"), BLOCKS)
+def test_every_packaged_block_fits_its_algorithm(algo: str, key: str) -> None:
+    settings = load_settings(find_algorithm(algo), algo, "ALE/Pong-v5" if key == "atari" else key)
+    assert f"[{key}]" in settings.source
+    assert settings.n_timesteps >= 1000
+    assert set(settings.arguments) <= set(parameter_names(find_algorithm(algo)))
+    if key not in ("default", "atari"):
+        assert key in gymnasium.registry
+
+
+@pytest.mark.parametrize("algo", algorithm_names())
+def test_every_algorithm_has_a_default_block(algo: str) -> None:
+    assert "default" in read_blocks(algo)[0]
+
+
+def test_the_search_for_a_block() -> None:
+    ppo = find_algorithm("ppo")
+    assert "[CartPole-v1]" in load_settings(ppo, "ppo", "CartPole-v1").source
+    assert "[atari]" in load_settings(ppo, "ppo", "PongNoFrameskip-v4").source
+    assert "[HalfCheetah-v5]" in load_settings(ppo, "ppo", "HalfCheetah-v4").source
+    assert "[default]" in load_settings(ppo, "ppo", "Blackjack-v1").source
+
+
+def test_conventions_of_the_zoo(tmp_path: Path) -> None:
+    text = """
+CartPole-v1:
+  n_timesteps: 1e4
+  learning_rate: lin_3e-4
+  train_freq: [1, episode]
+  policy_kwargs: "dict(net_arch=[8], activation_fn=nn.Tanh)"
+  normalize: "dict(norm_obs=True, norm_reward=False)"
+  env_wrapper: [gymnasium.wrappers.NormalizeReward, {gymnasium.wrappers.TimeAwareObservation: {flatten: true}}]
+  gamma: 0.9
+"""
+    path = tmp_path / "own.yml"
+    path.write_text(text)
+    settings = load_settings(find_algorithm("dqn"), "dqn", "CartPole-v1", str(path), {"n_envs": 2})
+    assert settings.n_timesteps == 10_000
+    assert settings.arguments["learning_rate"](0.5) == pytest.approx(1.5e-4)
+    assert settings.arguments["train_freq"] == (1, "episode")
+    assert settings.arguments["policy_kwargs"]["activation_fn"].__name__ == "Tanh"
+    assert settings.normalize == {"norm_obs": True, "norm_reward": False}
+    assert [spec.path.rpartition(".")[2] for spec in settings.env_wrapper] == [
+        "NormalizeReward",
+        "TimeAwareObservation",
+    ]
+    assert settings.env_wrapper[1].kwargs == {"flatten": True}
+    assert settings.n_envs == 2
+    assert settings.gamma == 0.9
+    assert settings.raw["learning_rate"] == "lin_3e-4"
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"learnig_rate": 1}, "Unknown setting 'learnig_rate' for sac .*Did you mean 'learning_rate'"),
+        ({"learning_rate": "linear"}, "learning_rate: .*linear"),
+        ({"n_envs": 0}, "n_envs must be a whole number of at least 1, got 0"),
+        ({"n_timesteps": 1.5}, "n_timesteps must be a whole number"),
+        ({"normalize": [1]}, "normalize must be a mapping"),
+        ({"env_wrapper": [3]}, "env_wrapper: 3 is neither"),
+        ({"noise_type": "nomral"}, "noise_type must be normal or ornstein-uhlenbeck, got 'nomral'"),
+        ({"noise_type": "normal", "noise_std": -1}, "noise_std must be a number of at least 0, got -1"),
+        ({"policy": "no.such.Policy"}, "no.such.Policy"),
+    ],
+)
+def test_mistakes_are_named(raw: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZooError, match=message):
+        interpret(find_algorithm("sac"), "sac", raw, "test")
+
+
+def test_noise_needs_an_algorithm_that_takes_it() -> None:
+    with pytest.raises(ZooError, match="ppo takes no action noise"):
+        interpret(find_algorithm("ppo"), "ppo", {"noise_type": "normal"}, "test")
+
+
+def test_noise() -> None:
+    td3 = find_algorithm("td3")
+    noise = interpret(td3, "td3", {"noise_type": "normal", "noise_std": 0.0}, "test").action_noise(2)
+    assert isinstance(noise, NormalActionNoise)
+    assert (noise() == 0).all()
+    assert noise().shape == (2,)
+    kind = interpret(td3, "td3", {"noise_type": "ornstein-uhlenbeck", "noise_std": 0.5}, "test").action_noise(3)
+    assert isinstance(kind, OrnsteinUhlenbeckActionNoise)
+    assert interpret(td3, "td3", {}, "test").action_noise(3) is None
+
+
+def test_setting_files_are_data(tmp_path: Path) -> None:
+    dqn = find_algorithm("dqn")
+    evil = tmp_path / "evil.yml"
+    marker = tmp_path / "marker"
+    evil.write_text(f"CartPole-v1: !!python/object/apply:os.mkdir ['{marker}']")
+    with pytest.raises(ZooError, match="plain YAML"):
+        load_settings(dqn, "dqn", "CartPole-v1", str(evil))
+    evil.write_text(f"CartPole-v1: {{normalize: \"__import__('os').mkdir('{marker}')\"}}")
+    with pytest.raises(ZooError, match="Cannot read the value"):
+        load_settings(dqn, "dqn", "CartPole-v1", str(evil))
+    assert not marker.exists()
+    with pytest.raises(ZooError, match=r"must be a .yml or .yaml file"):
+        load_settings(dqn, "dqn", "CartPole-v1", "settings.py")
+    with pytest.raises(ZooError, match="does not exist"):
+        load_settings(dqn, "dqn", "CartPole-v1", str(tmp_path / "missing.yml"))
+    evil.write_text("Other-v1: {n_envs: 1}")
+    with pytest.raises(ZooError, match="No settings for --env 'CartPole-v1'"):
+        load_settings(dqn, "dqn", "CartPole-v1", str(evil))
+
+
+def test_options_of_the_commands_have_help() -> None:
+    from polyak.zoo.cli import COMMANDS
+
+    for options_class, run in COMMANDS.values():
+        assert inspect.getdoc(options_class)
+        assert callable(run)
+        for item in dataclasses.fields(options_class):
+            assert item.metadata["help"]
