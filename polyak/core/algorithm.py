@@ -48,7 +48,7 @@ class _Signature:
     """``inspect.signature(SAC)`` and ``help(SAC)`` as a reader wants them: no ``InitVar``, no ``self``."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
-        parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]
+        parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]  # type: ignore[misc]
         return inspect.Signature(
             [p.replace(annotation=getattr(p.annotation, "type", p.annotation)) for p in parameters]
         )
@@ -300,9 +300,11 @@ class Algorithm:
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
         )
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
-        while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
-            pass
-        callback.on_training_end()
+        try:
+            while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
+                pass
+        finally:
+            callback.on_training_end()
         return self
 
     def _setup_learn(

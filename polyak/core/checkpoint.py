@@ -104,9 +104,9 @@ def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: boo
         )
     if "policy" in values:
         learner.policy.load_state_dict(values["policy"], strict=exact_match)
-    for name, optimizer in learner.optimizers.items():
+    for name in learner.optimizers:
         if (key := _optimizer_key(name)) in values:
-            optimizer.load_state_dict(values[key])
+            learner.load_optimizer(name, values[key])
     for name in optional & values.keys():
         with torch.no_grad():
             learner.get_parameter(name).copy_(values[name])
@@ -255,7 +255,7 @@ def _write(saved: Saved, file: IO[bytes]) -> None:
         archive.writestr("polyak.json", json.dumps(saved.info, indent=1, allow_nan=False))
         for name in ("networks", "optimizers", "state", "replay"):
             if arrays := getattr(saved, name):
-                tensors = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+                tensors = {key: np.asarray(array, order="C") for key, array in arrays.items()}
                 archive.writestr(f"{name}.safetensors", safetensors.numpy.save(tensors))
 
 
@@ -427,13 +427,12 @@ def _with_statistics(env: Any, saved: Saved) -> Any:
 def _restore(model: Model, saved: Saved) -> None:
     learner, info = model.learner, saved.info
     learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
-    for name, optimizer in learner.optimizers.items():
-        optimizer.load_state_dict(saved.optimizer_state(name))
+    for name in learner.optimizers:
+        learner.load_optimizer(name, saved.optimizer_state(name))
     for name, value in info["counters"].items():
         if name in _COUNTERS:
             setattr(model, name, value)
     learner.steps = info["learner_steps"]
-    learner.dials.pop("learning_rate", None)  # the optimizers have just been given the file's
     model.ep_info_buffer.extend(decode(info["ep_info_buffer"]))
     model.ep_success_buffer.extend(info["ep_success_buffer"])
     model._load_extra_state(decode(info["extra_state"]))

@@ -97,6 +97,16 @@ class Learner(nn.Module):
             nn.utils.clip_grad_norm_(params, max_grad_norm)  # type: ignore[arg-type]
         optimizer.step()
 
+    def load_optimizer(self, name: str, state: dict[str, Any]) -> None:
+        """Load an optimizer's state dict. A learning rate that is a tensor stays one, so that graphs see it move."""
+        optimizer = self.optimizers[name]
+        rates = [group["lr"] for group in optimizer.param_groups]
+        optimizer.load_state_dict(state)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            if isinstance(rate, Tensor):
+                group["lr"] = rate.fill_(float(group["lr"]))
+        self.dials.pop("learning_rate", None)
+
     # -- dials ---------------------------------------------------------------------------------------------------------
 
     def dial(self, **values: float) -> None:

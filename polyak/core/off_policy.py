@@ -189,6 +189,7 @@ class OffPolicyAlgorithm(Algorithm):
             self.policy.reset_noise(env.num_envs)
         callback.on_rollout_start()
         n_steps = n_episodes = 0
+        publish = callback.needs_locals
         names = self._callback_locals(replay_buffer=replay_buffer, callback=callback, learning_starts=learning_starts)
 
         def act(obs: Observations) -> tuple[np.ndarray, np.ndarray]:
@@ -200,7 +201,7 @@ class OffPolicyAlgorithm(Algorithm):
             step = self.runner.step(act)
             self.num_timesteps += env.num_envs
             n_steps += 1
-            if callback.needs_locals:
+            if publish:
                 callback.update_locals({**names, **off_policy_locals(step), "num_collected_steps": n_steps})
             if not callback.on_step():
                 return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=False)

@@ -122,6 +122,7 @@ class OnPolicyAlgorithm(Algorithm):
         if self.use_sde:
             self.policy.reset_noise(env.num_envs)
         own_add = type(rollout_buffer).add is not RolloutBuffer.add
+        publish = callback.needs_locals
         cut: list[tuple[int, int, Any]] = []
         names = self._callback_locals(callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_rollout_steps)
         callback.on_rollout_start()
@@ -131,9 +132,9 @@ class OnPolicyAlgorithm(Algorithm):
             step = self.runner.step(self._act)
             self.num_timesteps += env.num_envs
             value = log_prob = None
-            if own_add or callback.needs_locals:
+            if own_add or publish:
                 value, log_prob = self._evaluate(step.observations, step.actions)
-            if callback.needs_locals:
+            if publish:
                 callback.update_locals(
                     {**names, **on_policy_locals(step), "values": value, "log_probs": log_prob, "n_steps": t}
                 )
@@ -196,6 +197,14 @@ class OnPolicyAlgorithm(Algorithm):
         last = [observation for _, _, observation in final]
         stacked = {k: np.stack([o[k] for o in last]) for k in last[0]} if isinstance(last[0], dict) else np.stack(last)
         return self._actor_critic.predict_values(self.policy.obs_to_tensor(stacked)[0]).flatten().tolist()
+
+    def _extra_state(self) -> dict[str, Any]:
+        buffer = getattr(self, "rollout_buffer", None)
+        return {} if buffer is None else {"shuffling": buffer.rng.bit_generator.state}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        if "shuffling" in state and self.env is not None:
+            self.rollout_buffer.rng.bit_generator.state = state["shuffling"]
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

@@ -128,13 +128,18 @@ def _encode_space(space: spaces.Space) -> list[Any]:
 
 def _encode_noise(noise: ActionNoise) -> list[Any] | None:
     if type(noise) is NormalActionNoise:
-        return ["normal", {"mean": encode(noise._mu), "sigma": encode(noise._sigma)}]
+        return ["normal", {"mean": encode(noise._mu), "sigma": encode(noise._sigma), "dtype": _name(noise._dtype)}]
     if type(noise) is OrnsteinUhlenbeckActionNoise:
         config = {"mean": noise._mu, "sigma": noise._sigma, "theta": noise._theta, "dt": noise._dt}
+        config |= {"initial_noise": noise.initial_noise, "noise_prev": noise.noise_prev, "dtype": _name(noise._dtype)}
         return ["ornstein-uhlenbeck", {key: encode(v) for key, v in config.items()}]
     if type(noise) is VectorizedActionNoise and (base := _encode_noise(noise.base_noise)) is not None:
-        return ["vectorized", {"base": base, "n_envs": len(noise.noises)}]
+        return ["vectorized", {"base": base, "n_envs": noise.n_envs}]
     return None
+
+
+def _name(dtype: Any) -> str:
+    return np.dtype(dtype).str
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -255,9 +260,13 @@ def _decode_space(body: list[Any]) -> spaces.Space:
 def _decode_noise(body: list[Any]) -> ActionNoise:
     kind, config = body
     if kind == "normal":
-        return NormalActionNoise(decode(config["mean"]), decode(config["sigma"]))
+        return NormalActionNoise(decode(config["mean"]), decode(config["sigma"]), np.dtype(config["dtype"]))
     if kind == "ornstein-uhlenbeck":
-        return OrnsteinUhlenbeckActionNoise(**{key: decode(item) for key, item in config.items()})
+        values = {key: decode(item) for key, item in config.items()}
+        last = values.pop("noise_prev")
+        noise = OrnsteinUhlenbeckActionNoise(**values | {"dtype": np.dtype(values["dtype"])})
+        noise.noise_prev = last
+        return noise
     if kind == "vectorized":
         return VectorizedActionNoise(_decode_noise(config["base"]), config["n_envs"])
     raise ValueError(f"unknown action noise {kind!r}: the file is damaged or from a newer polyak.")

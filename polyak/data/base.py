@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
@@ -57,8 +58,15 @@ class BaseBuffer(ABC):
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = torch.device(device)
+        self._obs_batch: Any = self._with_envs(self.obs_shape)  # shapes of what one vectorised step brings
+        self._action_batch, self._scalar_batch = (self.n_envs, self.action_dim), (self.n_envs,)
         self.pos, self.full = 0, False
         self._rng: np.random.Generator | None = None
+
+    def _with_envs(self, shape: Any) -> Any:
+        if isinstance(shape, dict):
+            return {key: self._with_envs(sub) for key, sub in shape.items()}
+        return (self.n_envs, *shape)
 
     def seed(self, seed: int | None = None) -> None:
         """Restart the random numbers; None draws a seed from numpy's global generator, so that its seed counts."""
@@ -130,19 +138,19 @@ class BaseBuffer(ABC):
         return {key: self._tensor(a) for key, a in obs.items()} if isinstance(obs, dict) else self._tensor(obs)
 
     def _batched(self, name: str, value: Any, shape: Any) -> Any:
-        """Observations or actions of all environments with the stored shape [n_envs, ...]; for Dict spaces per key.
+        """Observations, actions ... of all environments, as arrays of exactly this shape; for Dict spaces per key.
 
         Raises:
-            ValueError: if they have another size, naming the argument.
+            ValueError: they have another size; names the argument.
         """
+        if isinstance(value, np.ndarray) and value.shape == shape:
+            return value
         if isinstance(shape, dict):
             missing = [key for key in shape if key not in value]
             if missing:
                 raise ValueError(f"{name} lacks the keys {missing} of the observation space.")
             return {key: self._batched(f"{name}[{key!r}]", value[key], shape[key]) for key in shape}
-        array, expected = np.asarray(value), (self.n_envs, *shape)
-        if array.shape == expected:
-            return array
-        if array.size != np.prod(expected):
-            raise ValueError(f"{name} must have shape {expected} (n_envs first), got {array.shape}.")
-        return array.reshape(expected)
+        array = np.asarray(value)
+        if array.size != math.prod(shape):
+            raise ValueError(f"{name} must have shape {shape} (n_envs first), got {array.shape}.")
+        return array.reshape(shape)

@@ -125,7 +125,7 @@ class FrameStack:
         if self.head + len(planes) - self.tail > self.capacity:
             self._resize(max(self._projected(), int(1.25 * (self.head + len(planes) - self.tail))))
         numbers = np.arange(self.head, self.head + len(planes))
-        self._planes.numpy()[self._places(numbers)] = planes.reshape(len(planes), -1)
+        self._planes.numpy()[self._places(numbers)] = planes.reshape(len(planes), self._planes.shape[1])
         self.head += len(planes)
         return numbers
 

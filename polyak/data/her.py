@@ -73,7 +73,7 @@ class HerReplayBuffer(DictReplayBuffer):
                 "The last trajectory in the replay buffer will be truncated. If the same episode goes on where the "
                 "buffer was saved, load it with truncate_last_traj=False."
             )
-        super().truncate_last_trajectory()
+        self.cut_episodes()
 
     @property
     def env(self) -> Any:

@@ -217,6 +217,11 @@ class Hindsight:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "env": None}  # environments are not data
 
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
 
 def _to_json(info: Any) -> Any:
     """An info as plain JSON values; arrays become {"__array__": values, "dtype": name}."""

@@ -181,19 +181,27 @@ class ReplayBuffer(BaseBuffer):
             reward, done: [n_envs]; ``done`` marks terminations and truncations.
             infos: one dict per environment; "TimeLimit.truncated" is read, and HER's copy_info_dict keeps all.
         """
-        slot, done = self.pos, np.asarray(done, np.float32).reshape(self.n_envs)
+        slot, done = self.pos, self._batched("done", done, self._scalar_batch)
         timeouts: Any = 0.0
         if self.handle_timeout_termination:
-            timeouts = np.array([info.get("TimeLimit.truncated", False) for info in infos], np.float32)
+            timeouts = [info.get("TimeLimit.truncated", False) for info in infos]
         self.storage.write(
             slot,
-            self._batched("obs", obs, self.obs_shape),
-            self._batched("next_obs", next_obs, self.obs_shape),
-            actions=self._batched("action", action, (self.action_dim,)),
-            rewards=self._batched("reward", reward, ()),
+            self._batched("obs", obs, self._obs_batch),
+            self._batched("next_obs", next_obs, self._obs_batch),
+            actions=self._batched("action", action, self._action_batch),
+            rewards=self._batched("reward", reward, self._scalar_batch),
             dones=done,
             timeouts=timeouts,
         )
+        if self.relabel is not None or self.sampler.adaptive:
+            self._announce(slot, done, infos)
+        self.pos += 1
+        if self.pos == self.buffer_size:
+            self.pos, self.full = 0, True
+
+    def _announce(self, slot: int, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
+        """Tell sampler and relabelling about the rows just written."""
         cells = slot * self.n_envs + np.arange(self.n_envs)
         if self.relabel is None:
             self.sampler.include(cells)
@@ -201,11 +209,12 @@ class ReplayBuffer(BaseBuffer):
             self.relabel.sync(self.dones, self.pos, self.full)
             self.sampler.exclude(cells)
             self.sampler.include(self.relabel.added(slot, done, infos))
-        self.pos += 1
-        if self.pos == self.buffer_size:
-            self.pos, self.full = 0, True
 
     def truncate_last_trajectory(self) -> None:
+        """:meth:`cut_episodes` under SB3's name."""
+        self.cut_episodes()
+
+    def cut_episodes(self) -> None:
         """Let the running episodes end, by truncation, at the newest row: what comes next belongs to another episode.
 
         To be called when the environments are reset in the middle of an episode, so that no window and no hindsight
@@ -408,7 +417,7 @@ class ReplayBuffer(BaseBuffer):
                 raise ValueError(f"The saved buffer has no {name!r}: it belongs to other observations.")
             if saved.dtype != ours.dtype or saved.shape[1:] != ours.shape[1:]:
                 raise ValueError(
-                    f"The saved {name!r} are {saved.dtype}{list(saved.shape[1:])} per row, this buffer holds "
+                    f"The saved {name!r} are {saved.dtype}{list(saved.shape[1:])} per step, this buffer holds "
                     f"{ours.dtype}{list(ours.shape[1:])}: was it made for another environment?"
                 )
 

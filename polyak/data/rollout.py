@@ -93,15 +93,15 @@ class RolloutBuffer(BaseBuffer):
             raise ValueError(
                 f"The rollout buffer is full after buffer_size={self.buffer_size} steps: call reset() first."
             )
-        obs = self._batched("obs", obs, self.obs_shape)
+        obs = self._batched("obs", obs, self._obs_batch)
         if isinstance(obs, dict):
             for key, array in obs.items():
                 self.observations[key][self.pos] = array
         else:
             self.observations[self.pos] = obs
-        self.actions[self.pos] = self._batched("action", action, (self.action_dim,))
-        self.rewards[self.pos] = self._batched("reward", reward, ())
-        self.episode_starts[self.pos] = self._batched("episode_start", episode_start, ())
+        self.actions[self.pos] = self._batched("action", action, self._action_batch)
+        self.rewards[self.pos] = self._batched("reward", reward, self._scalar_batch)
+        self.episode_starts[self.pos] = self._batched("episode_start", episode_start, self._scalar_batch)
         if value is not None:
             self.values[self.pos] = _flat(value)
         if log_prob is not None:

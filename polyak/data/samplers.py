@@ -18,6 +18,9 @@ Eligible = Callable[[np.ndarray], np.ndarray]
 class Sampler(Protocol):
     """Chooses cells (``slot * envs + env``) of the ring, and hears back how wrong the critic was about them."""
 
+    adaptive: bool
+    """Whether it follows the rows one by one: asks for :meth:`include` and :meth:`exclude`."""
+
     def prepare(self, steps: int, envs: int) -> Self:
         """Size for a ring [steps, envs], empty at first; also called to forget everything."""
         ...
@@ -53,6 +56,8 @@ class Sampler(Protocol):
 
 class Uniform:
     """Every row is equally likely."""
+
+    adaptive = False
 
     def __init__(self) -> None:
         self.seed(None)
@@ -107,6 +112,8 @@ class Prioritized:
         beta: how much of the bias the weights undo; the paper anneals it to 1: see :meth:`set_beta`.
         eps: keeps rows without error in the game.
     """
+
+    adaptive = True
 
     def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6):
         if alpha < 0:

@@ -142,7 +142,7 @@ class SingleStorage(Storage):
         self._side = np.zeros(0, np.dtype([("observations", self.stored)]))
         self._side_row = np.zeros(self.steps * self.envs, np.int32)  # 1 + row in the side table, 0: see the next row
         self._free: list[int] = []  # rows of the side table
-        self._newest = np.empty(0, np.int64)  # cells of the newest rows ...
+        self._newest = np.arange(self.envs)  # cells of the newest rows ...
         self._pending: dict[str | None, np.ndarray] = {}  # ... and their successors, [envs, ...] each
         self._pending_numbers: dict[str | None, np.ndarray] = {}  # the successors' planes, [envs, C]
         for stack in self.stacks.values():
@@ -177,11 +177,12 @@ class SingleStorage(Storage):
 
     def _continues(self, now: dict[str | None, np.ndarray]) -> np.ndarray:
         """[envs] whether each observation is, bit by bit, the successor of the newest row."""
-        same = np.full(self.envs, len(self._newest) > 0)
-        if self._pending:
-            for key, value in now.items():
-                ours, theirs = (a.reshape(self.envs, -1).view(np.uint8) for a in (value, self._pending[key]))
-                same &= (ours == theirs).all(1)
+        if not self._pending:
+            return np.zeros(self.envs, bool)
+        same = np.ones(self.envs, bool)
+        for key, value in now.items():
+            ours, theirs = (a.reshape(self.envs, -1).view(np.uint8) for a in (value, self._pending[key]))
+            same &= (ours == theirs).all(1)
         return same
 
     def _number(self, key: str | None, slot: int, now: np.ndarray, continues: np.ndarray) -> np.ndarray:

@@ -45,6 +45,13 @@ class DummyVecEnv(VecEnv):
         self.actions: Sequence[Any] | np.ndarray = ()
         self._slots = [EnvSlot(index, self.buf_obs) for index in range(self.num_envs)]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_slots"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)  # a copy's slots must write into the copy's buffers
+        self._slots = [EnvSlot(index, self.buf_obs) for index in range(self.num_envs)]
+
     def reset(self) -> VecEnvObs:
         for index, (slot, env) in enumerate(zip(self._slots, self.envs, strict=True)):
             self.reset_infos[index] = slot.reset(env, self._seeds[index], self._options[index])

@@ -161,6 +161,7 @@ class _Worker:
         self.assignment = assignment
         self.first = assignment.first
         self.envs: list[gym.Env] = []
+        self.doing = ""  # the command under way, for messages
 
     # --- start and end ---
 
@@ -204,7 +205,7 @@ class _Worker:
                     return
             except (Exception, SystemExit) as error:
                 index = int(self.running[self.assignment.number])
-                self._fail(error, None if index == NOWHERE else index, _DOING.get(kind, "in a call"))
+                self._fail(error, None if index == NOWHERE else index, f"in {self.doing}")
                 continue
             finally:
                 self.running[self.assignment.number] = NOWHERE
@@ -224,6 +225,7 @@ class _Worker:
     # --- commands ---
 
     def _step(self, actions: Sequence[Any] | np.ndarray) -> bytes:
+        self.doing = "step()"
         rewards, dones, running, number = self.rewards, self.dones, self.running, self.assignment.number
         news = []
         for slot, env, action in zip(self.slots, self.envs, actions, strict=True):
@@ -235,6 +237,7 @@ class _Worker:
         return self._pickled_infos(news) if news else b""
 
     def _reset(self, content: bytes) -> bytes:
+        self.doing = "reset()"
         number = self.assignment.number
         seeds, options = pickle.loads(content) if content else ([None] * len(self.envs), [None] * len(self.envs))
         infos = []
@@ -244,6 +247,7 @@ class _Worker:
         return self._pickled_infos(infos) if any(infos) else b""
 
     def _call(self, what: str, places: Sequence[int], argument: Any) -> bytes:
+        self.doing = f"{what}({_name_of(argument)})"
         results = []
         for place in places:
             self.running[self.assignment.number] = self.first + place
@@ -252,7 +256,7 @@ class _Worker:
             return pickled(results)
         except Exception as error:
             raise TypeError(
-                f"The result of {what}({_name_of(argument)}) cannot be sent to the main process: {error}. "
+                f"The result of {self.doing} cannot be sent to the main process: {error}. "
                 "Return plain data, or use DummyVecEnv."
             ) from error
 
@@ -260,13 +264,11 @@ class _Worker:
         try:
             return pickled(infos)
         except Exception as error:
+            self.running[self.assignment.number] = NOWHERE  # it may be any of them
             raise TypeError(
                 f"An info dict of environments {self.first} to {self.first + len(self.envs) - 1} cannot be sent to "
                 f"the main process: {error}. Put plain data into infos, or use DummyVecEnv."
             ) from error
-
-
-_DOING = {STEP: "in step()", STEP_WITH: "in step()", RESET: "in reset()"}
 
 
 def _call_method(env: gym.Env, argument: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Any:

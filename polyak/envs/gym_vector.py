@@ -224,8 +224,9 @@ class GymVectorEnv(VecEnv):
 
     @functools.cached_property
     def _sample(self) -> gym.Env:
-        """One more environment, closed: it shows which attributes and wrappers those in the workers have."""
+        """One more environment, reset and closed: it shows which attributes and wrappers those in the workers have."""
         env = self.env.unwrapped.env_fns[0]()  # type: ignore[attr-defined]
+        env.reset()
         env.close()
         return env
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -72,16 +73,23 @@ def find_spec(env_id: str) -> EnvSpec:
         ImportError: when the module in front of the name, or ale-py, is not installed.
     """
     module, _, name = env_id.rpartition(":")
+    if module:
+        _import_module(module, env_id)
     if _looks_like_atari(name) and name not in gym.registry:
         register_atari(env_id)
     try:
-        return gym.spec(env_id)
-    except ModuleNotFoundError as error:
-        if module and error.name and module.split(".")[0] != error.name.split(".")[0]:
-            raise  # the module is there but cannot be imported
-        raise ImportError(f"The module {module!r} of environment {env_id!r} is not installed.") from error
+        return gym.spec(name)
     except gym_error.Error as error:
         raise ValueError(_unknown_name(env_id, name, error)) from error
+
+
+def _import_module(module: str, env_id: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, but imports one that is not
+        raise ImportError(f"The module {module!r} of environment {env_id!r} is not installed.") from error
 
 
 def _looks_like_atari(name: str) -> bool:

@@ -24,6 +24,7 @@ Layout: TypeAlias = Mapping[Hashable, tuple[tuple[int, ...], np.dtype]]
 
 _ALIGNMENT = 64  # a cache line, so that two arrays never share one
 _HEADER = 9  # one byte of kind, eight of length
+_EMPTY = bytes(_HEADER - 1)  # the length of no content
 
 
 def create_shared_arrays(layout: Layout, receivers: list[Channel]) -> dict[Hashable, np.ndarray]:
@@ -122,7 +123,9 @@ class Channel:
             TimeoutError: when the deadline passes.
             ConnectionError: when the other end is closed or its process is gone.
         """
-        message = memoryview(b"".join((kind, len(content).to_bytes(8, "little"), content)))
+        message = memoryview(
+            b"".join((kind, len(content).to_bytes(8, "little"), content)) if content else kind + _EMPTY
+        )
         while message:
             try:
                 message = message[self.socket.send(message) :]
@@ -140,6 +143,10 @@ class Channel:
         received = self._received
         while len(received) < _HEADER:
             self._read(_HEADER)
+        if received[1:] == _EMPTY:
+            kind = bytes(received[:1])
+            received.clear()
+            return kind, b""
         end = _HEADER + int.from_bytes(received[1:_HEADER], "little")
         while len(received) < end:
             self._read(end)

@@ -487,12 +487,12 @@ def _available_cpus() -> int:
 
 
 def _fits(actions: Any, shared: np.ndarray) -> bool:
-    """Whether the shared array can hold these actions without changing them."""
-    return (
-        isinstance(actions, np.ndarray)
-        and actions.shape == shared.shape
-        and (actions.dtype == shared.dtype or np.can_cast(actions.dtype, shared.dtype, "safe"))
-    )
+    """Whether the shared array can hold these actions as they are; whole numbers may get more bits."""
+    if not isinstance(actions, np.ndarray) or actions.shape != shared.shape:
+        return False
+    if actions.dtype == shared.dtype:
+        return True
+    return actions.dtype.kind in "iu" and shared.dtype.kind in "iu" and np.can_cast(actions.dtype, shared.dtype)
 
 
 def _as_list(indices: VecEnvIndices, num_envs: int) -> list[int]:

@@ -9,16 +9,16 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.nn.catalog import ExtractorClass, warn_without_sde
 from polyak.nn.distributions import (
     DiagGaussianDistribution,
     Distribution,
     StateDependentNoiseDistribution,
     make_proba_distribution,
 )
-from polyak.nn.encoders import NatureCNN, Obs
+from polyak.nn.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.errors import PolicyError
 from polyak.nn.layers import Activation, MlpExtractor, check_activation, get_policy_value_arch, unwrap_legacy_arch
+from polyak.nn.options import warn_without_sde
 from polyak.nn.policies import Policy
 
 

@@ -1,26 +1,17 @@
-"""Which network for which space: default features extractors, and the named policies with their ``policy_kwargs``."""
+"""The policies that users ask for by name: which features extractor, and which ``policy_kwargs``, a name stands for."""
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gymnasium import spaces
-from torch import nn
 
-from polyak.envs.spaces import is_image_space
-from polyak.nn.encoders import CombinedExtractor, FlattenExtractor, NatureCNN
+from polyak.nn.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, default_extractor
 from polyak.nn.errors import PolicyError
-
-if TYPE_CHECKING:
-    from polyak.nn.policies import Policy
-
-ExtractorClass = Callable[..., nn.Module]
-"""A class of modules with an attribute ``features_dim``, called with the observation space and its own kwargs."""
+from polyak.nn.options import check_keywords
+from polyak.nn.policies import Policy
 
 POLICY_EXTRACTORS: Mapping[str, ExtractorClass] = {
     "MlpPolicy": FlattenExtractor,
@@ -28,54 +19,6 @@ POLICY_EXTRACTORS: Mapping[str, ExtractorClass] = {
     "MultiInputPolicy": CombinedExtractor,
 }
 """The features extractor that a policy's name stands for."""
-
-
-def default_extractor(observation_space: spaces.Space, normalize_images: bool = True) -> ExtractorClass:
-    """The features extractor for a space: one for each key of a Dict, a CNN for pictures, else a flat vector."""
-    return POLICY_EXTRACTORS[policy_for(observation_space, normalize_images)]
-
-
-def policy_for(observation_space: spaces.Space, normalize_images: bool = True) -> str:
-    """Name of the policy that suits a space.
-
-    Args:
-        observation_space: what the policy shall read.
-        normalize_images: whether pictures are uint8; without it, any Box of three dimensions is a picture.
-    """
-    if isinstance(observation_space, spaces.Dict):
-        return "MultiInputPolicy"
-    picture = is_image_space(observation_space, normalized_image=not normalize_images)
-    return "CnnPolicy" if picture else "MlpPolicy"
-
-
-def make_extractor(
-    observation_space: spaces.Space,
-    extractor_class: ExtractorClass,
-    extractor_kwargs: Mapping[str, Any] | None,
-    normalize_images: bool,
-) -> nn.Module:
-    """Build a features extractor; the picture networks are told when the pictures are not uint8.
-
-    Raises:
-        PolicyError: it has no ``features_dim``.
-    """
-    kwargs = dict(extractor_kwargs or {})
-    if not normalize_images and _is_subclass(extractor_class, (NatureCNN, CombinedExtractor)):
-        kwargs.setdefault("normalized_image", True)
-    extractor = extractor_class(observation_space, **kwargs)
-    if not isinstance(extractor, nn.Module) or not isinstance(getattr(extractor, "features_dim", None), int):
-        raise PolicyError(
-            f"features_extractor_class={extractor_class!r} must make a torch module with an integer features_dim: "
-            "subclass BaseFeaturesExtractor."
-        )
-    return extractor
-
-
-def _is_subclass(candidate: Any, classes: tuple[type, ...]) -> bool:
-    return isinstance(candidate, type) and issubclass(candidate, classes)
-
-
-# --- named policies -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -127,7 +70,8 @@ def check_policy_fits(name: str, observation_space: spaces.Space, normalize_imag
                 "policy_kwargs a features_extractor_class that reads it."
             )
         return
-    better = policy_for(observation_space, normalize_images)
+    suitable = default_extractor(observation_space, normalize_images)
+    better = next(key for key, extractor in POLICY_EXTRACTORS.items() if extractor is suitable)
     if name == "MultiInputPolicy":
         raise PolicyError(
             f"'MultiInputPolicy' reads Dict observation spaces, but the space is {observation_space}. Use {better!r}."
@@ -137,43 +81,3 @@ def check_policy_fits(name: str, observation_space: spaces.Space, normalize_imag
             f"'CnnPolicy' reads pictures (a Box of three dimensions), but the space is {observation_space}. "
             f"Use {better!r}."
         )
-
-
-def keywords_of(module_class: type) -> set[str]:
-    """Names of the arguments of a class that ``policy_kwargs`` may hold.
-
-    Where an ``__init__`` takes ``**kwargs``, those of the next class up count too.
-    """
-    names: set[str] = set()
-    for owner in module_class.__mro__:
-        if "__init__" not in vars(owner):
-            continue
-        parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
-        names |= {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return names - {"self", "observation_space", "action_space"}
-
-
-def check_keywords(owner: str, given: Mapping[str, Any], known: Collection[str]) -> None:
-    """Check ``policy_kwargs`` against the names that a policy knows.
-
-    Raises:
-        TypeError: naming the unknown one, its likeliest correction and all known names.
-    """
-    for name in given:
-        if name in known:
-            continue
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise TypeError(
-            f"{owner} got an unexpected keyword argument {name!r} in policy_kwargs.{hint} It knows: "
-            f"{', '.join(sorted(known))}; and optimizer_class, optimizer_kwargs."
-        )
-
-
-def warn_without_sde(**options: tuple[Any, Any]) -> None:
-    """Warn of options that only state-dependent exploration reads, given as name=(value, default) without it."""
-    changed = [f"{name}={value!r}" for name, (value, default) in options.items() if value != default]
-    if changed:
-        warnings.warn(f"{', '.join(changed)} has no effect without use_sde=True.")

@@ -10,11 +10,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.spaces import get_action_dim
-from polyak.nn.catalog import ExtractorClass, check_keywords, keywords_of, warn_without_sde
 from polyak.nn.distributions import SquashedDiagGaussianDistribution, StateDependentNoiseDistribution
-from polyak.nn.encoders import NatureCNN, Obs
+from polyak.nn.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.errors import PolicyError
 from polyak.nn.layers import Activation, create_mlp, get_actor_critic_arch
+from polyak.nn.options import check_keywords, keywords_of, warn_without_sde
 from polyak.nn.policies import Network, Policy, check_bounded
 
 LOG_STD_MIN, LOG_STD_MAX = -20, 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,6 +19,9 @@ Obs = Tensor | dict[str, Tensor]
 """A batch of observations: [B, ...], or one such tensor for each key of a Dict space."""
 
 Preprocess = Callable[[Any], Any]
+
+ExtractorClass = Callable[..., nn.Module]
+"""A class of modules with an attribute ``features_dim``, called with the observation space and its own kwargs."""
 
 
 # --- preprocessing --------------------------------------------------------------------------------------------------
@@ -126,7 +130,7 @@ class BaseFeaturesExtractor(nn.Module):
                 f"{type(self).__name__} has features_dim={self._features_dim}: call "
                 "super().__init__(observation_space, features_dim=n), or set self._features_dim in __init__."
             )
-        return self._features_dim
+        return int(self._features_dim)
 
 
 class FlattenExtractor(BaseFeaturesExtractor):
@@ -234,3 +238,46 @@ def _check_picture(space: spaces.Space, normalized_image: bool) -> None:
             f"NatureCNN needs pictures of at least 36 x 36, got shape {space.shape}. Enlarge them, use 'MlpPolicy', or "
             "pass your own features_extractor_class."
         )
+
+
+# --- choice ---------------------------------------------------------------------------------------------------------
+
+
+def default_extractor(observation_space: spaces.Space, normalize_images: bool = True) -> ExtractorClass:
+    """The features extractor that suits a space: key by key for a Dict, a CNN for pictures, else a flat vector.
+
+    Args:
+        observation_space: what it shall read.
+        normalize_images: whether pictures are uint8; without it, any Box of three dimensions is a picture.
+    """
+    if isinstance(observation_space, spaces.Dict):
+        return CombinedExtractor
+    picture = is_image_space(observation_space, normalized_image=not normalize_images)
+    return NatureCNN if picture else FlattenExtractor
+
+
+def make_extractor(
+    observation_space: spaces.Space,
+    extractor_class: ExtractorClass,
+    extractor_kwargs: Mapping[str, Any] | None,
+    normalize_images: bool,
+) -> nn.Module:
+    """Build a features extractor; the picture networks are told when the pictures are not uint8.
+
+    Raises:
+        PolicyError: it has no ``features_dim``.
+    """
+    kwargs = dict(extractor_kwargs or {})
+    if not normalize_images and _is_subclass(extractor_class, (NatureCNN, CombinedExtractor)):
+        kwargs.setdefault("normalized_image", True)
+    extractor = extractor_class(observation_space, **kwargs)
+    if not isinstance(extractor, nn.Module) or not isinstance(getattr(extractor, "features_dim", None), Integral):
+        raise PolicyError(
+            f"features_extractor_class={extractor_class!r} must make a torch module with an integer features_dim: "
+            "subclass BaseFeaturesExtractor."
+        )
+    return extractor
+
+
+def _is_subclass(candidate: Any, classes: tuple[type, ...]) -> bool:
+    return isinstance(candidate, type) and issubclass(candidate, classes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -156,9 +157,9 @@ def check_widths(widths: Any, name: str) -> list[int]:
         PolicyError: not a sequence of positive integers.
     """
     if isinstance(widths, (list, tuple)) and all(
-        isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in widths
+        isinstance(n, Integral) and not isinstance(n, bool) and int(n) > 0 for n in widths
     ):
-        return list(widths)
+        return [int(n) for n in widths]
     raise PolicyError(f"{name} must be a list of positive integers such as [64, 64], or [] for none, got {widths!r}.")
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.nn.catalog import ExtractorClass
-from polyak.nn.encoders import NatureCNN, Obs
+from polyak.nn.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.errors import PolicyError
 from polyak.nn.layers import Activation, check_widths, create_mlp
 from polyak.nn.policies import Network, Policy

@@ -16,7 +16,8 @@ def polyak_update(source: nn.Module, target: nn.Module, tau: Tensor | float) -> 
         target: its lagging copy, of the same structure; changed in place.
         tau: a number in [0, 1], or such a 0-d tensor. 1 makes the target an exact copy.
     """
-    ours, theirs = list(source.parameters()), list(target.parameters())
+    ours: list[Tensor] = list(source.parameters())
+    theirs: list[Tensor] = list(target.parameters())
     if isinstance(tau, Tensor) and tau.device.type != "cpu":  # reading its value would wait for the device
         steps = torch._foreach_sub(ours, theirs)
         torch._foreach_mul_(steps, tau)

@@ -14,9 +14,10 @@ from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.recording import check_path, draw_without_screen, is_headless, write_video
-from polyak.zoo.registry import find_algorithm, find_env, is_atari_id
+from polyak.zoo.registry import find_algorithm, find_env, is_atari_id, parameter_names
 from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.settings import interpret
+from polyak.zoo.settings import Settings, interpret
+from polyak.zoo.threads import torch_threads
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -63,6 +64,7 @@ def enjoy(options: EnjoyOptions) -> Episodes:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
+    record = _check(options)
     algorithm = find_algorithm(options.algo)
     env_id = find_env(options.env, options.gym_packages)
     folder = RunFolder.find(Path(options.folder), options.algo, env_id, options.exp_id)
@@ -71,35 +73,25 @@ def enjoy(options: EnjoyOptions) -> Episodes:
         checkpoint=options.load_checkpoint if options.load_checkpoint >= 0 else None,
         last_checkpoint=options.load_last_checkpoint,
     )
-    record = _check(options)
-    if options.num_threads > 0:
-        import torch
-
-        torch.set_num_threads(options.num_threads)
     settings = interpret(algorithm, options.algo, folder.read_yaml("config.yml"), str(folder.settings_folder))
-    kwargs = {**folder.read_yaml("args.yml").get("env_kwargs", {}), **parse_pairs(options.env_kwargs, "--env-kwargs")}
-    mode = _render_mode(options)
-    if mode is not None:
-        kwargs.setdefault("render_mode", mode)
-    with usage_errors(f"Cannot make the environment {env_id}"):
-        reward_log = Path(options.reward_log) if options.reward_log else None
-        envs = make_envs(env_id, settings, options.n_envs, seed=options.seed, env_kwargs=kwargs, monitor_dir=reward_log)
+    envs = _make_envs(options, env_id, settings, folder)
+    frames: list[np.ndarray] = []
     try:
         with usage_errors(f"Cannot load {path}"):
-            model = algorithm.load(path, env=envs, device=options.device, seed=options.seed)
+            rollout = _rollout_length(algorithm, settings, options.n_envs)
+            model = algorithm.load(path, env=envs, device=options.device, seed=options.seed, **rollout)
         envs = _frozen(model)
         print(f"Loaded {path} ({model.num_timesteps:,} steps of training)")
-        deterministic = options.deterministic or not (options.stochastic or is_atari_id(env_id))
-        frames: list[np.ndarray] = []
-        episodes = play(
-            model,
-            envs,
-            options.n_timesteps,
-            deterministic=deterministic,
-            frames=frames if record else None,
-            progress=options.progress,
-            verbose=options.verbose,
-        )
+        with torch_threads(options.num_threads):
+            episodes = play(
+                model,
+                envs,
+                options.n_timesteps,
+                deterministic=options.deterministic or not (options.stochastic or is_atari_id(env_id)),
+                frames=frames if record else None,
+                progress=options.progress,
+                verbose=options.verbose,
+            )
         if record is not None:
             write_video(record, frames, frames_per_second(envs))
             print(f"Recorded {len(frames)} frames to {record}")
@@ -107,6 +99,17 @@ def enjoy(options: EnjoyOptions) -> Episodes:
         envs.close()
     _print_summary(episodes)
     return episodes
+
+
+def _make_envs(options: EnjoyOptions, env_id: str, settings: Settings, folder: RunFolder) -> VecEnv:
+    """Build the environments as the training run had them, and so that they can be seen."""
+    kwargs = {**folder.read_yaml("args.yml").get("env_kwargs", {}), **parse_pairs(options.env_kwargs, "--env-kwargs")}
+    mode = _render_mode(options)
+    if mode is not None:
+        kwargs.setdefault("render_mode", mode)
+    reward_log = Path(options.reward_log) if options.reward_log else None
+    with usage_errors(f"Cannot make the environment {env_id}"):
+        return make_envs(env_id, settings, options.n_envs, seed=options.seed, env_kwargs=kwargs, monitor_dir=reward_log)
 
 
 def play(
@@ -167,6 +170,13 @@ def _render_mode(options: EnjoyOptions) -> str | None:
         print("No screen: nothing is shown. Use --record episode.gif for pictures.")
         return None
     return "human"
+
+
+def _rollout_length(algorithm: type[Any], settings: Settings, n_envs: int) -> dict[str, int]:
+    """Keep the size of a rollout when there are fewer environments than in training, or batch_size may exceed it."""
+    if "n_steps" not in settings.arguments or "buffer_size" in parameter_names(algorithm):
+        return {}
+    return {"n_steps": -(-settings.arguments["n_steps"] * settings.n_envs // n_envs)}
 
 
 def _frozen(model: Any) -> VecEnv:

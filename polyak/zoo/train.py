@@ -17,6 +17,7 @@ from polyak.zoo.options import option
 from polyak.zoo.registry import find_algorithm, find_env, is_atari_id, parameter_names
 from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.settings import Settings, load_settings
+from polyak.zoo.threads import torch_threads
 
 if TYPE_CHECKING:
     from polyak.core.callbacks import BaseCallback
@@ -83,18 +84,19 @@ def train(options: TrainOptions) -> Any:
     _check(options, algorithm)
     if options.n_envs > 0:
         settings.n_envs = options.n_envs
-    if options.num_threads > 0:
-        import torch
-
-        torch.set_num_threads(options.num_threads)
-
     folder = RunFolder.create(Path(options.log_folder), options.algo, env_id, options.uuid)
     run = _Run(options, algorithm, env_id, settings, folder)
+    with torch_threads(options.num_threads):
+        return _execute(run)
+
+
+def _execute(run: _Run) -> Any:
+    """Build, train and save; a run that cannot be built leaves no folder behind."""
     try:
         model, callbacks = run.build()
     except BaseException:
         run.close()
-        folder.remove()
+        run.folder.remove()
         raise
     try:
         run.announce(model)

@@ -247,6 +247,14 @@ def test_event_callback_hands_events_and_locals_to_its_child():
     assert EventCallback().on_step.__self__._on_event()
 
 
+@pytest.mark.parametrize("hold", [EventCallback, lambda child: CallbackList([child])])
+def test_locals_reach_children_that_have_their_own(hold):
+    child = Hooks()
+    holder = hold(child)
+    holder.update_locals({"dones": 1})
+    assert holder.locals == child.locals == {"dones": 1}
+
+
 # -- who needs the loop's variables ------------------------------------------------------------------------------------
 
 
@@ -386,6 +394,10 @@ def test_counting_timesteps_starts_where_training_starts():
     callback = Scores(cartpole(), scores=range(99), eval_freq=10, unit="timesteps", verbose=0)
     model.learn(25, callback).learn(10, callback, reset_num_timesteps=False).learn(10, callback)
     assert [step for step, _, _ in model.sink.dumps] == [10, 20, 30, 10]
+    model = Model().learn(25)
+    callback = Scores(cartpole(), scores=range(99), eval_freq=10, unit="timesteps", verbose=0)
+    model.learn(10, callback, reset_num_timesteps=False)
+    assert [step for step, _, _ in model.sink.dumps] == [30]  # not at once, for the two tens that it missed
 
 
 def play(seed, eval_seed=None, deterministic=True, noise=None):

@@ -368,7 +368,7 @@ def test_loading_refuses_what_does_not_fit(experience):
     with pytest.raises(ValueError, match="optimize_memory_usage"):
         make(data, optimize_memory_usage=True).load_state_dict(state)
     other = ReplayBuffer(10, spaces.Box(-1, 1, (4,)), data.action_space, "cpu", 2)
-    with pytest.raises(ValueError, match=r"float32\[3\] per row, this buffer holds float32\[4\]"):
+    with pytest.raises(ValueError, match=r"float32\[2, 3\] per step, this buffer holds float32\[2, 4\]"):
         other.load_state_dict(state)
     with pytest.raises(ValueError, match="version"):
         make(data).load_state_dict({**state, "version": 99})

@@ -379,6 +379,11 @@ def test_load_refuses_foreign_files_without_running_them(tmp_path):
     path.write_bytes(pickle.dumps(Evil()))
     with pytest.raises(ValueError, match="is a pickle, as Stable-Baselines3 writes it"):
         VecNormalize.load(path, randoms())
+    header = np.array('{"format": "polyak.VecNormalize/1", "state": {}}')
+    with path.open("wb") as file:
+        np.savez(file, header=header, **{"state/obs_rms/mean": np.array([Evil()], object)})
+    with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
+        VecNormalize.load(path, randoms())
     path.write_text("what is this")
     with pytest.raises(ValueError, match="not a file written by VecNormalize"):
         VecNormalize.load(path, randoms())

@@ -56,7 +56,9 @@ def test_words_after_a_list_flag() -> None:
         (["train", "-params", "policy:CnnPolicy"], "Cannot build ppo for CartPole-v1"),
         (["train", "--env-kwargs", "gravity:1"], "Cannot make the environment CartPole-v1"),
         (["enjoy"], "No run at all of ppo on CartPole-v1"),
-        (["enjoy", "--deterministic", "--stochastic"], "No run"),
+        (["enjoy", "--deterministic", "--stochastic"], "exclude each other"),
+        (["enjoy", "-n", 0], "--n-timesteps must be at least 1, got 0"),
+        (["enjoy", "--record", "x.avi"], "must end in .gif or .mp4"),
         (["plot"], "Which environment"),
         (["plot", "-e", "CartPole-v1"], "Nothing to plot"),
         (["list", "--algo", "sac", "--env", "CartPole-v1"], "sac has no settings tuned for --env 'CartPole-v1'"),
@@ -137,7 +139,7 @@ def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (tmp_path / "rewards" / "0.monitor.csv").is_file()
     assert run(*enjoy, "--load-best", "--no-render", "--stochastic", "--n-envs", 2) == 0
     assert run(*enjoy, "--load-last-checkpoint", "--no-render") == 0
-    assert run(*enjoy, "--deterministic", "--stochastic") == 2
+    assert run(*enjoy, "--load-checkpoint", 5, "--no-render") == 2
 
     for source, extra in (("train", ["-w", 5, "-x", "episodes"]), ("eval", [])):
         picture = tmp_path / f"{source}.png"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Generic, TypeVar
 
 import gymnasium as gym
@@ -32,7 +33,8 @@ class IdentityEnv(gym.Env, Generic[T]):
             raise ValueError(f"ep_length must be at least 1, got {ep_length}.")
         if space is None:
             space = spaces.Discrete(1 if dim is None else dim)
-        self.observation_space = self.action_space = space
+        # Two objects: drawing actions must not change which states come.
+        self.observation_space, self.action_space = space, copy.deepcopy(space)
         self.ep_length = ep_length
         self.current_step = 0
         self.num_resets = -1  # the reset below is not counted

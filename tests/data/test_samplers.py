@@ -1,0 +1,184 @@
+"""Sum tree against brute force, prioritised frequencies against the formula, importance weights against the formula."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from polyak.data import PrioritizedReplayBuffer
+from polyak.data.samplers import Prioritized, Uniform
+from polyak.data.sum_tree import SumTree
+
+stats = pytest.importorskip("scipy.stats")
+UNIT = spaces.Box(-1, 1, (1,), np.float32)
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 17, 300, 5000])
+def test_sum_tree_finds_what_a_running_sum_finds(size):
+    rng = np.random.default_rng(size)
+    tree, weights = SumTree(size), np.zeros(size)
+    for _ in range(20):
+        index = rng.integers(0, size, 7)
+        value = rng.choice([0.0, 1e-9, 0.5, 3.0, 1e6], 7)
+        tree.set(index, value)
+        weights[index] = value  # of repeated indices the last counts, as in numpy
+        np.testing.assert_array_equal(tree.leaves, weights)
+        assert tree.total == pytest.approx(weights.sum(), rel=1e-12)
+        if weights.sum() > 0:
+            mass = rng.random(50) * weights.sum()
+            found = tree.find(mass)
+            assert (weights[found] > 0).all()
+            running = np.cumsum(weights)
+            slack = 1e-9 * weights.sum()
+            assert (running[found] >= mass - slack).all()
+            assert (running[found] - weights[found] <= mass + slack).all()
+
+
+def test_sum_tree_edges():
+    tree = SumTree(100)
+    with pytest.raises(ValueError, match="every weight is 0"):
+        tree.find(np.array([0.0]))
+    tree.set(np.array([37]), 0.1)
+    extremes = np.array([0.0, 0.05, 0.1, 0.1 + 1e-9])
+    assert tree.find(extremes).tolist() == [37] * 4, "rounding at the upper end never leaves the weights"
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+        SumTree(0)
+
+
+def test_sum_tree_does_not_drift():
+    """A million updates later the sums are still those of the leaves."""
+    rng = np.random.default_rng(0)
+    tree = SumTree(1000)
+    for _ in range(2000):
+        tree.set(rng.integers(0, 1000, 500), rng.random(500) * 10.0 ** rng.integers(-12, 12))
+    assert tree.total == pytest.approx(tree.leaves.sum(), rel=1e-14)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_frequencies_follow_the_priorities(alpha):
+    """Chi-square of the draws against p**alpha; strata only make the fit tighter than chance."""
+    sampler = Prioritized(alpha=alpha, eps=1e-3).prepare(100, 1)
+    sampler.seed(0)
+    sampler.include(np.arange(80))
+    errors = np.random.default_rng(1).normal(size=80)
+    sampler.update_priorities(np.arange(80), errors)
+    expected = (np.abs(errors) + 1e-3) ** alpha
+    counts = np.zeros(100)
+    for _ in range(2000):
+        cells, _ = sampler.draw(1, 80, None)  # one stratum: independent draws
+        counts[cells] += 1
+    for _ in range(200):
+        cells, _ = sampler.draw(64, 80, None)
+        np.add.at(counts, cells, 1)
+    assert counts[80:].sum() == 0
+    assert stats.chisquare(counts[:80], expected / expected.sum() * counts.sum()).pvalue > 1e-3
+
+
+def test_draws_are_stratified():
+    """Each of 50 equal rows is drawn once or nearly so by 50 strata; independent draws would miss a third."""
+    sampler = Prioritized().prepare(50, 1)
+    sampler.seed(0)
+    sampler.include(np.arange(50))
+    assert len(np.unique(sampler.draw(50, 50, None)[0])) == 50
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
+def test_importance_weights(beta):
+    sampler = Prioritized(alpha=0.7, beta=beta).prepare(64, 2)
+    sampler.seed(0)
+    sampler.include(np.arange(100))
+    errors = np.random.default_rng(2).normal(size=100)
+    sampler.update_priorities(np.arange(100), errors)
+    cells, weights = sampler.draw(32, 100, None)
+    p = (np.abs(errors) + 1e-6) ** 0.7
+    expected = (100 * p[cells] / p.sum()) ** -beta
+    np.testing.assert_allclose(weights, expected / expected.max(), rtol=1e-5)
+
+
+def test_full_correction_is_unbiased():
+    """With beta = 1 the weighted mean of any quantity is its plain mean over the buffer."""
+    sampler = Prioritized(alpha=1.0, beta=1.0).prepare(40, 1)
+    sampler.seed(3)
+    sampler.include(np.arange(40))
+    rng = np.random.default_rng(4)
+    errors, values = rng.random(40) + 0.1, rng.normal(size=40)
+    sampler.update_priorities(np.arange(40), errors)
+    cells, _ = sampler.draw(200_000, 40, None)
+    weights = 1 / (40 * sampler.tree.leaves[cells] / sampler.tree.total)
+    assert (weights * values[cells]).mean() == pytest.approx(values.mean(), abs=5e-3)
+
+
+def test_new_rows_get_the_highest_priority():
+    buffer = PrioritizedReplayBuffer(8, UNIT, UNIT, "cpu", alpha=1.0, eps=1e-6)
+    add(buffer, 4)
+    assert buffer.sampler.tree.leaves.tolist() == [1] * 4 + [0] * 4
+    buffer.update_priorities(torch.tensor([0, 1]), torch.tensor([[-7.0], [0.5]]))
+    add(buffer, 2)
+    np.testing.assert_allclose(buffer.sampler.tree.leaves, [7, 0.5, 1, 1, 7, 7, 0, 0], rtol=1e-5)
+    add(buffer, 4)  # wraps around: rows 0 and 1 are new again
+    np.testing.assert_allclose(buffer.sampler.tree.leaves, [7, 7, 1, 1, 7, 7, 7, 7], rtol=1e-5)
+
+
+def test_beta_is_a_dial():
+    buffer = PrioritizedReplayBuffer(100, UNIT, UNIT, "cpu", seed=0)
+    add(buffer, 50)
+    buffer.update_priorities(np.arange(50), np.linspace(0.1, 3, 50))
+    buffer.set_beta(0.0)
+    assert (buffer.sample(20).weights == 1).all()
+    buffer.set_beta(1.0)
+    batch = buffer.sample(20)
+    assert batch.weights.shape == (20, 1)
+    assert batch.weights.max() == 1
+    assert batch.weights.min() < 0.5
+    with pytest.raises(ValueError, match="beta must be between 0 and 1, got 2"):
+        buffer.set_beta(2)
+
+
+def test_excluded_rows_stay_out():
+    sampler = Prioritized().prepare(10, 1)
+    sampler.include(np.arange(10))
+    sampler.exclude(np.array([3, 4]))
+    sampler.exclude(np.array([3]))
+    assert sampler.count == 8
+    sampler.update_priorities(np.array([3, 5]), np.array([9.0, 9.0]))
+    assert not set(sampler.draw(200, 10, None)[0]) & {3, 4}
+    sampler.include(np.array([3]))
+    assert sampler.count == 9
+
+
+def test_uniform_keeps_to_the_eligible():
+    sampler = Uniform().prepare(1000, 1)
+    for eligible_cells in ([7], [1, 2, 998], list(range(0, 1000, 2))):
+        cells, weights = sampler.draw(300, 1000, lambda cells, chosen=eligible_cells: np.isin(cells, chosen))
+        assert set(cells) <= set(eligible_cells)
+        assert weights is None
+        counts = np.unique(cells, return_counts=True)[1]
+        assert len(counts) == min(len(eligible_cells), len(counts))
+        if len(eligible_cells) == 3:
+            assert counts.min() > 60
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"alpha": -1}, "alpha must be at least 0, got -1"),
+        ({"beta": 1.5}, "beta must be between 0 and 1, got 1.5"),
+        ({"eps": 0}, "eps must be positive, got 0"),
+    ],
+)
+def test_bad_arguments(keywords, message):
+    with pytest.raises(ValueError, match=message):
+        Prioritized(**keywords)
+
+
+def test_errors_must_be_finite():
+    sampler = Prioritized().prepare(4, 1)
+    sampler.include(np.arange(4))
+    with pytest.raises(ValueError, match="td_errors must be finite, got nan at row 1"):
+        sampler.update_priorities(np.arange(2), np.array([1.0, np.nan]))
+
+
+def add(buffer, steps):
+    for _ in range(steps):
+        one = np.zeros((1, 1), np.float32)
+        buffer.add(one, one, one, np.zeros(1), np.zeros(1), [{}])

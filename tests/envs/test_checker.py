@@ -1,0 +1,236 @@
+"""check_env: what it refuses, with which words, and what it only advises on."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from polyak.envs.checker import check_env
+
+
+def box(*shape, low=-1, high=1, dtype=np.float32):
+    return spaces.Box(low, high, shape, dtype)
+
+
+class Free(gym.Env):
+    """Returns what it is told to."""
+
+    def __init__(self, observation_space=None, action_space=None, **returned):
+        self.observation_space = box(3) if observation_space is None else observation_space
+        self.action_space = spaces.Discrete(2) if action_space is None else action_space
+        self.returned = returned
+
+    def _obs(self):
+        return self.returned["obs"] if "obs" in self.returned else self.observation_space.sample()
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.returned.get("reset", (self._obs(), {}))
+
+    def step(self, action):
+        get = self.returned.get
+        five = (self._obs(), get("reward", 1.0), get("terminated", False), get("truncated", False), get("info", {}))
+        return get("step", five)
+
+
+def messages_of(env, **kwargs):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_env(env, **kwargs)
+    return [str(warning.message) for warning in caught]
+
+
+def test_good_envs_pass_silently():
+    assert messages_of(Free()) == []
+    assert messages_of(Free(box(40, 40, 3, low=0, high=255, dtype=np.uint8))) == []
+    assert messages_of(Free(box(3, 40, 40, low=0, high=255, dtype=np.uint8))) == []
+    assert messages_of(Free(spaces.Discrete(3))) == []
+    assert messages_of(Free(spaces.Dict(a=box(2), b=spaces.MultiBinary(4)), box(2))) == []
+    assert messages_of(gym.make("CartPole-v1")) == []
+
+
+def dict_space(**parts):
+    return spaces.Dict(parts)
+
+
+zeros = np.zeros(3, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (lambda: object(), "must inherit from the gymnasium.Env class"),
+        (lambda: type("NoSpace", (gym.Env,), {})(), "You must specify an observation space"),
+        (lambda: type("NoAction", (gym.Env,), {"observation_space": box(1)})(), "You must specify an action space"),
+        (lambda: Free(3), r"observation space must inherit from gymnasium.spaces.*got int"),
+        (lambda: Free(obs=np.zeros((2, 3), np.float32)), r"Expected: \(3,\), actual shape: \(2, 3\)"),
+        (lambda: Free(obs=np.zeros(3)), "Expected: float32, actual dtype: float64"),
+        (
+            lambda: Free(obs=np.array([0, 5, 0], np.float32)),
+            r"1 invalid indices:\s+Expected: -1.0 <= obs\[1\] <= 1.0, actual value: 5.0",
+        ),
+        (lambda: Free(box(2, 2, 2), obs=np.full((2, 2, 2), 3, np.float32)), r"8 invalid indices:\s.*obs\[0,0,0\]"),
+        (lambda: Free(box(50), obs=np.full(50, 3, np.float32)), r"and 40 more"),
+        (lambda: Free(obs=[0.0, 0.0, 0.0]), "must be a numpy array, got list"),
+        (lambda: Free(obs=np.array([0, np.nan, 0], np.float32)), r"obs\[1\] is nan"),
+        (lambda: Free(spaces.Discrete(3), obs=5), r"does not match the given observation space Discrete\(3\), got 5"),
+        (lambda: Free(spaces.Discrete(3), obs=1.0), "must be an int, got float"),
+        (lambda: Free(reset=zeros), r"`reset\(\)` must return a tuple \(obs, info\)"),
+        (lambda: Free(reset=(zeros, 3)), "must be a dictionary not 3"),
+        (lambda: Free(step=(zeros, 1.0, False, {})), "must return five values.*Actual: 4"),
+        (lambda: Free(terminated=0), "The `terminated` signal must be a boolean, got int"),
+        (lambda: Free(truncated=np.bool_(False)), r"The `truncated` signal must be a boolean.*Use bool\(truncated\)"),
+        (lambda: Free(reward=np.float32(1)), "reward returned by `step.*must be a float, got float32"),
+        (lambda: Free(reward=np.array([1.0])), "must be a float, got ndarray"),
+        (lambda: Free(reward=None), "must be a float, got NoneType"),
+        (lambda: Free(info=3), "`info` returned by `step.*must be a python dictionary"),
+        (lambda: Free(action_space=box(2, low=-np.inf, high=np.inf)), "finite lower and upper bound"),
+        (
+            lambda: Free(dict_space(obs=box(3)), obs={"obs": np.zeros((2, 3), np.float32)}),
+            r"Error while checking key=obs.*Expected: \(3,\), actual shape: \(2, 3\)",
+        ),
+        (lambda: Free(dict_space(a=box(3), b=box(1)), obs={"a": zeros}), r"\['a'\] != \['a', 'b'\]"),
+        (lambda: Free(dict_space(a=box(3)), obs={"a": zeros, "c": 1}), r"\['a', 'c'\] != \['a'\]"),
+        (lambda: Free(dict_space(a=box(3)), obs=zeros), "must be a dictionary, got ndarray"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_refused(env, message):
+    with pytest.raises(AssertionError, match=f"(?s){message}"):
+        check_env(env())
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_wrong_observation_names_the_method(method):
+    env = Free(obs=np.zeros(4, np.float32))
+    if method == "step":
+        env.returned["reset"] = (zeros, {})
+    with pytest.raises(AssertionError, match=rf"returned by the `{method}\(\)` method"):
+        check_env(env)
+
+
+def test_reset_without_seed_is_a_type_error():
+    class Old(Free):
+        def reset(self):
+            return self._obs(), {}
+
+    with pytest.raises(TypeError, match="must accept a `seed` parameter"):
+        check_env(Old())
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Free(dict_space(a=dict_space(b=box(3)))), r"Nested observation spaces are not supported \(key 'a'\)"),
+        (Free(spaces.Tuple((box(3),))), "observation space is a Tuple, which is not supported"),
+        (Free(spaces.Sequence(box(3))), "Sequence observation space is not supported. Pad it"),
+        (Free(dict_space(a=spaces.Sequence(box(3)))), r"Sequence observation space is not supported \(key 'a'\)"),
+        (Free(spaces.Graph(box(3), box(2))), "Graph observation space is not supported"),
+        (Free(spaces.OneOf((box(3), box(2)))), "OneOf observation space is not supported"),
+        (Free(action_space=spaces.Dict(a=box(3))), "action space is a Dict, which is not supported"),
+        (Free(action_space=spaces.OneOf((box(3), box(2)))), "OneOf action space is not supported"),
+        (Free(spaces.Discrete(3, start=-1)), r"Discrete observation space with a non-zero start \(start=-1\)"),
+        (Free(action_space=spaces.Discrete(3, start=1)), r"Discrete action space with a non-zero start"),
+        (Free(action_space=spaces.MultiDiscrete([3], start=[1])), "MultiDiscrete action space with a non-zero start"),
+        (Free(spaces.MultiDiscrete([[3, 3]])), "MultiDiscrete observation space uses a multidimensional array"),
+        (Free(box(40, 40)), r"unconventional shape \(40, 40\)"),
+        (Free(box(84, 84, 3, low=0, high=1)), r"its `dtype` is \(float32\)"),
+        (Free(box(40, 40, 3, low=0, high=100, dtype=np.uint8)), r"not in \[0, 255\]"),
+        (Free(box(20, 20, 3, low=0, high=255, dtype=np.uint8)), r"minimal resolution.*\(20, 20\)"),
+        (Free(box(3, 20, 40, low=0, high=255, dtype=np.uint8)), r"minimal resolution.*\(20, 40\)"),
+        (Free(action_space=box(2, low=0)), "symmetric and normalized"),
+        (Free(action_space=box(2, low=-2, high=2)), "symmetric and normalized"),
+        (Free(action_space=box(2, dtype=np.float64)), "dtype float64, we recommend using np.float32"),
+    ],
+)
+def test_advice(env, message):
+    with pytest.warns(UserWarning, match=f"(?s){message}"):
+        check_env(env)
+    assert messages_of(env, warn=False) == []
+
+
+def test_nan_and_inf_are_found_once():
+    infinite = box(3, low=-np.inf, high=np.inf)
+    assert messages_of(Free(infinite, obs=np.array([0, 0, np.inf], np.float32))) == [
+        "found inf in observations: observation[2] returned by the environment at reset."
+    ]
+    (message,) = messages_of(Free(reward=float("nan"), action_space=spaces.Discrete(1)))
+    assert message == "found nan in rewards: reward returned by the environment after action 0."
+
+
+class Goals(Free):
+    def __init__(self, compute, space=None):
+        parts = {name: box(2) for name in ("observation", "achieved_goal", "desired_goal")}
+        super().__init__(spaces.Dict(parts) if space is None else space)
+        self.compute_reward = compute
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Goals(lambda a, d, i: np.ones(len(a))), None),
+        (Goals(lambda a, d, i: 1.0), r"must be vectorized.*shape \(2,\), got float"),
+        (Goals(lambda a, d, i: np.ones(1)), r"must be vectorized.*got shape \(1,\)"),
+        (Goals(lambda a, d, i: -np.ones(len(a))), r"must give the reward of `step\(\)`, 1.0, got -1.0"),
+        (Goals(lambda a, d, i: 1.0, dict_space(achieved_goal=box(2))), r"at least 3 observation keys.*contains 1 keys"),
+        (Goals(lambda a, d, i: 1.0, box(3)), r"at least 3 observation keys.*contains 0 keys"),
+    ],
+)
+def test_goal_envs(env, message):
+    if message is None:
+        check_env(env)
+    else:
+        with pytest.raises(AssertionError, match=f"(?s){message}"):
+            check_env(env)
+
+
+class Drawn(Free):
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, mode, frame=None):
+        super().__init__()
+        self.render_mode, self.frame = mode, frame
+
+    def render(self):
+        return self.frame
+
+
+def test_render_check():
+    picture = np.zeros((4, 4, 3), np.uint8)
+    check_env(Drawn("rgb_array", picture), skip_render_check=False)
+    check_env(Drawn("wrong", picture))
+    check_env(Drawn(None), skip_render_check=False)
+    with pytest.raises(AssertionError, match="not one of"):
+        check_env(Drawn("wrong", picture), skip_render_check=False)
+    with pytest.raises(AssertionError, match="got NoneType"):
+        check_env(Drawn("rgb_array"), skip_render_check=False)
+
+
+def test_episode_of_one_step_is_reset_before_the_next():
+    class OneStep(Free):
+        ended = True
+
+        def reset(self, seed=None, options=None):
+            self.ended = False
+            return super().reset(seed, options)
+
+        def step(self, action):
+            assert not self.ended
+            self.ended = True
+            return self._obs(), 1.0, True, False, {}
+
+    check_env(OneStep())
+
+
+def test_checks_are_made_under_python_O(tmp_path):
+    import subprocess
+    import sys
+
+    code = (
+        "from tests.envs.test_checker import Free\nimport numpy as np\nfrom polyak.envs.checker import check_env\n"
+        "try: check_env(Free(obs=np.zeros(4)))\nexcept AssertionError: print('refused')"
+    )
+    out = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=60)
+    assert out.stdout.strip() == "refused", out.stderr

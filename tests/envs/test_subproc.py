@@ -1,0 +1,652 @@
+"""SubprocVecEnv: same results as DummyVecEnv, and no failure that hangs, hides its cause or leaves something behind."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import psutil
+import pytest
+from gymnasium import spaces
+
+from polyak.envs.dummy import DummyVecEnv
+from polyak.envs.monitor import Monitor
+from polyak.envs.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
+from polyak.envs.testing import BitFlippingEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
+from polyak.envs.vec_env import VecEnv
+
+START_METHODS = ["fork", "forkserver", "spawn"]
+LINUX = sys.platform.startswith("linux")
+
+
+def subproc(env_fns, **kwargs) -> SubprocVecEnv:
+    return SubprocVecEnv(env_fns, **{"start_method": "fork", "timeout": 20.0, **kwargs})
+
+
+def workers_of(venv: SubprocVecEnv) -> list[psutil.Process]:
+    return [psutil.Process(process.pid) for process in venv.processes]
+
+
+def assert_gone(processes: list[psutil.Process], within: float = 8.0) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=within)
+    alive = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    assert not alive, f"still running: {alive}"
+
+
+def assert_same(first, second) -> None:
+    """Equal in structure, types of arrays and every bit."""
+    if isinstance(first, dict):
+        assert first.keys() == second.keys()
+        for key in first:
+            assert_same(first[key], second[key])
+    elif isinstance(first, (list, tuple)):
+        assert len(first) == len(second)
+        for one, other in zip(first, second, strict=True):
+            assert_same(one, other)
+    elif isinstance(first, (np.ndarray, np.generic)):
+        assert first.dtype == second.dtype
+        assert first.shape == second.shape
+        assert first.tobytes() == second.tobytes()
+    else:
+        assert first == second
+
+
+# --- same as DummyVecEnv --------------------------------------------------------------------------------------------
+
+
+class Talkative(gym.Wrapper):
+    """Puts changing content into every info, also that of reset."""
+
+    def reset(self, **kwargs):
+        self.count = 0
+        obs, _ = self.env.reset(**kwargs)
+        return obs, {"start": float(np.sum(obs)), "options": kwargs.get("options")}
+
+    def step(self, action):
+        self.count += 1
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, reward, terminated, truncated, {**info, "count": self.count, "array": np.full(2, self.count)}
+
+
+def named(env_id, wrapper=None, **kwargs):
+    env = gym.make(env_id, **kwargs)
+    return env if wrapper is None else wrapper(env)
+
+
+KINDS = {
+    "cartpole": partial(named, "CartPole-v1", max_episode_steps=30),
+    "infos": partial(named, "CartPole-v1", Talkative, max_episode_steps=15),
+    "pendulum": partial(named, "Pendulum-v1", max_episode_steps=20),
+    "dict": SimpleMultiObsEnv,
+    "goals": partial(BitFlippingEnv, n_bits=4, continuous=True),
+    "discrete goals": partial(BitFlippingEnv, n_bits=4, discrete_obs_space=True),
+    "multi discrete": partial(IdentityEnvMultiDiscrete, 3, ep_length=7),
+    "multi binary": partial(IdentityEnvMultiBinary, 3, ep_length=7),
+}
+
+
+def compare_with_dummy(env_fn, n_envs=5, steps=60, cast=None, **kwargs) -> None:
+    dummy, ours = DummyVecEnv([env_fn] * n_envs), subproc([env_fn] * n_envs, **kwargs)
+    with ours:
+        assert ours.observation_space == dummy.observation_space
+        assert ours.action_space == dummy.action_space
+        dummy.action_space.seed(0)
+        ended = 0
+        for seed in (3, None):  # seeded, and going on from there
+            if seed is not None:
+                assert ours.seed(seed) == dummy.seed(seed)
+            assert_same(dummy.reset(), ours.reset())
+            assert_same(dummy.reset_infos, ours.reset_infos)
+            for _ in range(steps):
+                actions = np.stack([dummy.action_space.sample() for _ in range(n_envs)])
+                if cast is not None:
+                    actions = actions.astype(cast)
+                theirs, mine = dummy.step(actions), ours.step(actions)
+                assert_same(theirs, mine)
+                assert_same(dummy.reset_infos, ours.reset_infos)
+                ended += int(mine[2].sum())
+        assert ended > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_as_dummy(kind):
+    compare_with_dummy(KINDS[kind], n_workers=2)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_same_as_dummy_with_every_start_method(start_method):
+    compare_with_dummy(KINDS["infos"], n_envs=3, n_workers=2, start_method=start_method)
+
+
+@pytest.mark.parametrize("cast", [np.float64, np.float16])
+def test_actions_of_another_type_arrive_unchanged(cast):
+    compare_with_dummy(KINDS["pendulum"], n_envs=2, steps=25, cast=cast)
+
+
+class DictActions(gym.Env):
+    observation_space = spaces.Box(-10, 10, (1,))
+    action_space = spaces.Dict(a=spaces.Discrete(3), b=spaces.Box(-1, 1, (1,)))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return action["b"] + action["a"], 0.0, False, False, {}
+
+
+def test_actions_that_are_no_arrays():
+    with subproc([DictActions] * 3, n_workers=2) as venv:
+        venv.reset()
+        obs, *_ = venv.step([{"a": index, "b": np.float32([0.5])} for index in range(3)])
+        np.testing.assert_array_equal(obs, [[0.5], [1.5], [2.5]])
+
+
+class Remembers(gym.Env):
+    """Shows the action before the last one, which it kept without copying."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Box(-1, 1, (2,))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.kept = np.zeros(2, np.float32)
+        return self.kept, {}
+
+    def step(self, action):
+        before, self.kept = self.kept, action
+        return before, 0.0, False, False, {}
+
+
+def test_an_env_may_keep_its_action():
+    with subproc([Remembers] * 2) as venv:
+        venv.reset()
+        for step in range(4):
+            obs, *_ = venv.step(np.full((2, 2), step / 10, np.float32))
+            np.testing.assert_array_equal(obs, np.full((2, 2), max(step - 1, 0) / 10, np.float32))
+
+
+def test_results_are_not_changed_by_later_steps():
+    with subproc([KINDS["cartpole"]] * 2) as venv:
+        first = venv.reset()
+        results = [venv.step(np.zeros(2, np.int64)) for _ in range(5)]
+        copies = [tuple(part.copy() for part in result[:3]) for result in results]
+        kept = first.copy()
+        for _ in range(20):
+            venv.step(np.ones(2, np.int64))
+        np.testing.assert_array_equal(first, kept)
+        for result, copy in zip(results, copies, strict=True):
+            assert_same(result[:3], copy)
+
+
+def test_options_and_seeds_are_used_once():
+    with subproc([KINDS["infos"]] * 3, n_workers=2) as venv:
+        venv.seed(5)
+        venv.set_options([{"low": -0.01 * place, "high": 0.01} for place in range(1, 4)])
+        first = venv.reset()
+        assert [info["options"]["low"] for info in venv.reset_infos] == [-0.01, -0.02, -0.03]
+        venv.reset()
+        assert [info["options"] for info in venv.reset_infos] == [None] * 3
+        venv.seed(5)
+        venv.set_options([{"low": -0.01 * place, "high": 0.01} for place in range(1, 4)])
+        np.testing.assert_array_equal(venv.reset(), first)
+
+
+# --- workers --------------------------------------------------------------------------------------------------------
+
+
+def test_envs_are_spread_over_workers():
+    fns = [KINDS["cartpole"]] * 5
+    with subproc(fns, n_workers=2) as venv:
+        pids = [process.pid for process in venv.processes]
+        assert len(pids) == len(venv.remotes) == 2
+        assert [worker.indices for worker in venv._workers] == [range(2), range(2, 5)]
+        assert venv.num_envs == 5
+    with subproc(fns, n_workers=99) as venv:
+        assert len(venv.processes) == 5
+    with subproc(fns) as venv:
+        assert len(venv.processes) == min(5, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count())
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"start_method": "illegal_method"}, "cannot find context for 'illegal_method'"),
+        ({"n_workers": 0}, "n_workers must be at least 1, got 0"),
+        ({"timeout": 0}, "timeout must be positive"),
+        ({"start_timeout": -1}, "start_timeout must be positive"),
+        ({"env_fns": []}, "env_fns must hold at least one"),
+    ],
+)
+def test_bad_arguments(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        SubprocVecEnv(**{"env_fns": [KINDS["cartpole"]], **kwargs})
+
+
+def test_different_spaces_are_refused():
+    with pytest.raises(ValueError, match="same observation space: environment 1 has"):
+        subproc([KINDS["cartpole"], KINDS["pendulum"]])
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 4])
+def test_attributes_and_methods(n_workers):
+    fns = [partial(BitFlippingEnv, n_bits=3 + place, image_obs_space=True, continuous=False) for place in range(4)]
+    fns = [lambda fn=fn: Monitor(gym.wrappers.TransformAction(fn(), lambda a: a, spaces.Discrete(3))) for fn in fns]
+    with subproc(fns, n_workers=n_workers) as venv:
+        assert venv.get_attr("n_bits") == [3, 4, 5, 6]
+        assert venv.get_attr("n_bits", indices=2) == [5]
+        assert venv.get_attr("n_bits", indices=[3, 0, 3]) == [6, 3, 6]
+        assert venv.get_attr("n_bits", indices=-1) == [6]
+        venv.set_attr("max_steps", 50, indices=[1, 2])
+        assert venv.get_attr("max_steps") == [3, 50, 50, 6]
+        assert venv.has_attr("max_steps")
+        assert not venv.has_attr("nonsense")
+        assert venv.env_is_wrapped(Monitor) == [True] * 4
+        assert venv.env_is_wrapped(gym.wrappers.TimeLimit, indices=[0]) == [False]
+        vectors = venv.env_method("convert_if_needed", np.ones(1), indices=[1, 3])
+        assert [vector.shape for vector in vectors] == [(1, 36, 36)] * 2
+        with pytest.raises(IndexError, match="between 0 and 3"):
+            venv.get_attr("n_bits", indices=4)
+        with pytest.raises(AttributeError, match="nonsense"):
+            venv.get_attr("nonsense")
+        assert venv.get_attr("n_bits", indices=0) == [3]  # still there
+
+
+class Lambda(gym.Wrapper):
+    """Has an attribute that only cloudpickle can send, and one that nothing can."""
+
+    double = None
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.double = lambda x: 2 * x
+        self.lock = __import__("threading").Lock()
+
+    def apply(self, function):
+        return function(3)
+
+
+def test_what_can_be_sent():
+    with subproc([partial(named, "CartPole-v1", Lambda)]) as venv:
+        assert venv.get_attr("double")[0](4) == 8
+        assert venv.env_method("apply", lambda x: x + 1) == [4]
+        venv.set_attr("double", lambda x: 5 * x)
+        assert venv.get_attr("double")[0](4) == 20
+        with pytest.raises(EnvWorkerError, match=r"get_attr\('lock'\) cannot be sent"):
+            venv.get_attr("lock")
+        assert venv.reset().shape == (1, 4)
+
+
+def test_render():
+    with subproc([partial(BitFlippingEnv, render_mode=None)] * 2) as venv:
+        assert venv.render_mode is None
+        with pytest.warns(UserWarning, match="rgb_array"):
+            assert venv.get_images() == [None, None]
+    with subproc([partial(Pictures, place) for place in range(3)], n_workers=2) as venv:
+        venv.reset()
+        assert venv.render_mode == "rgb_array"
+        assert [int(image.max()) for image in venv.get_images()] == [0, 1, 2]
+        assert venv.render().shape == (8, 8, 3)
+        assert venv.metadata == Pictures.metadata
+
+
+class Pictures(DictActions):
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 7}
+    render_mode = "rgb_array"
+
+    def __init__(self, place):
+        self.place = place
+
+    def render(self):
+        return np.full((4, 4, 3), self.place, np.uint8)
+
+
+def test_wrong_order_of_calls():
+    venv = subproc([KINDS["cartpole"]] * 2)
+    actions = np.zeros(2, np.int64)
+    venv.reset()
+    with pytest.raises(RuntimeError, match=r"step_wait\(\) was called without step_async"):
+        venv.step_wait()
+    venv.step_async(actions)
+    assert venv.waiting
+    for call in (venv.reset, partial(venv.step_async, actions), partial(venv.get_attr, "spec")):
+        with pytest.raises(RuntimeError, match="while a step is under way"):
+            call()
+    venv.step_wait()
+    assert not venv.waiting
+    with pytest.raises(ValueError, match=r"one action per environment \(2\), got 3"):
+        venv.step(np.zeros(3, np.int64))
+    venv.close()
+    venv.close()
+    assert venv.closed
+    for call in (venv.reset, partial(venv.step, actions), partial(venv.get_attr, "spec"), venv.step_wait):
+        with pytest.raises(RuntimeError, match="after the SubprocVecEnv was closed"):
+            call()
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+class Misbehaves(gym.Env):
+    """Does something bad when the action asks for it, or at a chosen moment."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Discrete(10)
+
+    def __init__(self, when=None, what=None):
+        self.when, self.what = when, what
+        self._maybe("init")
+
+    def _maybe(self, moment):
+        if moment == self.when:
+            self.misbehave(self.what)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._maybe("reset")
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        if action == 7:
+            self._maybe("step")
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+    def misbehave(self, what):
+        if what == "raise":
+            return self.deep_inside(3)
+        if what == "sys.exit":
+            sys.exit("the environment had enough")
+        if what == "exit":
+            os._exit(3)
+        if what == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "hang":
+            while True:
+                time.sleep(0.1)
+        if what == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        raise AssertionError(what)
+
+    def deep_inside(self, depth):
+        if depth == 0:
+            raise ZeroDivisionError("the user's own message")
+        return self.deep_inside(depth - 1)
+
+    def close(self):
+        self._maybe("close")
+
+
+def fails(index, when, what, n_envs=4, **kwargs):
+    """VecEnv whose environment ``index`` misbehaves, and a call to make it happen."""
+    return [partial(Misbehaves, *((when, what) if place == index else ())) for place in range(n_envs)], kwargs
+
+
+SEVENS = np.array([1, 1, 7, 1])
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_exception_in_step_arrives_whole(start_method):
+    fns, _ = fails(2, "step", "raise")
+    venv = subproc(fns, n_workers=2, start_method=start_method)
+    processes = workers_of(venv)
+    venv.seed(40)
+    venv.reset()
+    venv.step(np.zeros(4, np.int64))
+    with pytest.raises(EnvWorkerError, match=r"Environment 2 raised in step\(\): ZeroDivisionError") as caught:
+        venv.step(SEVENS)
+    error = caught.value
+    assert (error.env_index, error.seed, error.action) == (2, 42, 7)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert str(error.__cause__) == "the user's own message"
+    for text in ("the user's own message", "deep_inside(depth - 1)", "last seed 42", "last action", "test_subproc.py"):
+        assert text in str(error)
+    assert "deep_inside" in error.remote_traceback
+    assert venv.closed
+    assert_gone(processes)
+
+
+@pytest.mark.parametrize("what", ["raise", "sys.exit"])
+@pytest.mark.parametrize("when", ["init", "reset"])
+def test_exception_elsewhere(when, what):
+    before = psutil.Process().children()
+    fns, _ = fails(1, when, what)
+    doing = {"init": "while being built", "reset": r"in reset\(\)"}[when]
+    kind = {"raise": "ZeroDivisionError: the user's own message", "sys.exit": "SystemExit: the environment had"}[what]
+    with pytest.raises(EnvWorkerError, match=f"Environment 1 raised {doing}: {kind}") as caught:
+        subproc(fns, n_workers=2).reset()
+    assert caught.value.env_index == 1
+    assert_gone([child for child in psutil.Process().children() if child not in before])
+
+
+def test_exception_in_a_method_leaves_the_workers_running():
+    with subproc([Misbehaves] * 4, n_workers=2) as venv:
+        venv.reset()
+        with pytest.raises(
+            EnvWorkerError, match=r"(?s)Environment 3 raised in env_method\('misbehave'\).*deep_inside"
+        ) as caught:
+            venv.env_method("misbehave", "raise", indices=[3])
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        with pytest.raises(EnvWorkerError, match="Environment 0"):
+            venv.env_method("misbehave", "raise")
+        assert venv.step(np.zeros(4, np.int64))[0].shape == (4, 2)
+
+
+@pytest.mark.parametrize("what", ["exit", "kill"])
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_death_in_step(start_method, what):
+    fns, _ = fails(2, "step", what)
+    venv = subproc(fns, n_workers=2, start_method=start_method, timeout=60)
+    processes = workers_of(venv)
+    venv.seed(40)
+    venv.reset()
+    start = time.monotonic()
+    how = {"exit": "exit code 3", "kill": "killed by SIGKILL.*memory runs out"}[what]
+    with pytest.raises(EnvWorkerError, match=f"(?s)environment 2, died during step.*{how}") as caught:
+        venv.step(SEVENS)
+    assert time.monotonic() - start < 10
+    assert (caught.value.env_index, caught.value.seed, caught.value.action) == (2, 42, 7)
+    assert_gone(processes)
+
+
+@pytest.mark.parametrize("when", ["init", "reset"])
+def test_death_elsewhere(when):
+    fns, _ = fails(0, when, "exit", n_envs=1)
+    with pytest.raises(EnvWorkerError, match=r"environment 0.*died during .*exit code 3"):
+        subproc(fns).reset()
+
+
+def test_death_from_outside_between_two_calls():
+    venv = subproc([Misbehaves] * 4, n_workers=2)
+    processes = workers_of(venv)
+    venv.reset()
+    os.kill(venv.processes[1].pid, signal.SIGKILL)
+    venv.processes[1].join()
+    with pytest.raises(EnvWorkerError, match="environments 2-3 died .*SIGKILL"):
+        venv.step(np.zeros(4, np.int64))
+    assert_gone(processes)
+
+
+@pytest.mark.skipif(not LINUX, reason="forks")
+def test_death_is_noticed_although_a_grandchild_holds_the_channel():
+    class LeavesAChild(Misbehaves):
+        def step(self, action):
+            if os.fork() == 0:
+                time.sleep(6)
+            os._exit(3)
+
+    venv = subproc([LeavesAChild], timeout=60)
+    venv.reset()
+    start = time.monotonic()
+    with pytest.raises(EnvWorkerError, match="exit code 3"):
+        venv.step(np.zeros(1, np.int64))
+    assert time.monotonic() - start < 4
+
+
+@pytest.mark.parametrize("what", ["hang", "stop"])
+def test_hang_in_step(what):
+    fns, _ = fails(2, "step", what)
+    venv = subproc(fns, n_workers=2, timeout=0.4)
+    processes = workers_of(venv)
+    venv.reset()
+    start = time.monotonic()
+    with pytest.raises(EnvTimeoutError, match=r"Environment 2 gave no answer to step\(\) within timeout=0.4") as caught:
+        venv.step(SEVENS)
+    assert time.monotonic() - start < 5
+    assert isinstance(caught.value, TimeoutError)
+    assert caught.value.action == 7
+    assert_gone(processes)
+
+
+@pytest.mark.parametrize("when", ["init", "reset", "method"])
+def test_hang_elsewhere(when):
+    fns, _ = fails(0, when, "hang", n_envs=1)
+    start = time.monotonic()
+    with pytest.raises(EnvTimeoutError, match="no answer to"):
+        venv = subproc(fns, timeout=0.4, start_timeout=0.4 if when == "init" else 20)
+        venv.reset()
+        venv.env_method("misbehave", "hang")
+    assert time.monotonic() - start < 5
+
+
+def test_hang_in_close_is_ended(monkeypatch):
+    monkeypatch.setattr("polyak.envs.subproc._GRACE", 0.5)
+    fns, _ = fails(1, "close", "hang", n_envs=2)
+    venv = subproc(fns, n_workers=2)
+    processes = workers_of(venv)
+    venv.reset()
+    start = time.monotonic()
+    venv.close()
+    assert time.monotonic() - start < 4
+    assert_gone(processes)
+
+
+def test_wrong_shape_and_unsendable_info():
+    class Wrong(Misbehaves):
+        def step(self, action):
+            obs = np.zeros(3 if action == 7 else 2, np.float32)
+            return obs, 0.0, False, False, {"lock": __import__("threading").Lock()} if action == 8 else {}
+
+    for action, message in ((7, r"(?s)Environment 2 raised.*\(3,\).*\(2,\)"), (8, "info dict of environments 2 to 3")):
+        venv = subproc([Wrong] * 4, n_workers=2)
+        venv.reset()
+        with pytest.raises(EnvWorkerError, match=message):
+            venv.step(np.array([1, 1, action, 1]))
+
+
+def test_interrupt_loses_a_step_but_not_the_workers(monkeypatch):
+    with subproc([KINDS["infos"]] * 4, n_workers=2) as venv:
+        venv.seed(0)
+        first = venv.reset()
+        receive = venv.remotes[1].receive
+        monkeypatch.setattr(venv.remotes[1], "receive", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            venv.step(np.zeros(4, np.int64))
+        monkeypatch.setattr(venv.remotes[1], "receive", receive)
+        assert not venv.closed
+        venv.step(np.zeros(4, np.int64))
+        assert venv.get_attr("count") == [2] * 4  # both steps were made
+        venv.seed(0)
+        np.testing.assert_array_equal(venv.reset(), first)
+
+
+# --- nothing is left behind -----------------------------------------------------------------------------------------
+
+
+def shared_blocks() -> int:
+    with open("/proc/self/maps") as maps:
+        return sum("polyak-vec-env" in line for line in maps)
+
+
+@pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.parametrize("end", ["close", "error", "collected"])
+def test_no_process_and_no_memory_left(end):
+    gc.collect()
+    before, files, descriptors = shared_blocks(), set(os.listdir("/dev/shm")), psutil.Process().num_fds()
+    fns, _ = fails(2, "step", "raise")
+    venv: VecEnv | None = subproc(fns, n_workers=2)
+    processes = workers_of(venv)
+    venv.reset()
+    assert shared_blocks() == before + 1
+    if end == "close":
+        venv.close()
+    elif end == "error":
+        with pytest.raises(EnvWorkerError):
+            venv.step(SEVENS)
+    else:
+        venv = None
+    gc.collect()
+    assert_gone(processes)
+    assert shared_blocks() == before
+    assert set(os.listdir("/dev/shm")) <= files
+    del venv
+    gc.collect()
+    assert psutil.Process().num_fds() <= descriptors
+
+
+PARENT = """
+    import sys, time, os
+    sys.path[:0] = {path!r}
+    import numpy as np
+    from test_subproc import Misbehaves
+    from polyak.envs.subproc import SubprocVecEnv
+
+    if __name__ == "__main__":
+        other = SubprocVecEnv([Misbehaves] * 2, start_method={start_method!r}, n_workers=2)
+        venv = SubprocVecEnv([lambda: Misbehaves("step", "hang")] * 2, start_method={start_method!r}, n_workers=2)
+        venv.reset()
+        print(*(process.pid for process in [*venv.processes, *other.processes]), flush=True)
+        if {hang}:
+            venv.step_async(np.array([7, 7]))
+            time.sleep(0.2)
+        {end}
+"""
+
+
+def run_script(tmp_path, text, **kwargs):
+    script = tmp_path / "script.py"
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = [root, os.path.dirname(os.path.abspath(__file__))]
+    script.write_text(textwrap.dedent(text.format(path=path, **kwargs)))
+    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+@pytest.mark.parametrize("hang", [False, True])
+def test_workers_end_with_a_killed_parent(tmp_path, start_method, hang):
+    done = run_script(tmp_path, PARENT, start_method=start_method, hang=hang, end="os.kill(os.getpid(), 9)")
+    pids = [int(word) for word in done.stdout.split()]
+    assert len(pids) == 4, done.stderr
+    assert_gone([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)])
+
+
+def test_script_may_end_without_close(tmp_path):
+    done = run_script(tmp_path, PARENT, start_method="fork", hang=False, end="pass")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert_gone([psutil.Process(int(pid)) for pid in done.stdout.split() if psutil.pid_exists(int(pid))])
+
+
+UNGUARDED = """
+    import sys
+    sys.path[:0] = {path!r}
+    from polyak.envs.subproc import SubprocVecEnv
+    from polyak.envs.testing import BitFlippingEnv
+
+    SubprocVecEnv([BitFlippingEnv] * 4, start_method={start_method!r}, n_workers=4)
+"""
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_missing_main_guard_is_explained(tmp_path, start_method):
+    done = run_script(tmp_path, UNGUARDED, start_method=start_method)
+    assert done.returncode == 1
+    lines = done.stderr.strip().splitlines()
+    assert 'Fix: move that code under `if __name__ == "__main__":`' in lines[-1]
+    assert "script.py" in lines[-1]
+    assert len(lines) < 25, done.stderr

@@ -1,0 +1,157 @@
+"""Preprocessing and features extractors."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from polyak.nn import (
+    ActorCriticPolicy,
+    BaseFeaturesExtractor,
+    CombinedExtractor,
+    FlattenExtractor,
+    NatureCNN,
+    PolicyError,
+    preprocess_obs,
+)
+
+PICTURE = spaces.Box(0, 255, (3, 40, 36), np.uint8)
+VECTOR = spaces.Box(-1, 1, (4,), np.float32)
+
+
+def test_pictures_are_divided_by_255_unless_told_otherwise():
+    obs = torch.full((2, 3, 40, 36), 255, dtype=torch.uint8)
+    assert torch.equal(preprocess_obs(obs, PICTURE), torch.ones(2, 3, 40, 36))
+    raw = preprocess_obs(obs, PICTURE, normalize_images=False)
+    assert raw.dtype == torch.float32
+    assert raw.max() == 255
+
+
+def test_other_boxes_only_become_float32():
+    obs = torch.full((2, 4), 200.0, dtype=torch.float64)
+    assert torch.equal(preprocess_obs(obs, VECTOR), torch.full((2, 4), 200.0))
+    bytes_space = spaces.Box(0, 255, (4,), np.uint8)  # a vector of bytes is no picture
+    assert preprocess_obs(torch.full((1, 4), 255, dtype=torch.uint8), bytes_space).max() == 255
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_discrete_is_one_hot_from_its_start(shape):
+    hot = preprocess_obs(torch.tensor([5, 6, 7]).reshape(shape), spaces.Discrete(3, start=5))
+    assert torch.equal(hot, torch.eye(3))
+
+
+def test_an_index_out_of_range_is_an_error():
+    with pytest.raises(RuntimeError, match="num_classes"):
+        preprocess_obs(torch.tensor([3]), spaces.Discrete(3))
+
+
+def test_multi_discrete_is_one_hot_vectors_side_by_side():
+    hot = preprocess_obs(torch.tensor([[1, 0], [2, 1]]), spaces.MultiDiscrete([3, 2]))
+    assert torch.equal(hot, torch.tensor([[0.0, 1, 0, 1, 0], [0, 0, 1, 0, 1]]))
+    grid = preprocess_obs(torch.tensor([[[1, 0], [2, 1]]]), spaces.MultiDiscrete([[3, 2], [3, 2]]))
+    assert torch.equal(grid, torch.tensor([[0.0, 1, 0, 1, 0, 0, 0, 1, 0, 1]]))
+
+
+def test_multi_binary_becomes_float():
+    assert torch.equal(preprocess_obs(torch.tensor([[1, 0]]), spaces.MultiBinary(2)), torch.tensor([[1.0, 0.0]]))
+
+
+def test_each_key_of_a_dict_is_preprocessed_by_its_space():
+    space = spaces.Dict({"img": PICTURE, "at": spaces.Discrete(2)})
+    done = preprocess_obs({"img": torch.full((1, 3, 40, 36), 51, dtype=torch.uint8), "at": torch.tensor([1])}, space)
+    torch.testing.assert_close(done["img"], torch.full((1, 3, 40, 36), 0.2))
+    assert torch.equal(done["at"], torch.tensor([[0.0, 1.0]]))
+
+
+def test_unsupported_spaces_are_refused():
+    with pytest.raises(NotImplementedError, match="Tuple"):
+        preprocess_obs(torch.zeros(1), spaces.Tuple([VECTOR]))
+    with pytest.raises(NotImplementedError, match=r"Nested observation spaces are not supported.*'inner'"):
+        preprocess_obs({}, spaces.Dict({"inner": spaces.Dict({"v": VECTOR})}))
+
+
+@pytest.mark.parametrize("size", [(36, 36), (36, 50), (84, 84), (60, 97)])
+def test_nature_cnn_counts_its_features_as_the_convolutions_do(size):
+    cnn = NatureCNN(spaces.Box(0, 255, (4, *size), np.uint8), features_dim=7)
+    assert cnn.features_dim == 7
+    assert cnn(torch.rand(2, 4, *size)).shape == (2, 7)
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (VECTOR, "MlpPolicy"),
+        (spaces.Box(0, 255, (84, 84, 3), np.uint8), "VecTransposeImage"),
+        (spaces.Box(0, 1, (3, 84, 84), np.float32), "normalize_images=False"),
+        (spaces.Box(0, 100, (3, 84, 84), np.uint8), "normalize_images=False"),
+        (spaces.Box(0, 255, (3, 35, 84), np.uint8), "at least 36 x 36"),
+    ],
+)
+def test_nature_cnn_says_what_it_cannot_read(space, message):
+    with pytest.raises(PolicyError, match=message):
+        NatureCNN(space)
+    with pytest.raises(AssertionError):  # what Stable-Baselines3 raises
+        NatureCNN(space)
+
+
+def test_normalised_pictures_are_read_as_they_are():
+    space = spaces.Box(0, 1, (3, 36, 36), np.float32)
+    policy = ActorCriticPolicy(space, spaces.Discrete(2), features_extractor_class=NatureCNN, normalize_images=False)
+    seen = []
+    policy.features_extractor.cnn[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    obs = np.random.default_rng(0).random((3, 36, 36), dtype=np.float32)
+    policy.predict(obs)
+    np.testing.assert_array_equal(seen[0][0].numpy(), obs)
+
+
+def test_combined_extractor_puts_the_keys_side_by_side_in_order():
+    space = spaces.Dict({"b": VECTOR, "img": PICTURE, "a": spaces.Discrete(3)})
+    extractor = CombinedExtractor(space, cnn_output_dim=5)
+    assert extractor.features_dim == 4 + 5 + 3
+    obs = {"img": torch.rand(2, 3, 40, 36), "b": torch.full((2, 4), 2.0), "a": torch.full((2, 3), 3.0)}
+    features = extractor(obs)
+    picture = extractor.extractors["img"](obs["img"])
+    parts = {"b": obs["b"], "img": picture, "a": obs["a"]}
+    torch.testing.assert_close(features, torch.cat([parts[key] for key in space.spaces], dim=1))
+    with pytest.raises(PolicyError, match="Dict"):
+        CombinedExtractor(VECTOR)
+
+
+def test_flatten_extractor_keeps_every_entry():
+    extractor = FlattenExtractor(spaces.Box(-1, 1, (2, 3), np.float32))
+    assert extractor.features_dim == 6
+    obs = torch.rand(5, 2, 3)
+    assert torch.equal(extractor(obs), obs.reshape(5, 6))
+
+
+class LateSize(BaseFeaturesExtractor):
+    def __init__(self, observation_space, width=3):
+        super().__init__(observation_space, features_dim=1)
+        self.net = nn.Linear(4, width)
+        self._features_dim = np.int64(width)
+
+    def forward(self, observations):
+        return self.net(observations)
+
+
+def test_a_custom_extractor_may_set_its_size_late():
+    policy = ActorCriticPolicy(
+        VECTOR, spaces.Discrete(2), features_extractor_class=LateSize, features_extractor_kwargs={"width": 9}
+    )
+    assert policy.features_dim == 9
+    assert policy.mlp_extractor.policy_net[0].in_features == 9
+    assert policy.predict(np.zeros(4, np.float32))[0].shape == ()
+
+
+def test_an_extractor_without_a_size_is_refused():
+    class Forgetful(BaseFeaturesExtractor):
+        def __init__(self, observation_space):
+            super().__init__(observation_space)
+
+    with pytest.raises(PolicyError, match=r"Forgetful has features_dim=0.*_features_dim"):
+        ActorCriticPolicy(VECTOR, spaces.Discrete(2), features_extractor_class=Forgetful)
+    with pytest.raises(PolicyError, match="features_dim must be positive, got -1"):
+        BaseFeaturesExtractor(VECTOR, -1)
+    with pytest.raises(PolicyError, match="BaseFeaturesExtractor"):
+        ActorCriticPolicy(VECTOR, spaces.Discrete(2), features_extractor_class=lambda space: nn.Flatten())
