@@ -16,7 +16,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.core.algorithm import require
+from polyak.core.algorithm import Part, require
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.off_policy import OffPolicyAlgorithm
 from polyak.core.schedules import LinearSchedule, Schedule
@@ -109,6 +109,7 @@ class DQN(OffPolicyAlgorithm):
 
     policies: ClassVar = policy_aliases(ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
+    q_net, q_net_target = Part("policy.q_net"), Part("policy.q_net_target")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

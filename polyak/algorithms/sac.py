@@ -14,7 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.core.algorithm import require
+from polyak.core.algorithm import Part, require
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.noise import ActionNoise
 from polyak.core.off_policy import OffPolicyAlgorithm, minus_action_dim
@@ -147,6 +147,10 @@ class SAC(OffPolicyAlgorithm):
 
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
+    log_ent_coef = Part("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.algorithm import require
+from polyak.core.algorithm import Part, require
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.noise import ActionNoise
 from polyak.core.off_policy import OffPolicyAlgorithm
@@ -130,6 +130,10 @@ class TD3(OffPolicyAlgorithm):
 
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic", net_arch=[400, 300])
     action_spaces: ClassVar = (spaces.Box,)
+    actor = Part("policy.actor")
+    actor_target = Part("policy.actor_target")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -52,6 +53,20 @@ class _Signature:
         return inspect.Signature(
             [p.replace(annotation=getattr(p.annotation, "type", p.annotation)) for p in parameters]
         )
+
+
+class Part:
+    """A network of the policy or a tensor of the learner, as an attribute of the algorithm (``model.actor``).
+
+    Args:
+        path: where it is, such as ``"policy.actor"``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else attrgetter(self.path)(instance)
 
 
 @dataclass(eq=False, repr=False)

@@ -173,7 +173,8 @@ class SubprocVecEnv(VecEnv):
             except (EOFError, ConnectionError) as error:
                 # The fork server imports the script too, and ended there.
                 ours.close()
-                raise RuntimeError(_unguarded_message(start_method)) from error
+                cause = "If the fork server printed an error above, that is the cause."
+                raise RuntimeError(f"{_unguarded_message(start_method)} {cause}") from error
             finally:
                 theirs.close()
             waits = [seconds for seconds in (self.timeout, self._start_timeout) if seconds is not None]

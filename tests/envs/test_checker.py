@@ -1,6 +1,9 @@
 """check_env: what it refuses, with which words, and what it only advises on."""
 
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -8,6 +11,9 @@ import pytest
 from gymnasium import spaces
 
 from polyak.envs.checker import check_env
+
+
+ROOT = Path(__file__).parents[2]
 
 
 def box(*shape, low=-1, high=1, dtype=np.float32):
@@ -224,13 +230,10 @@ def test_episode_of_one_step_is_reset_before_the_next():
     check_env(OneStep())
 
 
-def test_checks_are_made_under_python_O(tmp_path):
-    import subprocess
-    import sys
-
+def test_checks_are_made_under_python_O():
     code = (
         "from tests.envs.test_checker import Free\nimport numpy as np\nfrom polyak.envs.checker import check_env\n"
         "try: check_env(Free(obs=np.zeros(4)))\nexcept AssertionError: print('refused')"
     )
-    out = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=60)
+    out = subprocess.run([sys.executable, "-O", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert out.stdout.strip() == "refused", out.stderr
