@@ -102,7 +102,7 @@ class DDPG(OffPolicyAlgorithm):
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
 
-    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic", net_arch=[400, 300])
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     actor = Part("policy.actor")
     actor_target = Part("policy.actor_target")

@@ -79,7 +79,8 @@ class SACLearner(Learner):
         self.learn_alpha, initial_alpha = parse_ent_coef(ent_coef)
         self.dial(tau=float(tau), target_update_interval=target_update_interval)
         self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
-        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+        critic = self.policy.critic
+        self.add_optimizer("critic", critic.own_parameters(), make_optimizer, lr, owner=critic)
         if self.learn_alpha:
             self.log_ent_coef = nn.Parameter(torch.tensor([initial_alpha]).log())
             self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), lr)

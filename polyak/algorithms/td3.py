@@ -128,7 +128,7 @@ class TD3(OffPolicyAlgorithm):
     target_noise_clip: float = 0.5
     """Largest such noise."""
 
-    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic", net_arch=[400, 300])
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     actor = Part("policy.actor")
     actor_target = Part("policy.actor_target")

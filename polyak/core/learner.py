@@ -66,16 +66,29 @@ class Learner(nn.Module):
     # -- optimizers ----------------------------------------------------------------------------------------------------
 
     def add_optimizer(
-        self, name: str, source: nn.Module | Iterable[nn.Parameter], recipe: OptimizerRecipe, lr: float
+        self,
+        name: str,
+        source: nn.Module | Iterable[nn.Parameter],
+        recipe: OptimizerRecipe,
+        lr: float,
+        owner: nn.Module | None = None,
     ) -> None:
-        """Give ``source`` an optimizer that :meth:`minimise` knows as ``name``.
+        """Give parameters an optimizer that :meth:`minimise` knows as ``name``.
 
-        A module also gets it as its ``optimizer`` attribute, where users of Stable-Baselines3 look for it.
+        Args:
+            name: for :meth:`minimise` and in saved files.
+            source: a module, or some parameters.
+            recipe: what to build.
+            lr: learning rate.
+            owner: the module that also gets it as its ``optimizer`` attribute, where users of Stable-Baselines3 look
+                for it; ``source`` itself if that is a module.
         """
         params = source.parameters() if isinstance(source, nn.Module) else source
         self.optimizers[name] = recipe([p for p in params if p.requires_grad], lr)
-        if isinstance(source, nn.Module):
-            object.__setattr__(source, "optimizer", self.optimizers[name])
+        if owner is None and isinstance(source, nn.Module):
+            owner = source
+        if owner is not None:
+            object.__setattr__(owner, "optimizer", self.optimizers[name])
 
     def minimise(self, name: str, loss: Tensor, max_grad_norm: Tensor | float | None = None) -> None:
         """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.

@@ -10,9 +10,9 @@ from torch import Tensor
 class SumTree:
     """Non-negative float64 leaves under two levels of partial sums.
 
-    A flat tree with wide nodes: few passes over many elements are what array libraries do fastest (torch's running sums
-    several times faster than numpy's). Node sums are always recomputed from their leaves, never adjusted by differences,
-    so rounding errors can not pile up.
+    A flat tree with wide nodes: few passes over many elements are what array libraries do fastest (and torch's running
+    sums are several times faster than numpy's). Node sums are always recomputed from their leaves, never adjusted by
+    differences, so rounding errors can not pile up.
 
     Args:
         size: number of leaves.
@@ -25,7 +25,8 @@ class SumTree:
         self.size, self.width = size, int(2 ** np.clip(np.round(np.log2(size**0.5 / 16)), 4, 8))
         nodes = -(-size // self.width)
         self._leaves, self._sums = np.zeros((nodes, self.width)), np.zeros(nodes)
-        self._running: Tensor | None = None  # running sums of the nodes, made when asked for
+        self._running = torch.zeros(nodes + 1, dtype=torch.float64)  # sum of the nodes before each; made when needed
+        self._stale = False
 
     @property
     def leaves(self) -> np.ndarray:
@@ -38,8 +39,9 @@ class SumTree:
         return float(self._running_sums()[-1])
 
     def _running_sums(self) -> Tensor:
-        if self._running is None:
-            self._running = torch.from_numpy(self._sums).cumsum(0)
+        if self._stale:
+            torch.cumsum(torch.from_numpy(self._sums), 0, out=self._running[1:])
+            self._stale = False
         return self._running
 
     def set(self, indices: np.ndarray, weights: np.ndarray | float) -> None:
@@ -47,7 +49,7 @@ class SumTree:
         self._leaves.reshape(-1)[indices] = weights
         nodes = indices // self.width
         self._sums[nodes] = self._leaves[nodes].sum(1)
-        self._running = None
+        self._stale = True
 
     def find(self, mass: np.ndarray) -> np.ndarray:
         """Leaves at which the running sum first exceeds ``mass``.
@@ -61,11 +63,10 @@ class SumTree:
         if not running[-1] > 0:
             raise ValueError("Nothing can be drawn: every weight is 0.")
         wanted = torch.from_numpy(mass).minimum(_below(running[-1]))
-        node = torch.searchsorted(running, wanted, right=True)
+        node = torch.searchsorted(running[1:], wanted, right=True)
         within = torch.from_numpy(self._leaves).index_select(0, node).cumsum(1)
-        before = torch.where(node > 0, running[node - 1], 0.0)
         # the two levels round differently: keep the rest inside the node
-        rest = (wanted - before).minimum(_below(within[:, -1]))
+        rest = (wanted - running.index_select(0, node)).minimum(_below(within[:, -1]))
         leaf = torch.searchsorted(within, rest[:, None], right=True)[:, 0]
         return (node * self.width + leaf).numpy()
 

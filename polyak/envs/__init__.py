@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from polyak.envs.extract_dict import VecExtractDictObs
     from polyak.envs.frame_stack import StackedObservations, VecFrameStack
     from polyak.envs.gym_vector import GymVectorEnv
-    from polyak.envs.make import is_wrapped, make_atari_env, make_vec_env, unwrap_wrapper
+    from polyak.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
     from polyak.envs.monitor import (
         LoadMonitorResultsError,
         Monitor,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from polyak.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
     from polyak.envs.running import RunningMeanStd
-    from polyak.envs.subproc import SubprocVecEnv
+    from polyak.envs.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
     from polyak.envs.testing.bit_flipping import BitFlippingEnv
     from polyak.envs.testing.identity import (
         FakeImageEnv,
@@ -69,11 +69,11 @@ _NAMES_BY_FILE = {
     "extract_dict": "VecExtractDictObs",
     "frame_stack": "StackedObservations VecFrameStack",
     "gym_vector": "GymVectorEnv",
-    "make": "is_wrapped make_atari_env make_vec_env unwrap_wrapper",
+    "make": "is_wrapped make_atari_env make_env make_vec_env unwrap_wrapper",
     "monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
     "normalize": "VecNormalize sync_envs_normalization unwrap_vec_normalize",
     "running": "RunningMeanStd",
-    "subproc": "SubprocVecEnv",
+    "subproc": "EnvTimeoutError EnvWorkerError SubprocVecEnv",
     "testing.bit_flipping": "BitFlippingEnv",
     "testing.identity": "FakeImageEnv IdentityEnv IdentityEnvBox IdentityEnvMultiBinary IdentityEnvMultiDiscrete",
     "testing.multi_input": "SimpleMultiObsEnv",

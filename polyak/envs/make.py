@@ -21,7 +21,7 @@ from polyak.envs.vec_env import VecEnv
 Wrapper = TypeVar("Wrapper", bound=gym.Wrapper)
 
 _EXTRAS = {
-    # module of the environments -> (package they import, extra of this library)
+    # module of the environments -> extra of this library
     "gymnasium.envs.mujoco": "mujoco",
     "gymnasium.envs.box2d": "box2d",
     "ale_py": "atari",

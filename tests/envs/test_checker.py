@@ -12,7 +12,6 @@ from gymnasium import spaces
 
 from polyak.envs.checker import check_env
 
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -48,7 +48,7 @@ class Corridor(gym.Env[np.ndarray, Any]):
     An agent that looks one step ahead takes 0.2; only one that propagates value backwards earns 1.
     """
 
-    def __init__(self, continuous: bool, length: int = 4) -> None:
+    def __init__(self, continuous: bool, length: int = 3) -> None:
         self.length = length
         self.observation_space = spaces.Box(0.0, 1.0, (length,), np.float32)
         self.action_space = action_space(continuous)

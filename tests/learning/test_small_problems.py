@@ -87,7 +87,7 @@ def test_carries_value_back_through_a_corridor(algo: str) -> None:
     if algo in ("PPO", "A2C", "SAC"):
         settings["ent_coef"] = 0.02
     if continuous:
-        settings["learning_starts"] = 500  # enough random walks that a few reach the end
+        settings |= {"learning_starts": 500, "learning_rate": 1e-3}  # enough random walks that some reach the end
     model = getattr(polyak, algo)("MlpPolicy", env, seed=2, **settings).learn(6_000 if algo in ON_POLICY else 1_500)
     assert mean_return(model, env) == pytest.approx(1.0)
 

@@ -273,6 +273,12 @@ def test_a_forbidden_class_is_never_drawn_and_adds_no_nan():
     assert torch.isfinite(gradient).all()
 
 
+def test_a_forbidden_class_loses_even_against_the_luckiest_draw(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "exponential_", lambda tensor: tensor.zero_())
+    dist = CategoricalDistribution(3).proba_distribution(torch.tensor([[0.0, -torch.inf, 0.0]]))
+    assert dist.sample().item() != 1
+
+
 def test_gaussian_samples_have_mean_and_deviation_and_carry_gradients():
     mean, log_std = torch.tensor([[1.0, -2.0]], requires_grad=True), torch.tensor([0.5, -1.0], requires_grad=True)
     sample = DiagGaussianDistribution(2).proba_distribution(mean.expand(100_000, 2), log_std).sample()

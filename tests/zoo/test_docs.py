@@ -32,8 +32,8 @@ def test_snippets_name_what_exists(snippet: str) -> None:
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_snippets_run(snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    short = re.sub(r"(learn\((?:total_timesteps=)?)[\d_]+", r"\g<1>300", snippet)
-    short = re.sub(r"(eval_freq=|save_freq=)[\d_]+", r"\g<1>200", short)
+    short = re.sub(r"(learn\((?:total_timesteps=)?)[\d_]+", r"\g<1>130", snippet)
+    short = re.sub(r"(eval_freq=|save_freq=)[\d_]+", r"\g<1>100", short)
     if "make_atari_env" in short:
         pytest.importorskip("ale_py")
     exec(compile(short, "snippet", "exec"), {"__name__": "__main__"})

@@ -1,0 +1,14 @@
+"""Small networks train fastest on one thread, and tests run side by side."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from polyak.zoo.threads import torch_threads
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Give PyTorch one thread in every test of the command line."""
+    with torch_threads(1):
+        yield
