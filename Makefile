@@ -10,8 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INPUTS := pyproject.toml constraints.txt Makefile
 TORCH := $(shell grep '^torch==' constraints.txt)
 
-# The first Python 3.10 to 3.13 that runs and can make virtual environments.
-FIND_PYTHON = for p in $(PYTHON) python3.13 python3.12 python3.11 python3.10 python3 python; do \
+# The default python3, or the first of 3.10 to 3.13, that runs and can make virtual environments.
+FIND_PYTHON = for p in $(PYTHON) python3 python3.12 python3.11 python3.10 python3.13 python; do \
     if "$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
     then echo "$$p"; exit 0; fi; [ -z "$(PYTHON)" ] || break; done
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from typing import Any
 
 from polyak.zoo.demo import DemoOptions, demo
@@ -48,11 +49,9 @@ def build_app() -> Any:
 def _version_option() -> Callable[..., None]:
     import typer
 
-    from polyak import __version__
-
     def show_version(wanted: bool) -> None:
         if wanted:
-            print(f"polyak {__version__}")
+            print(f"polyak {metadata.version('polyak')}")
             raise typer.Exit()
 
     def polyak(
