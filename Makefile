@@ -30,6 +30,9 @@ help:
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m polyak demo --output runs/demo
 
+# Small networks: a second thread in each test process costs more than it brings.
+test learn laws: export OMP_NUM_THREADS = 1
+
 test: $(VENV)/.installed-tests
 	$(BIN)/python -m pytest -n $(JOBS)
 

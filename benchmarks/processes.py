@@ -21,6 +21,7 @@ ENVIRONMENTS = [
     "gymnasium==1.4.0",
     "mujoco==4.0.0",
     "imageio==2.38.1",
+    "packaging==26.3",
     "ale-py==0.12.1",
     "opencv-python-headless==5.0.0.93",
 ]

@@ -255,9 +255,8 @@ class Algorithm:
         vec_env = as_vec_env(env, verbose=self.verbose)
         if vec_env.num_envs != self.n_envs:
             raise ValueError(
-                f"The number of environments to be set is different from the number of environments in the model: "
-                f"({vec_env.num_envs} != {self.n_envs}), whereas `set_env` requires them to be the same. To go on with "
-                f"another number, use `{type(self).__name__}.load(path, env)`."
+                f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
+                f"set_env() keeps. To change it, use {type(self).__name__}.load(path, env=env)."
             )
         check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
         state = self.runner.state() if self.runner is not None and not force_reset else {}

@@ -96,10 +96,10 @@ def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: boo
     targets = parameters(learner).keys()
     optional = {name for name, _ in learner.named_parameters(recurse=False)}
     if unknown := sorted(values.keys() - targets):
-        raise ValueError(f"Key {unknown[0]!r} is an invalid object name: this model has {sorted(targets)}.")
+        raise ValueError(f"{unknown[0]!r} is not a part of this model, whose parts are {sorted(targets)}.")
     if exact_match and (missing := sorted(targets - optional - values.keys())):
         raise ValueError(
-            f"Names of parameters do not match agents' parameters: missing {missing}. Pass exact_match=False to load "
+            f"exact_match=True needs every part of the model, but {missing} are missing. Pass exact_match=False to load "
             "only what is there."
         )
     if "policy" in values:
@@ -411,9 +411,8 @@ def _check_policy_kwargs(hyper: dict[str, Any], overrides: dict[str, Any]) -> No
             )
     elif given is not None and given != stored:
         raise ValueError(
-            f"The specified policy kwargs do not equal the stored policy kwargs. policy_kwargs={given}, stored: "
-            f"{stored}. "
-            "Leave policy_kwargs out: the networks must be those that were saved."
+            f"policy_kwargs={given} differ from those in the file, {stored}. Leave them out: the networks must be those "
+            "that were saved."
         )
 
 

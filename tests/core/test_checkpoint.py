@@ -167,7 +167,7 @@ def test_exclude_and_overrides(tmp_path: Path) -> None:
     assert (loaded.gamma, loaded.ent_coef) == (0.99, 0.1)
     with pytest.raises(ValueError, match="include=.*teapot"):
         model.save(tmp_path / "n", include=["teapot"])
-    with pytest.raises(ValueError, match="policy kwargs"):
+    with pytest.raises(ValueError, match="policy_kwargs.*differ"):
         PPO.load(tmp_path / "m", policy_kwargs={"net_arch": [9]})
 
 
@@ -177,7 +177,7 @@ def test_another_number_of_environments(tmp_path: Path) -> None:
     loaded = PPO.load(tmp_path / "m", env=env)
     assert loaded.n_envs == 3
     loaded.learn(48)
-    with pytest.raises(ValueError, match="number of environments"):
+    with pytest.raises(ValueError, match="env has 1 environments.*n_envs=3"):
         loaded.set_env(gym.make("CartPole-v1"))
 
 
@@ -210,9 +210,9 @@ def test_parameters_by_name() -> None:
     other.set_parameters(model.get_parameters())
     for a, b in zip(model.policy.parameters(), other.policy.parameters(), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(ValueError, match="invalid object name"):
+    with pytest.raises(ValueError, match="not a part of this model"):
         other.set_parameters({"critic": {}}, exact_match=False)
-    with pytest.raises(ValueError, match="do not match"):
+    with pytest.raises(ValueError, match="missing"):
         other.set_parameters({"policy": model.policy.state_dict()})
     other.set_parameters({"policy": model.policy.state_dict()}, exact_match=False)
     with pytest.raises(RuntimeError, match="Missing key"):

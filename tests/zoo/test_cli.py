@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from polyak.zoo.cli import main
+from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists
 
 
@@ -181,3 +184,25 @@ def test_a_missing_typer_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setitem(sys.modules, "typer", None)
     assert run("list") == 2
     assert "pip install 'polyak[zoo]'" in capsys.readouterr().err
+
+
+def test_enjoy_repeats_itself_and_leaves_the_statistics_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ["-params", "n_steps:16", "batch_size:32", "n_epochs:1", "normalize:True"]
+    assert run("train", "-f", tmp_path, "-n", 256, "--seed", 3, "--eval-freq", -1, "--verbose", 0, *small) == 0
+    seen = []
+
+    def spy(model: Any, envs: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(model.get_vec_normalize_env())
+        before = seen[-1].obs_rms.count
+        episodes = play(model, envs, *args, **kwargs)
+        assert seen[-1].obs_rms.count == before
+        return episodes
+
+    monkeypatch.setattr("polyak.zoo.enjoy.play", spy)
+    options = EnjoyOptions(folder=str(tmp_path), n_timesteps=200, render=False, stochastic=True, seed=5, verbose=0)
+    first, second = enjoy(options), enjoy(options)
+    assert first.returns == second.returns
+    assert sum(first.returns) == sum(first.lengths), "CartPole's own rewards, not normalised ones"
+    other = enjoy(replace(options, seed=6))
+    assert other.returns != first.returns
+    assert len(seen) == 3
