@@ -99,8 +99,8 @@ def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: boo
         raise ValueError(f"{unknown[0]!r} is not a part of this model, whose parts are {sorted(targets)}.")
     if exact_match and (missing := sorted(targets - optional - values.keys())):
         raise ValueError(
-            f"exact_match=True needs every part of the model, but {missing} are missing. Pass exact_match=False to load "
-            "only what is there."
+            f"exact_match=True needs every part of the model, but {missing} are missing. Pass exact_match=False to"
+            " load only what is there."
         )
     if "policy" in values:
         learner.policy.load_state_dict(values["policy"], strict=exact_match)
@@ -411,8 +411,8 @@ def _check_policy_kwargs(hyper: dict[str, Any], overrides: dict[str, Any]) -> No
             )
     elif given is not None and given != stored:
         raise ValueError(
-            f"policy_kwargs={given} differ from those in the file, {stored}. Leave them out: the networks must be those "
-            "that were saved."
+            f"policy_kwargs={given} differ from those in the file, {stored}. Leave them out: the networks must be"
+            " those that were saved."
         )
 
 

@@ -160,6 +160,15 @@ def test_env_buffers_that_are_reused_do_not_leak_in():
         buffer.add(obs, then, np.full((1, 1), t), np.zeros(1), np.zeros(1), [{}])
     cells = np.arange(5)
     np.testing.assert_array_equal(buffer.storage.next_observations(cells).ravel(), cells + 1)
+    obs[:] = then[:] = 9  # a reset to a state that stays as it is
+    buffer.add(obs, then, np.zeros((1, 1)), np.zeros(1), np.zeros(1), [{}])
+    assert buffer.storage.next_observations(cells).ravel().tolist() == [1, 2, 3, 4, 5]
+
+
+def test_the_side_table_stays_small(experience):
+    data = experience("box", steps=3000, n_envs=2, breaks=0.05)
+    buffer = data.fill(make(data, 20, optimize_memory_usage=True))
+    assert len(buffer.storage._side) < 40
 
 
 def test_discrete_spaces_and_dtypes():
