@@ -9,13 +9,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.algorithm import require
+from polyak.core.callbacks import BaseCallback
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.on_policy import OnPolicyAlgorithm
 from polyak.core.schedules import Schedule, get_schedule_fn
@@ -171,31 +172,38 @@ class PPO(OnPolicyAlgorithm):
                     value > 0, name, value, "it must be positive, pass None to deactivate it where that is allowed."
                 )
 
-    def _setup_model(self) -> None:
-        self.clip_range = get_schedule_fn(self.clip_range)
-        if self.clip_range_vf is not None:
-            self.clip_range_vf = get_schedule_fn(self.clip_range_vf)
-        self._check_batch_size()
-        super()._setup_model()
-
-    def _check_batch_size(self) -> None:
-        """Refuse a minibatch larger than a rollout, and warn of one that does not divide it."""
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        super().__post_init__(_init_setup_model)
         rows = self.n_steps * self.n_envs
-        require(
-            self.batch_size <= rows or self.env is None,
-            "batch_size",
-            self.batch_size,
-            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
-            " or less, or a larger n_steps.",
-        )
+        self._check_batch_size()
         if self.env is not None and rows % self.batch_size:
             warnings.warn(
                 f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
                 f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
                 f"{rows % self.batch_size}.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=3,
             )
+
+    def _check_batch_size(self) -> None:
+        rows = self.n_steps * self.n_envs
+        require(
+            self.env is None or self.batch_size <= rows,
+            "batch_size",
+            self.batch_size,
+            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
+            " or less, or a larger n_steps.",
+        )
+
+    def _setup_model(self) -> None:
+        self.clip_range = get_schedule_fn(self.clip_range)
+        if self.clip_range_vf is not None:
+            self.clip_range_vf = get_schedule_fn(self.clip_range_vf)
+        super()._setup_model()
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        self._check_batch_size()  # a loaded model may have another number of environments
+        return super()._setup_learn(*args, **kwargs)
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})

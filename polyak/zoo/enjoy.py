@@ -14,7 +14,7 @@ from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.recording import check_path, draw_without_screen, is_headless, write_video
-from polyak.zoo.registry import find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.registry import find_algorithm, find_env, is_atari_id
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import Settings, interpret
 from polyak.zoo.threads import torch_threads
@@ -78,8 +78,7 @@ def enjoy(options: EnjoyOptions) -> Episodes:
     frames: list[np.ndarray] = []
     try:
         with usage_errors(f"Cannot load {path}"):
-            rollout = _rollout_length(algorithm, settings, options.n_envs)
-            model = algorithm.load(path, env=envs, device=options.device, seed=options.seed, **rollout)
+            model = algorithm.load(path, env=envs, device=options.device, seed=options.seed)
         envs = _frozen(model)
         print(f"Loaded {path} ({model.num_timesteps:,} steps of training)")
         with torch_threads(options.num_threads):
@@ -170,13 +169,6 @@ def _render_mode(options: EnjoyOptions) -> str | None:
         print("No screen: nothing is shown. Use --record episode.gif for pictures.")
         return None
     return "human"
-
-
-def _rollout_length(algorithm: type[Any], settings: Settings, n_envs: int) -> dict[str, int]:
-    """Keep the size of a rollout when there are fewer environments than in training, or batch_size may exceed it."""
-    if "n_steps" not in settings.arguments or "buffer_size" in parameter_names(algorithm):
-        return {}
-    return {"n_steps": -(-settings.arguments["n_steps"] * settings.n_envs // n_envs)}
 
 
 def _frozen(model: Any) -> VecEnv:

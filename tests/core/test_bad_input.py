@@ -117,6 +117,15 @@ def test_batch_larger_than_the_rollout() -> None:
         PPO("MlpPolicy", "CartPole-v1", n_steps=20, batch_size=8)
 
 
+def test_a_loaded_model_with_fewer_environments_predicts_and_says_why_it_cannot_learn(tmp_path: Any) -> None:
+    eight = DummyVecEnv([lambda: gym.make("CartPole-v1") for _ in range(8)])
+    PPO("MlpPolicy", eight, n_steps=8, batch_size=64).save(tmp_path / "m")
+    loaded = PPO.load(tmp_path / "m", env="CartPole-v1")
+    loaded.predict(np.zeros(4, np.float32))
+    with pytest.raises(ValueError, match="batch_size=64.*= 8 rows"):
+        loaded.learn(8)
+
+
 def test_a_buffer_that_cannot_fit() -> None:
     with pytest.raises(MemoryError, match=r"GB.*(buffer_size|optimize_memory_usage)"):
         DQN("CnnPolicy", FakeImageEnv(), buffer_size=2_000_000_000)
