@@ -22,6 +22,7 @@ from polyak.core.schedules import Schedule
 from polyak.data import RolloutBufferSamples
 from polyak.nn.actor_critic import ActorCriticPolicy
 from polyak.nn.catalog import policy_aliases
+from polyak.ops.policy_gradient import entropy_loss, normalized
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -34,16 +35,6 @@ def policy_gradient_loss(log_prob: Tensor, advantages: Tensor) -> Tensor:
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:
     """E[(R - V(s))^2], algorithm S3. values [B], returns [B] -> []"""
     return ((returns - values) ** 2).mean()
-
-
-def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
-    """-H(pi), section 4; where it has no closed form, its one-sample estimate. entropy [B], log_prob [B] -> []"""
-    return -entropy.mean() if entropy is not None else log_prob.mean()
-
-
-def normalized(advantages: Tensor) -> Tensor:
-    """Advantages with mean 0 and standard deviation 1. [B] -> [B]"""
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
 # -- one gradient step -------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import RolloutBufferSamples
 from polyak.nn.actor_critic import ActorCriticPolicy
 from polyak.nn.catalog import policy_aliases
+from polyak.ops.policy_gradient import entropy_loss, normalized
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -43,19 +44,9 @@ def clipped_values(values: Tensor, old_values: Tensor, clip: Tensor) -> Tensor:
     return old_values + (values - old_values).clamp(-clip, clip)
 
 
-def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
-    """-S[pi], eq. 9; where the entropy has no closed form, its one-sample estimate. entropy [B], log_prob [B] -> []"""
-    return -entropy.mean() if entropy is not None else log_prob.mean()
-
-
 def approximate_kl(log_ratio: Tensor) -> Tensor:
     """KL(old || new) by E[(r - 1) - log r], unbiased and never negative (Schulman 2020). log_ratio [B] -> []"""
     return (log_ratio.exp() - 1 - log_ratio).mean()
-
-
-def normalized(advantages: Tensor) -> Tensor:
-    """Advantages with mean 0 and standard deviation 1. [B] -> [B]"""
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
 
 
 # -- one gradient step -------------------------------------------------------------------------------------------------

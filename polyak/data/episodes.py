@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+NONE = np.empty(0, np.int64)
+
 
 class Episodes:
     """First and last step of each row's episode, kept while a ring [steps, envs] is written.
@@ -33,12 +35,12 @@ class Episodes:
         slot = self.total % self.steps
         self.first[slot], self._last[slot] = self.current, 0
         self.total += 1
-        return self.close(np.flatnonzero(dones))
+        return self.close(np.flatnonzero(dones)) if dones.any() else NONE
 
     def close(self, envs: np.ndarray) -> np.ndarray:
         """End the running episodes of some envs at the newest row; returns the cells of these episodes."""
         newest, oldest = self.total - 1, max(self.total - self.steps, 0)
-        cells = [np.empty(0, np.int64)]
+        cells = [NONE]
         for env in envs:
             slots = np.arange(max(self.current[env], oldest), newest + 1) % self.steps
             self._last[slots, env] = newest + 1

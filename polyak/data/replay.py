@@ -202,13 +202,15 @@ class ReplayBuffer(BaseBuffer):
 
     def _announce(self, slot: int, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
         """Tell sampler and relabelling about the rows just written."""
-        cells = slot * self.n_envs + np.arange(self.n_envs)
-        if self.relabel is None:
-            self.sampler.include(cells)
-        else:
+        ready = None
+        if self.relabel is not None:
             self.relabel.sync(self.dones, self.pos, self.full)
-            self.sampler.exclude(cells)
-            self.sampler.include(self.relabel.added(slot, done, infos))
+            ready = self.relabel.added(slot, done, infos)
+        if self.sampler.adaptive:
+            cells = slot * self.n_envs + np.arange(self.n_envs)
+            if ready is not None:
+                self.sampler.exclude(cells)
+            self.sampler.include(cells if ready is None else ready)
 
     def truncate_last_trajectory(self) -> None:
         """:meth:`cut_episodes` under SB3's name."""

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.batch import RolloutBufferSamples, TensorObs
-from polyak.data.table import ArrayObs
+from polyak.data.memory import check_memory
+from polyak.data.table import ArrayObs, observation_dtype
 from polyak.ops.returns import gae
 
 # in the order of RolloutBufferSamples
@@ -51,7 +52,16 @@ class RolloutBuffer(BaseBuffer):
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {value}.")
         self.gae_lambda, self.gamma = gae_lambda, gamma
+        self._check_memory()
         self.reset()
+
+    def _check_memory(self) -> None:
+        row = observation_dtype(self.observation_space, self.obs_shape).itemsize + 8 * self.action_dim + 6 * 4
+        check_memory(
+            row * self.buffer_size * self.n_envs,
+            f"The rollout buffer ({self.buffer_size:,} steps of n_envs={self.n_envs}, {self.observation_space})",
+            "Use fewer steps (n_steps), fewer environments or smaller observations.",
+        )
 
     def reset(self) -> None:
         """Start a new rollout, in new arrays: whoever kept the old ones keeps their contents."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
+from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update
 
 CLIP = torch.tensor(0.2)
@@ -61,15 +62,14 @@ def test_value_and_entropy_losses() -> None:
     values, returns = numbers(10), numbers(10, seed=1)
     assert ppo.value_loss(values, returns).item() == pytest.approx(np.mean((values - returns).numpy() ** 2))
     assert a2c.value_loss(values, returns).item() == pytest.approx(np.mean((values - returns).numpy() ** 2))
-    assert ppo.entropy_loss(values, returns).item() == pytest.approx(-values.mean().item())
-    assert ppo.entropy_loss(None, returns).item() == pytest.approx(returns.mean().item())
+    assert policy_gradient.entropy_loss(values, returns).item() == pytest.approx(-values.mean().item())
+    assert policy_gradient.entropy_loss(None, returns).item() == pytest.approx(returns.mean().item())
 
 
 def test_normalized_advantages() -> None:
-    for module in (ppo, a2c):
-        scaled = module.normalized(5 + 3 * numbers(1000))
-        assert scaled.mean().item() == pytest.approx(0, abs=1e-6)
-        assert scaled.std().item() == pytest.approx(1, abs=1e-5)
+    scaled = policy_gradient.normalized(5 + 3 * numbers(1000))
+    assert scaled.mean().item() == pytest.approx(0, abs=1e-6)
+    assert scaled.std().item() == pytest.approx(1, abs=1e-5)
 
 
 # -- A2C ---------------------------------------------------------------------------------------------------------------

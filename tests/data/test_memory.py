@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.data import InsufficientMemoryError, ReplayBuffer
+from polyak.data import InsufficientMemoryError, ReplayBuffer, RolloutBuffer
 from polyak.data import memory as module
 from polyak.data.memory import available_memory, check_memory
 from polyak.data.storage import PairStorage, SingleStorage
@@ -65,6 +65,12 @@ def test_impossible_buffers_are_refused_at_once(monkeypatch):
     with pytest.raises(InsufficientMemoryError, match="needs 75") as error:
         ReplayBuffer(10_000_000, ATARI, spaces.Discrete(4), optimize_memory_usage=True)
     assert "optimize_memory_usage" not in str(error.value)
+
+
+def test_impossible_rollouts_are_refused(monkeypatch):
+    monkeypatch.setattr(module, "available_memory", lambda: int(16e9))
+    with pytest.raises(InsufficientMemoryError, match=r"1,000,000 steps of n_envs=2.*needs 56.51 GB.*n_steps"):
+        RolloutBuffer(1_000_000, ATARI, spaces.Discrete(4), n_envs=2)
 
 
 def test_a_million_atari_frames_take_less_than_8_gb():
