@@ -344,10 +344,15 @@ class Algorithm:
             total_timesteps += self.num_timesteps
         self._total_timesteps, self._num_timesteps_at_start = total_timesteps, self.num_timesteps
         if reset_num_timesteps or self.runner.obs is None:
-            self.runner.reset()
+            self._start_episodes()
         if not self._custom_logger:
             self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
         return total_timesteps, as_callback(callback, self, progress_bar)
+
+    def _start_episodes(self) -> None:
+        """Reset the environments, in the middle of an episode if need be."""
+        assert self.runner is not None
+        self.runner.reset()
 
     def _callback_locals(self, **names: Any) -> dict[str, Any]:
         """What a callback finds in ``self.locals``."""

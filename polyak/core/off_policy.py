@@ -117,6 +117,11 @@ class OffPolicyAlgorithm(Algorithm):
         elif isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)
 
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        assert self.replay_buffer is not None
+        self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
+
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def learn(

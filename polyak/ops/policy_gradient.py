@@ -11,7 +11,7 @@ def normalized(advantages: Tensor) -> Tensor:
 def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
     """-H(pi), or its one-sample estimate E[log pi(a|s)] where the entropy has no closed form.
 
-    The bonus that A3C (arXiv:1602.01783, section 4) and PPO (arXiv:1707.06347, eq. 9) add to keep the policy stochastic.
+    The bonus that A3C (arXiv:1602.01783, section 4) and PPO (arXiv:1707.06347, eq. 9) add to stay stochastic.
     entropy [B], log_prob [B] -> []
     """
     return -entropy.mean() if entropy is not None else log_prob.mean()

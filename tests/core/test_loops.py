@@ -158,6 +158,17 @@ def test_actions_are_stored_scaled_and_sent_unscaled() -> None:
     assert stored.max() == 1
 
 
+def test_a_second_learn_starts_new_episodes_that_no_window_reaches_into() -> None:
+    env = DummyVecEnv([lambda: Planned(0, ".....................")])
+    model = DQN("MlpPolicy", env, n_steps=3, gamma=0.5, buffer_size=100, learning_starts=1000, seed=0)
+    model.learn(10)
+    model.learn(10)
+    batch = model.replay_buffer.sample(500)
+    steps = (10 * (batch.next_observations[:, 1] - batch.observations[:, 1])).round()
+    assert set(steps.tolist()) == {1.0, 2.0, 3.0}
+    np.testing.assert_allclose(batch.discounts.flatten(), 0.5**steps)
+
+
 @pytest.mark.parametrize(
     ("train_freq", "gradient_steps", "expected"),
     [(4, 1, 25), ((4, "step"), 3, 75), (2, -1, 100), ((1, "episode"), 2, 66)],
