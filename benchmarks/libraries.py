@@ -13,6 +13,7 @@ class Names(NamedTuple):
     algorithms: Any
     make_vec_env: Any
     make_atari_env: Any
+    frame_stack: Any
     normal_noise: Any
     her_buffer: Any
     bit_flipping: Any
@@ -23,19 +24,21 @@ def load(library: str) -> Names:
     if library == "polyak":
         algorithms, envs = import_module("polyak"), import_module("polyak.envs")
         noise, her = import_module("polyak.core.noise"), algorithms
-        testing = import_module("polyak.envs.testing")
+        testing, vec_env = import_module("polyak.envs.testing"), envs
     elif library in ("sb3", "sbx"):
         algorithms = import_module("stable_baselines3" if library == "sb3" else "sbx")
         envs = import_module("stable_baselines3.common.env_util")
         noise = import_module("stable_baselines3.common.noise")
         her = import_module("stable_baselines3")
         testing = import_module("stable_baselines3.common.envs")
+        vec_env = import_module("stable_baselines3.common.vec_env")
     else:
         raise ValueError(f"library must be polyak, sb3 or sbx, got {library!r}")
     return Names(
         algorithms,
         envs.make_vec_env,
         envs.make_atari_env,
+        vec_env.VecFrameStack,
         noise.NormalActionNoise,
         her.HerReplayBuffer,
         testing.BitFlippingEnv,

@@ -26,6 +26,8 @@ from processes import HERE, RunFailed, run_worker, stop_workers_with_me
 TASKS = learning_tasks.PARITY | learning_tasks.LEARNING
 SEEDS = {"sac-halfcheetah-50k": 3}
 """Seeds of a parity task where 10 would take hours; the learning checks have 3."""
+FEWEST_SEEDS = 3
+"""With fewer, an interval means nothing and no verdict is given."""
 TRAINING_WINDOW = {"CartPole-v1": 20, "Pendulum-v1": 10, "HalfCheetah-v5": 5, "BitFlipping": 100}
 """Over how many of the last training episodes the training return is averaged."""
 MEASURES = {"score": "final deterministic evaluation", "training_return": "last training episodes"}
@@ -121,8 +123,8 @@ def interquartile_mean(scores: dict[str, list[float]], repetitions: int) -> dict
 
 def verdict(ours: dict[str, float] | None, theirs: dict[str, float] | None) -> str:
     """In words: whether the intervals overlap, and who is ahead when they do not."""
-    if ours is None or theirs is None:
-        return "incomplete"
+    if ours is None or theirs is None or min(ours["seeds"], theirs["seeds"]) < FEWEST_SEEDS:
+        return "too few seeds"
     if ours["low"] > theirs["high"]:
         return "polyak ahead"
     return "equal (intervals overlap)" if ours["high"] >= theirs["low"] else "polyak BEHIND"

@@ -24,7 +24,7 @@ class SpeedTask:
     policy: str = "MlpPolicy"
     settings: Mapping[str, Any] = field(default_factory=dict)
     atari: bool = False
-    """Whether the environment is wrapped by ``make_atari_env``."""
+    """Whether the environment is made by ``make_atari_env``, with four frames stacked."""
     libraries: tuple[str, ...] = ("polyak", "sb3", "sbx")
 
 

@@ -85,6 +85,7 @@ def measure_speed(job: dict[str, Any]) -> dict[str, Any]:
 
         gymnasium.register_envs(ale_py)
         env = names.make_atari_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
+        env = names.frame_stack(env, n_stack=4)
     else:
         env = names.make_vec_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
     marks: dict[str, float] = {}

@@ -159,9 +159,7 @@ class PPO(OnPolicyAlgorithm):
         for name in ("clip_range", "clip_range_vf", "target_kl"):
             value = getattr(self, name)
             if isinstance(value, float | int):
-                require(
-                    value > 0, name, value, "it must be positive, pass None to deactivate it where that is allowed."
-                )
+                require(value > 0, name, value, "it must be positive, or None where that is allowed to switch it off.")
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         super().__post_init__(_init_setup_model)

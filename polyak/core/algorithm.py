@@ -179,8 +179,8 @@ class Algorithm:
         if not isinstance(space, self.action_spaces):
             supported = ", ".join(kind.__name__ for kind in self.action_spaces)
             raise ValueError(
-                f"{name} does not support the action space {space}. The algorithm only supports {supported} as action "
-                "spaces: use another algorithm or wrap the environment."
+                f"{name} does not support the action space {space}. The algorithm only supports {supported}: use "
+                "another algorithm or wrap the environment."
             )
         if isinstance(space, spaces.Box) and not np.all(np.isfinite(np.array([space.low, space.high]))):
             raise ValueError(

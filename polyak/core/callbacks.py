@@ -398,18 +398,18 @@ class CheckpointCallback(BaseCallback):
     def _on_step(self) -> bool:
         if not self._clock.due(self.save_freq, self):
             return True
-        self._save("model checkpoint", self.model.save, self._checkpoint_path(extension="zip"))
+        self._save("model", self.model.save, self._checkpoint_path(extension="zip"))
         if self.save_replay_buffer and getattr(self.model, "replay_buffer", None) is not None:
             path = self._checkpoint_path("replay_buffer_", "pkl")
-            self._save("model replay buffer checkpoint", self.model.save_replay_buffer, path)
+            self._save("replay buffer", self.model.save_replay_buffer, path)
         if self.save_vecnormalize and (normalize := self.model.get_vec_normalize_env()) is not None:
-            self._save("model VecNormalize", normalize.save, self._checkpoint_path("vecnormalize_", "pkl"))
+            self._save("VecNormalize", normalize.save, self._checkpoint_path("vecnormalize_", "pkl"))
         return True
 
     def _save(self, what: str, save: Callable[[str], Any], path: str) -> None:
         save(path)
         if self.verbose >= 2:
-            print(f"Saving {what} to {path}")
+            print(f"Saved the {what} to {path}")
 
 
 class EvalCallback(EventCallback):
@@ -494,8 +494,8 @@ class EvalCallback(EventCallback):
     def _init_callback(self) -> None:
         if self.warn and not isinstance(self.training_env, type(self.eval_env)):
             warnings.warn(
-                f"Training and eval env are not of the same type: {self.training_env} != {self.eval_env}. Wrap both in "
-                "the same way, or pass warn=False if the difference is meant.",
+                f"eval_env is wrapped in another way than the training environment: {self.eval_env} and "
+                f"{self.training_env}. Wrap both alike, or pass warn=False if the difference is meant.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -629,9 +629,7 @@ class StopTrainingOnRewardThreshold(BaseCallback):
         best = _evaluation_above(self).best_mean_reward
         keep_going = bool(best < self.reward_threshold)
         if not keep_going and self.verbose >= 1:
-            print(
-                f"Stopping training because the mean reward {best:.2f} is above the threshold {self.reward_threshold}"
-            )
+            print(f"Training stops: the mean return {best:.2f} reaches reward_threshold={self.reward_threshold}")
         return keep_going
 
 
@@ -663,7 +661,7 @@ class StopTrainingOnNoModelImprovement(BaseCallback):
         keep_going = self.no_improvement_evals <= self.max_no_improvement_evals
         if not keep_going and self.verbose >= 1:
             n = self.no_improvement_evals
-            print(f"Stopping training because there was no new best model in the last {n} evaluations")
+            print(f"Training stops: {n} evaluations in a row brought no new best")
         return keep_going
 
 
@@ -704,10 +702,10 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
         keep_going = self.n_episodes < self._total_max_episodes
         if not keep_going and self.verbose >= 1:
             n_envs = self.training_env.num_envs
-            mean = f" with an average of {self.n_episodes / n_envs:.2f} episodes per env" if n_envs > 1 else ""
+            mean = f" ({self.n_episodes / n_envs:.2f} per environment)" if n_envs > 1 else ""
             print(
-                f"Stopping training with a total of {self.num_timesteps} steps because the {type(self.model).__name__} "
-                f"model reached max_episodes={self.max_episodes}, by playing for {self.n_episodes} episodes{mean}"
+                f"Training stops after {self.num_timesteps} steps: {type(self.model).__name__} has played "
+                f"{self.n_episodes} episodes{mean}, as max_episodes={self.max_episodes} asks"
             )
         return keep_going
 

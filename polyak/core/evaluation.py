@@ -156,9 +156,8 @@ def evaluate_policy(
     venv = _as_vec_env(env)
     if warn and not _is_monitored(venv):
         warnings.warn(
-            "Evaluation environment is not wrapped with a ``Monitor`` wrapper. This may result in reporting modified "
-            "episode lengths and rewards, if other wrappers happen to modify these. Consider wrapping environment "
-            "first with ``Monitor`` wrapper.",
+            "The environment to evaluate in has no ``Monitor``, so wrappers that change rewards or end episodes early "
+            "change what is measured. Put it in a ``Monitor`` before any other wrapper.",
             UserWarning,
             stacklevel=2,
         )

@@ -97,11 +97,9 @@ class FormatUnsupportedError(NotImplementedError):
     """
 
     def __init__(self, unsupported_formats: Sequence[str], value_description: str) -> None:
-        names = ", ".join(unsupported_formats)
-        subject = f"format {names} is" if len(unsupported_formats) == 1 else f"formats {names} are"
         super().__init__(
-            f"The {subject} not supported for the {value_description} value logged.\n"
-            "You can exclude formats via the `exclude` parameter of the logger's `record` function."
+            f"{', '.join(unsupported_formats)} cannot hold a value of kind {value_description!r}. "
+            f"Leave it out there: record(key, value, exclude={tuple(unsupported_formats)!r})."
         )
 
 
@@ -178,7 +176,7 @@ class HumanOutputFormat(KVWriter, SeqWriter):
             filter_excluded_keys(filter_excluded_keys(key_values, key_excluded, "stdout"), key_excluded, "log")
         )
         if not rows:
-            warnings.warn("Tried to write empty key-value dict")
+            warnings.warn("The table has no rows: nothing was recorded, or `exclude` leaves out every key.")
             return
         key_width, value_width = (max(map(len, column)) for column in zip(*rows, strict=True))
         rule = "-" * (key_width + value_width + 7)
@@ -201,7 +199,7 @@ class HumanOutputFormat(KVWriter, SeqWriter):
             short = self._cut(name)
             if (group, short) in seen:
                 raise ValueError(
-                    f"Key {name!r} truncated to {short!r} that already exists. Consider increasing `max_length`."
+                    f"Key {name!r} truncated to {short!r} equals another one. Raise max_length={self.max_length}."
                 )
             seen.add((group, short))
             rows.append((short, self._cut(f"{value:<8.3g}" if isinstance(value, float | np.floating) else str(value))))

@@ -460,7 +460,9 @@ class DictReplayBuffer(ReplayBuffer):
     """:class:`ReplayBuffer` under SB3's name for Dict observations, which that class takes too."""
 
     def __init__(self, buffer_size: int, observation_space: spaces.Space, *args: Any, **kwargs: Any):
-        assert isinstance(observation_space, spaces.Dict), "DictReplayBuffer must be used with Dict obs space only"
+        assert isinstance(observation_space, spaces.Dict), (
+            f"DictReplayBuffer needs a Dict observation space, got {observation_space}: use ReplayBuffer."
+        )
         super().__init__(buffer_size, observation_space, *args, **kwargs)
 
 

@@ -13,8 +13,8 @@ from gymnasium import spaces
 
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 
-_API = "cf. https://gymnasium.farama.org/api/env/"
-_SPACES = "cf. https://gymnasium.farama.org/api/spaces/"
+_API = "see https://gymnasium.farama.org/api/env/"
+_SPACES = "see https://gymnasium.farama.org/api/spaces/"
 _SMALLEST_IMAGE = 36  # below, the Nature CNN runs out of pixels
 _SHOWN_INDICES = 10  # of the entries that are out of bounds
 _STEPS = 10
@@ -37,7 +37,7 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
     """
     _require(
         isinstance(env, gym.Env),
-        f"Your environment must inherit from the gymnasium.Env class ({_API}), got {type(env).__name__}.",
+        f"env must be a gymnasium.Env, got {type(env).__name__}: derive its class from gymnasium.Env ({_API}).",
     )
     _check_spaces_exist(env)
     observation_space, action_space = env.observation_space, env.action_space
@@ -69,10 +69,10 @@ def _require(holds: bool, message: str) -> None:
 def _check_spaces_exist(env: gym.Env) -> None:
     for name in ("observation", "action"):
         space = getattr(env, f"{name}_space", None)
-        _require(space is not None, f"You must specify an {name} space: set self.{name}_space in __init__ ({_SPACES}).")
+        _require(space is not None, f"The environment has no {name}_space: set it in its __init__ ({_SPACES}).")
         _require(
             isinstance(space, spaces.Space),
-            f"The {name} space must inherit from gymnasium.spaces ({_SPACES}), got {type(space).__name__}.",
+            f"{name}_space must be one of gymnasium.spaces ({_SPACES}), got {type(space).__name__}.",
         )
 
 
@@ -87,9 +87,9 @@ def _unsupported(space: spaces.Space, kind: str) -> list[str]:
     messages = []
     if isinstance(space, spaces.Tuple) or (kind == "action" and isinstance(space, spaces.Dict)):
         instead = (
-            "Convert it to a Dict observation space"
+            "Use a Dict space"
             if kind == "observation"
-            else "The action space is not based off a numpy array. Flatten the actions with a wrapper"
+            else "An action must be one array: flatten the actions with a wrapper"
         )
         return [f"The {kind} space is a {type(space).__name__}, which is not supported. {instead} ({_SPACES})."]
     for key, part in _parts(space):
@@ -121,8 +121,8 @@ def _advice_on_one_observation(space: spaces.Space, key: str) -> list[str]:
         messages += _advice_on_image(space, key)
     elif len(space.shape) != 1:
         messages.append(
-            f"Your observation{where} has an unconventional shape {space.shape} (neither an image, nor a 1D vector). "
-            "We recommend you to flatten it to a 1D vector or to use a custom features extractor."
+            f"The shape {space.shape} of the observation{where} is that of neither a vector nor an image. Flatten it "
+            "to one dimension, or write a features extractor for it."
         )
     return messages
 
@@ -132,21 +132,21 @@ def _advice_on_image(space: spaces.Box, key: str) -> list[str]:
     messages = []
     if space.dtype != np.uint8:
         messages.append(
-            f"It seems that your observation{where} is an image but its `dtype` is ({space.dtype}) whereas it has to "
-            "be `np.uint8`. If your observation is not an image, we recommend you to flatten it to a 1D vector."
+            f"The observation{where} has the shape of an image, but dtype {space.dtype} instead of uint8. Give images "
+            "as np.uint8, and anything else as a flat vector."
         )
     if np.any(space.low != 0) or np.any(space.high != 255):
         messages.append(
-            f"It seems that your observation space{where} is an image but the upper and lower bounds are not in "
-            "[0, 255]. The CNN policy divides images by 255, so other ranges may train badly."
+            f"The observation{where} has the shape of an image, but its bounds are not 0 and 255. The CNN policy "
+            "divides images by 255, so other ranges may train badly."
         )
     # The channels come last or first; what is left is height and width.
     channels_first = is_image_space(space) and is_image_space_channels_first(space)
     height_and_width = space.shape[1:] if channels_first else space.shape[:2]
     if min(height_and_width) < _SMALLEST_IMAGE:
         messages.append(
-            f"The minimal resolution for an image is {_SMALLEST_IMAGE}x{_SMALLEST_IMAGE} for the default `CnnPolicy`, "
-            f"your observation{where} is {height_and_width}. You might need a custom features extractor."
+            f"The observation{where} is an image of {height_and_width} pixels; the default `CnnPolicy` needs at least "
+            f"{_SMALLEST_IMAGE}x{_SMALLEST_IMAGE}. Enlarge it, or write a features extractor for it."
         )
     return messages
 
@@ -157,13 +157,13 @@ def _advice_on_counts(space: spaces.Space, kind: str, key: str = "") -> list[str
     start = getattr(space, "start", 0)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and np.any(np.asarray(start) != 0):
         messages.append(
-            f"{type(space).__name__} {kind} space{where} with a non-zero start (start={start}) is not supported. "
+            f"{type(space).__name__} {kind} space{where} has start={start}, but only start=0 is supported. "
             "Subtract it in a wrapper, or change the space."
         )
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim > 1:
         messages.append(
-            f"The MultiDiscrete {kind} space{where} uses a multidimensional array {space.nvec.tolist()}, which is "
-            "not supported. Convert it to a 1D array with a wrapper."
+            f"MultiDiscrete {kind} space{where} has {space.nvec.ndim} dimensions, nvec={space.nvec.tolist()}, but only "
+            "one is supported. Flatten it with a wrapper."
         )
     return messages
 
@@ -174,13 +174,11 @@ def _advice_on_actions(space: spaces.Space) -> list[str]:
         return messages
     if np.any(np.abs(space.low) != np.abs(space.high)) or np.any(space.low != -1) or np.any(space.high != 1):
         messages.append(
-            "We recommend you to use a symmetric and normalized Box action space (range=[-1, 1]), "
-            f"yours is {space}: gymnasium.wrappers.RescaleAction(env, -1, 1) does it."
+            f"The action space is {space}, but training goes best with actions in [-1, 1]: "
+            "gymnasium.wrappers.RescaleAction(env, -1, 1) rescales them."
         )
     if space.dtype != np.float32:
-        messages.append(
-            f"Your action space has dtype {space.dtype}, we recommend using np.float32 to avoid cast errors."
-        )
+        messages.append(f"The action space has dtype {space.dtype}: use np.float32, the dtype of the policy's actions.")
     return messages
 
 
@@ -188,7 +186,7 @@ def _check_action_bounds(space: spaces.Space) -> None:
     if isinstance(space, spaces.Box):
         _require(
             bool(np.isfinite(space.low).all() and np.isfinite(space.high).all()),
-            f"Continuous action space must have a finite lower and upper bound, got {space}.",
+            f"The action space {space} is unbounded: give it finite low and high.",
         )
 
 
@@ -200,7 +198,7 @@ def _check_reset_signature(env: gym.Env) -> None:
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if "seed" not in parameters and not takes_any:
         raise TypeError(
-            "The reset() method must accept a `seed` parameter: def reset(self, seed=None, options=None) "
+            "reset() has no argument `seed`: define it as reset(self, seed=None, options=None) "
             "and call super().reset(seed=seed) first."
         )
 
@@ -213,33 +211,31 @@ def _check_returned_values(env: gym.Env, observation_space: spaces.Space, action
     result = env.step(action_space.sample())
     _require(
         isinstance(result, tuple) and len(result) == 5,
-        "The `step()` method must return five values: obs, reward, terminated, truncated, info. "
-        f"Actual: {len(result) if isinstance(result, tuple) else 1} values returned.",
+        "`step()` must return a tuple of 5, (obs, reward, terminated, truncated, info), "
+        f"got {f'a tuple of {len(result)}' if isinstance(result, tuple) else type(result).__name__}.",
     )
     obs, reward, terminated, truncated, info = result
     _check_obs(obs, observation_space, "step")
     _require(
         isinstance(reward, (float, int)) and not isinstance(reward, bool),
-        f"The reward returned by `step()` must be a float, got {type(reward).__name__}: {reward!r}. Use float(reward).",
+        f"`step()` must give the reward as a float, got {type(reward).__name__}: {reward!r}. Use float(reward).",
     )
     for name, value in (("terminated", terminated), ("truncated", truncated)):
         _require(
             isinstance(value, bool),
-            f"The `{name}` signal must be a boolean, got {type(value).__name__}: {value!r}. Use bool({name}).",
+            f"`step()` must give {name} as a bool, got {type(value).__name__}: {value!r}. Use bool({name}).",
         )
-    _require(isinstance(info, dict), f"The `info` returned by `step()` must be a python dictionary, got {info!r}.")
+    _require(isinstance(info, dict), f"`step()` must give info as a dict, got {info!r}.")
     _check_compute_reward(env, obs, reward, info)
 
 
 def _check_reset_result(result: Any) -> Any:
     _require(
         isinstance(result, tuple) and len(result) == 2,
-        f"`reset()` must return a tuple (obs, info), got {type(result).__name__}.",
+        f"`reset()` must give a pair (obs, info), got {type(result).__name__}.",
     )
     obs, info = result
-    _require(
-        isinstance(info, dict), f"The second element of the tuple returned by `reset()` must be a dictionary not {info}"
-    )
+    _require(isinstance(info, dict), f"`reset()` must give info as a dict, got {info!r}.")
     return obs
 
 
@@ -249,11 +245,11 @@ def _check_obs(obs: Any, space: spaces.Space, method: str) -> None:
         return
     _require(
         isinstance(obs, Mapping),
-        f"The observation returned by `{method}()` must be a dictionary, got {type(obs).__name__}.",
+        f"The observation of `{method}()` must be a dict, as its space is a Dict, got {type(obs).__name__}.",
     )
     _require(
         set(obs) == set(space.spaces),
-        f"The observation keys returned by `{method}()` must match the observation space keys: "
+        f"The observation of `{method}()` has other keys than observation_space: "
         f"{sorted(obs)} != {sorted(space.spaces)}",
     )
     for key, part in space.spaces.items():
@@ -264,37 +260,38 @@ def _check_obs(obs: Any, space: spaces.Space, method: str) -> None:
 
 
 def _check_one_obs(obs: Any, space: spaces.Space, method: str) -> None:
-    _require(not isinstance(obs, tuple), f"The observation returned by the `{method}()` method should not be a tuple.")
-    mismatch = f"The observation returned by the `{method}()` method does not match"
+    _require(
+        not isinstance(obs, tuple),
+        f"The observation of `{method}()` is a tuple: return an array or a dict of arrays.",
+    )
+    mismatch = f"The observation of `{method}()` does not fit {space}"
     if isinstance(space, spaces.Discrete):
         _require(
             isinstance(obs, (int, np.integer)),
-            f"The observation returned by `{method}()` method must be an int, got {type(obs).__name__}: {obs!r}.",
+            f"{mismatch}: it must be an int, got {type(obs).__name__}: {obs!r}.",
         )
     elif isinstance(space, (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)):
         _require(
             isinstance(obs, np.ndarray),
-            f"The observation returned by `{method}()` method must be a numpy array, got {type(obs).__name__}.",
+            f"{mismatch}: it must be a numpy array, got {type(obs).__name__}.",
         )
         _require(
             obs.shape == space.shape,
-            f"{mismatch} the shape of the given observation space {space}. "
-            f"Expected: {space.shape}, actual shape: {obs.shape}",
+            f"{mismatch}: wrong shape. Expected: {space.shape}, actual shape: {obs.shape}",
         )
         _require(
             np.can_cast(obs.dtype, space.dtype),
-            f"{mismatch} the data type (cannot cast) of the given observation space {space}. "
-            f"Expected: {space.dtype}, actual dtype: {obs.dtype}",
+            f"{mismatch}: its dtype is not safe to cast. Expected: {space.dtype}, actual dtype: {obs.dtype}",
         )
         if isinstance(space, spaces.Box):
             _check_bounds(obs, space, mismatch)
-    _require(space.contains(obs), f"{mismatch} the given observation space {space}, got {obs!r}")
+    _require(space.contains(obs), f"{mismatch}, got {obs!r}")
 
 
 def _check_bounds(obs: np.ndarray, space: spaces.Box, mismatch: str) -> None:
     nans = np.argwhere(np.isnan(obs))
     if len(nans) > 0:
-        raise AssertionError(f"{mismatch} the given observation space {space}: obs[{_index_text(nans[0])}] is nan")
+        raise AssertionError(f"{mismatch}: obs[{_index_text(nans[0])}] is nan")
     outside = np.argwhere((obs < space.low) | (obs > space.high))
     if len(outside) == 0:
         return
@@ -306,10 +303,7 @@ def _check_bounds(obs: np.ndarray, space: spaces.Box, mismatch: str) -> None:
         )
     if len(outside) > _SHOWN_INDICES:
         lines.append(f"and {len(outside) - _SHOWN_INDICES} more.")
-    raise AssertionError(
-        f"{mismatch} the bounds of the given observation space {space}.\n"
-        f"{len(outside)} invalid indices:\n" + "\n".join(lines)
-    )
+    raise AssertionError(f"{mismatch}: {len(outside)} entries are out of bounds.\n" + "\n".join(lines))
 
 
 def _index_text(index: Any) -> str:
@@ -329,9 +323,8 @@ def _check_goals(env: gym.Env, space: spaces.Space) -> None:
     keys = list(space.spaces) if isinstance(space, spaces.Dict) else []
     _require(
         set(_GOAL_KEYS) <= set(keys),
-        "A goal conditioned env (one that has `compute_reward()`) must contain at least 3 observation keys: "
-        f"`observation`, `achieved_goal`, and `desired_goal`. The current observation contains {len(keys)} keys: "
-        f"{keys}. Rename `compute_reward()` if this is no goal conditioned env.",
+        "An environment with `compute_reward()` is taken to have goals, so its observations need the keys "
+        f"{list(_GOAL_KEYS)}, got the keys {keys}. Add these, or rename `compute_reward()` if there are no goals.",
     )
 
 

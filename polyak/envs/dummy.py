@@ -117,7 +117,7 @@ def _check_envs(envs: Sequence[gym.Env]) -> None:
         other = places.setdefault(id(env.unwrapped), index)
         if other != index:
             raise ValueError(
-                "You tried to create multiple environments, but the function to create them returned the same "
-                f"instance for environments {other} and {index} instead of different objects. "
+                "Each function of env_fns must make an environment of its own, but they returned the same instance for "
+                f"environments {other} and {index}. "
                 'Make the environment inside the function: [lambda: gym.make("CartPole-v1") for _ in range(n_envs)].'
             )

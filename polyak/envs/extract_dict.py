@@ -22,7 +22,7 @@ class VecExtractDictObs(VecEnvWrapper):
     def __init__(self, venv: VecEnv, key: str):
         space = venv.observation_space
         if not isinstance(space, spaces.Dict):
-            raise ValueError(f"VecExtractDictObs can only be used with Dict observations, got {space}.")
+            raise ValueError(f"VecExtractDictObs needs a Dict observation space, got {space}.")
         if key not in space.spaces:
             raise ValueError(f"key={key!r} is not in the observation space, which has {list(space.spaces)}.")
         self.key = key

@@ -120,7 +120,10 @@ class StackedObservations:
             if "terminal_observation" in infos[index]:
                 infos[index]["terminal_observation"] = self._final(index, infos[index]["terminal_observation"])
             else:
-                warnings.warn("VecFrameStack wrapping a VecEnv without terminal_observation info")
+                warnings.warn(
+                    f"An episode of environment {index} ended without terminal_observation in its info, so "
+                    "VecFrameStack cannot stack its last observation. The wrapped VecEnv must add it."
+                )
         return self._push(observations, ended), infos
 
     def _final(self, index: int, final: Any) -> Any:

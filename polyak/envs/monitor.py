@@ -65,8 +65,8 @@ class Monitor(gym.Wrapper):
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         if not self.allow_early_resets and not self.needs_reset:
             raise RuntimeError(
-                "Tried to reset an environment before done. If you want to allow early resets, "
-                "wrap your env with Monitor(env, path, allow_early_resets=True)"
+                "Tried to reset an environment before done: its episode is under way and allow_early_resets=False. "
+                "Play it to the end, or make the Monitor with allow_early_resets=True."
             )
         for key in self.reset_keywords:
             if kwargs.get(key) is None:
@@ -81,7 +81,7 @@ class Monitor(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         if self.needs_reset:
-            raise RuntimeError("Tried to step environment that needs reset")
+            raise RuntimeError("Tried to step environment that needs reset: call reset() first.")
         result = self.env.step(action)
         if not isinstance(result, tuple) or len(result) != 5:
             return result  # a VecEnv explains what is wrong with it
@@ -216,8 +216,8 @@ def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:
     files = get_monitor_files(path)
     if not files:
         raise LoadMonitorResultsError(
-            f"No monitor files of the form *{Monitor.EXT} found in {path}. Wrap the environment with "
-            "Monitor(env, folder), or pass monitor_dir to make_vec_env."
+            f"{path} holds no files *{Monitor.EXT}. Wrap the environment with Monitor(env, folder), or pass "
+            "monitor_dir to make_vec_env."
         )
     starts, frames = [], []
     for file in files:

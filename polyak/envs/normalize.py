@@ -313,7 +313,7 @@ class VecNormalize(VecEnvWrapper):
             AssertionError: when the observations have other shapes.
         """
         if "venv" in self.__dict__:
-            raise ValueError("Trying to set venv of already initialized VecNormalize environment.")
+            raise ValueError("This VecNormalize wraps a VecEnv already. Make another one: VecNormalize(venv).")
         check_shape_equal(self.observation_space, venv.observation_space)
         self.venv = venv
         self.num_envs = venv.num_envs
@@ -331,21 +331,17 @@ def _checked_keys(space: spaces.Space, keys: list[str] | None) -> list[str] | No
                 raise ValueError(f"norm_obs_keys has {key!r}, which the observation space lacks: {list(space.spaces)}.")
             if not isinstance(space[key], spaces.Box):
                 raise ValueError(
-                    f"VecNormalize only supports `gym.spaces.Box` observation spaces but {key!r} is {space[key]}. "
-                    "You should probably explicitly pass the observation keys that should be normalized "
-                    "via the `norm_obs_keys` parameter."
+                    f"VecNormalize only supports Box spaces, but the one at key {key!r} is {space[key]}: "
+                    "explicitly pass the observation keys to normalise, norm_obs_keys=[...], without it."
                 )
         return keys
     if not isinstance(space, spaces.Box):
         raise ValueError(
-            f"VecNormalize only supports `gym.spaces.Box` and `gym.spaces.Dict` observation spaces, not {space}. "
+            f"VecNormalize only supports observations of a Box or a Dict of them, got {space}. "
             "Pass norm_obs=False to normalise rewards only."
         )
     if keys is not None:
-        raise ValueError(
-            "`norm_obs_keys` param is applicable only with `gym.spaces.Dict` observation spaces, "
-            f"got {keys} with {space}."
-        )
+        raise ValueError(f"norm_obs_keys={keys} is applicable only to Dict observations, got {space}. Leave it out.")
     return None
 
 

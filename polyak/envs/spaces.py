@@ -113,7 +113,7 @@ def get_action_dim(action_space: spaces.Space) -> int:
         if not isinstance(action_space.n, (int, np.integer)):
             raise AssertionError(
                 f"Multi-dimensional MultiBinary({action_space.n}) action space is not supported. "
-                "You can flatten it instead: MultiBinary(n) with n the number of bits."
+                "Use MultiBinary(n) with n the number of bits."
             )
         return int(action_space.n)
     raise NotImplementedError(
@@ -130,8 +130,8 @@ def check_for_nested_spaces(observation_space: spaces.Space) -> None:
     for key, subspace in _children(observation_space).items():
         if isinstance(subspace, (spaces.Dict, spaces.Tuple)):
             raise NotImplementedError(
-                "Nested observation spaces are not supported (Tuple/Dict space inside Tuple/Dict space): "
-                f"entry {key!r} is {subspace}. Flatten it, e.g. with gymnasium.wrappers.FlattenObservation."
+                f"Nested observation spaces are not supported: entry {key!r} is {subspace}. "
+                "Flatten it, e.g. with gymnasium.wrappers.FlattenObservation."
             )
 
 
@@ -246,7 +246,7 @@ def is_vectorized_observation(observation: Any, observation_space: spaces.Space)
         if isinstance(observation_space, space_class):
             return is_vectorized(observation, observation_space)
     raise ValueError(
-        f"Error: Cannot determine if the observation is vectorized with the space type {observation_space}. "
+        f"Observations of {observation_space} are not supported: a batch of them cannot be told from one alone. "
         "Use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these."
     )
 

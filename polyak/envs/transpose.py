@@ -51,7 +51,7 @@ class VecTransposeImage(VecEnvWrapper):
             )
         if is_image_space_channels_first(observation_space):
             raise ValueError(
-                f"The {name} must follow the channel last convention (H, W, C), got shape {observation_space.shape}. "
+                f"The {name} of shape {observation_space.shape} is channels-first already, where (H, W, C) is needed. "
                 "Leave VecTransposeImage out, or pass skip=True."
             )
         height, width, channels = observation_space.shape

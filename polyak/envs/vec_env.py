@@ -62,7 +62,7 @@ class VecEnv(ABC):
         try:
             modes = self.get_attr("render_mode")
         except AttributeError:
-            warnings.warn("The `render_mode` attribute is not defined in your environment. It will be set to None.")
+            warnings.warn("The environments have no `render_mode`, None is assumed. Set it in their __init__.")
             return None
         if any(mode != modes[0] for mode in modes):
             raise ValueError(f"render_mode must be the same for all environments, got {modes}.")
@@ -329,8 +329,8 @@ class VecEnvWrapper(VecEnv):
         hidden_in = self.getattr_depth_check(name, already_found=False)
         if hidden_in is not None:
             raise AttributeError(
-                f"Error: Recursive attribute lookup for {name} from {_qualified_name(self)} is ambiguous and hides "
-                f"attribute from {hidden_in}. Read it from the layer you mean, e.g. env.venv.{name}."
+                f"The attribute {name!r} of {_qualified_name(self)} is ambiguous: the one found first hides that of "
+                f"{hidden_in}. Read it from the layer you mean, e.g. env.venv.{name}."
             )
         return self.getattr_recursive(name)
 

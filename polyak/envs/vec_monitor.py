@@ -31,8 +31,8 @@ class VecMonitor(VecEnvWrapper):
         super().__init__(venv)
         if any(_is_monitored(venv)):
             warnings.warn(
-                "The environment is already wrapped with a `Monitor` wrapper but you are wrapping it with a "
-                "`VecMonitor` wrapper: the `Monitor` statistics will be overwritten by the `VecMonitor` ones.",
+                "An environment has a `Monitor` already: its info['episode'] is replaced by that of `VecMonitor`. "
+                "Use only one of the two.",
                 UserWarning,
             )
         self.t_start = time.time()

@@ -29,7 +29,7 @@ def as_vec_env(
     """
     say = print if verbose >= 1 else (lambda *_: None)
     if isinstance(env, str):
-        say(f"Creating environment from the given name {env!r}")
+        say(f"Making the environment {env!r}.")
         env = make_env(env)
     if isinstance(env, gym.vector.VectorEnv):
         env = GymVectorEnv(env)
@@ -40,13 +40,13 @@ def as_vec_env(
                 "the name of a registered environment."
             )
         if monitor_wrapper and not is_wrapped(env, Monitor):
-            say("Wrapping the env with a `Monitor` wrapper")
+            say("Adding a Monitor.")
             env = Monitor(env)
-        say("Wrapping the env in a DummyVecEnv.")
+        say("Adding a DummyVecEnv.")
         single = env
         env = DummyVecEnv([lambda: single])
     if _has_channels_last(env) and not is_vecenv_wrapped(env, VecTransposeImage):
-        say("Wrapping the env in a VecTransposeImage.")
+        say("Adding a VecTransposeImage.")
         env = VecTransposeImage(env)
     return env
 

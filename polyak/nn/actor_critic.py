@@ -70,8 +70,7 @@ class ActorCriticPolicy(Policy):
     ) -> None:
         if squash_output and not use_sde:
             raise PolicyError(
-                "squash_output=True is only available when using gSDE (use_sde=True): add use_sde=True, or leave "
-                "squash_output out to have actions clipped."
+                "squash_output=True needs gSDE: add use_sde=True, or leave squash_output out to have actions clipped."
             )
         super().__init__(
             observation_space,

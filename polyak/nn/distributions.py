@@ -609,7 +609,7 @@ def make_proba_distribution(
         if len(action_space.shape) != 1:
             raise PolicyError(
                 f"Multi-dimensional MultiBinary({action_space.n}) action space is not supported. "
-                "You can flatten it instead."
+                "Flatten it to one dimension."
             )
         return BernoulliDistribution(int(action_space.shape[0]), **kwargs)
     raise NotImplementedError(

@@ -122,7 +122,7 @@ class Policy(Network, ABC):
         squash_output: the network's actions lie in [-1, 1] and stand for the range of the Box.
 
     Raises:
-        PolicyError: ``squash_output`` with an action space that is not a Box of finite bounds.
+        PolicyError: ``squash_output`` without a Box of finite bounds as action space.
     """
 
     targets: tuple[str, ...] = ()
@@ -326,8 +326,8 @@ def _first_parameter(module: nn.Module) -> nn.Parameter | None:
 def _check_container(observation: Any, space: spaces.Space) -> None:
     if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
         raise ValueError(
-            "The observation is a tuple (obs, info), as gymnasium's env.reset() returns it: you are probably "
-            "mixing Gym API with SB3 VecEnv API, whose reset() returns the observation alone. Write "
+            "The observation is a tuple (obs, info), as gymnasium's env.reset() returns it: this is mixing Gym API "
+            "and VecEnv, whose reset() returns the observation alone. Write "
             "`obs, info = env.reset()`, or `obs = vec_env.reset()`."
         )
     if isinstance(space, spaces.Dict) != isinstance(observation, Mapping):

@@ -306,9 +306,9 @@ def test_checkpoint_files(tmp_path, capsys):
     names = sorted(path.name for path in folder.iterdir())
     assert names == [f"m_vecnormalize_{n}_steps.pkl" for n in (12, 18, 6)]
     assert capsys.readouterr().out.splitlines()[:3] == [
-        f"Saving model checkpoint to {folder}/m_6_steps.zip",
-        f"Saving model replay buffer checkpoint to {folder}/m_replay_buffer_6_steps.pkl",
-        f"Saving model VecNormalize to {folder}/m_vecnormalize_6_steps.pkl",
+        f"Saved the model to {folder}/m_6_steps.zip",
+        f"Saved the replay buffer to {folder}/m_replay_buffer_6_steps.pkl",
+        f"Saved the VecNormalize to {folder}/m_vecnormalize_6_steps.pkl",
     ]
 
 
@@ -436,12 +436,12 @@ def test_seeded_evaluation_draws_nothing_from_the_training():
 
 
 def test_evaluation_warns_of_traps():
-    with pytest.warns(UserWarning, match="Training and eval env are not of the same type"):
+    with pytest.warns(UserWarning, match="eval_env is wrapped in another way than the training environment"):
         as_callback(EvalCallback(VecEnvWrapperOfNothing(cartpole())), Model())
     model = Model()
     with pytest.warns(UserWarning, match="eval_env is the training environment itself"):
         as_callback(EvalCallback(model.env), model)
-    with pytest.warns(UserWarning, match="not wrapped with a ``Monitor``"):
+    with pytest.warns(UserWarning, match="to evaluate in has no ``Monitor``"):
         model.learn(5, EvalCallback(gym.make("CartPole-v1"), eval_freq=5, n_eval_episodes=1, verbose=0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -488,10 +488,10 @@ def test_children_of_evaluation_stop_training(capsys):
 
     threshold = StopTrainingOnRewardThreshold(9, verbose=1)
     assert scored([5, 8, 9, 99], callback_on_new_best=threshold) == 30
-    assert "mean reward 9.00 is above the threshold 9" in capsys.readouterr().out
+    assert "mean return 9.00 reaches reward_threshold=9" in capsys.readouterr().out
     no_better = StopTrainingOnNoModelImprovement(1, min_evals=2, verbose=1)
     assert scored([5, 4, 6, 6, 7, 7, 7, 8], callback_after_eval=no_better) == 70
-    assert "no new best model in the last 2 evaluations" in capsys.readouterr().out
+    assert "2 evaluations in a row brought no new best" in capsys.readouterr().out
     # The first two evaluations are not counted, so the third 0 is the first that counts.
     assert scored([5] + [0] * 9, callback_after_eval=StopTrainingOnNoModelImprovement(1, min_evals=2)) == 40
     assert scored([5] + [0] * 9, callback_after_eval=StopTrainingOnNoModelImprovement(2)) == 40
@@ -518,10 +518,10 @@ def test_stop_on_max_episodes(n_envs, capsys):
     model.learn(1000, callback)
     assert model.num_timesteps == 12 * n_envs  # CartPole stands for four steps whatever is done
     assert callback.n_episodes == 3 * n_envs
-    average = " with an average of 3.00 episodes per env" if n_envs > 1 else ""
+    average = " (3.00 per environment)" if n_envs > 1 else ""
     assert capsys.readouterr().out == (
-        f"Stopping training with a total of {12 * n_envs} steps because the Model model reached max_episodes=3, by "
-        f"playing for {3 * n_envs} episodes{average}\n"
+        f"Training stops after {12 * n_envs} steps: Model has played {3 * n_envs} episodes{average}, "
+        "as max_episodes=3 asks\n"
     )
     with pytest.raises(ValueError, match="max_episodes must be at least 1, got 0"):
         StopTrainingOnMaxEpisodes(0)

@@ -108,7 +108,7 @@ def test_monitor_sees_past_the_wrappers_around_it():
 
 def test_without_a_monitor_the_wrappers_are_what_is_seen_and_a_warning_says_so():
     env = Lives(Scripted([8]))
-    with pytest.warns(UserWarning, match="not wrapped with a ``Monitor`` wrapper"):
+    with pytest.warns(UserWarning, match="to evaluate in has no ``Monitor``"):
         returns, lengths = evaluate_policy(Player(), env, n_eval_episodes=4, return_episode_rewards=True)
     assert lengths == [3, 3, 2, 3]
     assert returns == [6.0, 6.0, 4.0, 6.0]

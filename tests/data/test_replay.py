@@ -427,7 +427,7 @@ def test_transition_folds_termination_and_discount(experience):
 def test_aliases(experience):
     data = experience("goal")
     assert isinstance(DictReplayBuffer(10, data.space, data.action_space, device="cpu"), ReplayBuffer)
-    with pytest.raises(AssertionError, match="DictReplayBuffer must be used with Dict obs space only"):
+    with pytest.raises(AssertionError, match="DictReplayBuffer needs a Dict observation space, got Box"):
         DictReplayBuffer(10, data.space["observation"], data.action_space)
     n_step = NStepReplayBuffer(10, data.space, data.action_space, n_envs=2, device="cpu")
     assert (n_step.n_steps, n_step.gamma) == (3, 0.99)

@@ -66,39 +66,39 @@ zeros = np.zeros(3, np.float32)
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (lambda: object(), "must inherit from the gymnasium.Env class"),
-        (lambda: type("NoSpace", (gym.Env,), {})(), "You must specify an observation space"),
-        (lambda: type("NoAction", (gym.Env,), {"observation_space": box(1)})(), "You must specify an action space"),
-        (lambda: Free(3), r"observation space must inherit from gymnasium.spaces.*got int"),
+        (lambda: object(), "env must be a gymnasium.Env, got object"),
+        (lambda: type("NoSpace", (gym.Env,), {})(), "has no observation_space"),
+        (lambda: type("NoAction", (gym.Env,), {"observation_space": box(1)})(), "has no action_space"),
+        (lambda: Free(3), "observation_space must be one of gymnasium.spaces.*got int"),
         (lambda: Free(obs=np.zeros((2, 3), np.float32)), r"Expected: \(3,\), actual shape: \(2, 3\)"),
         (lambda: Free(obs=np.zeros(3)), "Expected: float32, actual dtype: float64"),
         (
             lambda: Free(obs=np.array([0, 5, 0], np.float32)),
-            r"1 invalid indices:\s+Expected: -1.0 <= obs\[1\] <= 1.0, actual value: 5.0",
+            r"1 entries are out of bounds.\s+Expected: -1.0 <= obs\[1\] <= 1.0, actual value: 5.0",
         ),
-        (lambda: Free(box(2, 2, 2), obs=np.full((2, 2, 2), 3, np.float32)), r"8 invalid indices:\s.*obs\[0,0,0\]"),
+        (lambda: Free(box(2, 2, 2), obs=np.full((2, 2, 2), 3, np.float32)), r"8 entries are out of.*obs\[0,0,0\]"),
         (lambda: Free(box(50), obs=np.full(50, 3, np.float32)), r"and 40 more"),
         (lambda: Free(obs=[0.0, 0.0, 0.0]), "must be a numpy array, got list"),
         (lambda: Free(obs=np.array([0, np.nan, 0], np.float32)), r"obs\[1\] is nan"),
-        (lambda: Free(spaces.Discrete(3), obs=5), r"does not match the given observation space Discrete\(3\), got 5"),
+        (lambda: Free(spaces.Discrete(3), obs=5), r"does not fit Discrete\(3\), got 5"),
         (lambda: Free(spaces.Discrete(3), obs=1.0), "must be an int, got float"),
-        (lambda: Free(reset=zeros), r"`reset\(\)` must return a tuple \(obs, info\)"),
-        (lambda: Free(reset=(zeros, 3)), "must be a dictionary not 3"),
-        (lambda: Free(step=(zeros, 1.0, False, {})), "must return five values.*Actual: 4"),
-        (lambda: Free(terminated=0), "The `terminated` signal must be a boolean, got int"),
-        (lambda: Free(truncated=np.bool_(False)), r"The `truncated` signal must be a boolean.*Use bool\(truncated\)"),
-        (lambda: Free(reward=np.float32(1)), "reward returned by `step.*must be a float, got float32"),
-        (lambda: Free(reward=np.array([1.0])), "must be a float, got ndarray"),
-        (lambda: Free(reward=None), "must be a float, got NoneType"),
-        (lambda: Free(info=3), "`info` returned by `step.*must be a python dictionary"),
-        (lambda: Free(action_space=box(2, low=-np.inf, high=np.inf)), "finite lower and upper bound"),
+        (lambda: Free(reset=zeros), r"`reset\(\)` must give a pair \(obs, info\), got ndarray"),
+        (lambda: Free(reset=(zeros, 3)), r"`reset\(\)` must give info as a dict, got 3"),
+        (lambda: Free(step=(zeros, 1.0, False, {})), "must return a tuple of 5.*got a tuple of 4"),
+        (lambda: Free(terminated=0), "must give terminated as a bool, got int"),
+        (lambda: Free(truncated=np.bool_(False)), r"must give truncated as a bool.*Use bool\(truncated\)"),
+        (lambda: Free(reward=np.float32(1)), "must give the reward as a float, got float32"),
+        (lambda: Free(reward=np.array([1.0])), "the reward as a float, got ndarray"),
+        (lambda: Free(reward=None), "the reward as a float, got NoneType"),
+        (lambda: Free(info=3), r"`step\(\)` must give info as a dict, got 3"),
+        (lambda: Free(action_space=box(2, low=-np.inf, high=np.inf)), "is unbounded: give it finite low and high"),
         (
             lambda: Free(dict_space(obs=box(3)), obs={"obs": np.zeros((2, 3), np.float32)}),
             r"Error while checking key=obs.*Expected: \(3,\), actual shape: \(2, 3\)",
         ),
         (lambda: Free(dict_space(a=box(3), b=box(1)), obs={"a": zeros}), r"\['a'\] != \['a', 'b'\]"),
         (lambda: Free(dict_space(a=box(3)), obs={"a": zeros, "c": 1}), r"\['a', 'c'\] != \['a'\]"),
-        (lambda: Free(dict_space(a=box(3)), obs=zeros), "must be a dictionary, got ndarray"),
+        (lambda: Free(dict_space(a=box(3)), obs=zeros), "must be a dict, .*got ndarray"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -112,7 +112,7 @@ def test_wrong_observation_names_the_method(method):
     env = Free(obs=np.zeros(4, np.float32))
     if method == "step":
         env.returned["reset"] = (zeros, {})
-    with pytest.raises(AssertionError, match=rf"returned by the `{method}\(\)` method"):
+    with pytest.raises(AssertionError, match=rf"observation of `{method}\(\)` does not fit"):
         check_env(env)
 
 
@@ -121,7 +121,7 @@ def test_reset_without_seed_is_a_type_error():
         def reset(self):
             return self._obs(), {}
 
-    with pytest.raises(TypeError, match="must accept a `seed` parameter"):
+    with pytest.raises(TypeError, match="no argument `seed`"):
         check_env(Old())
 
 
@@ -136,18 +136,18 @@ def test_reset_without_seed_is_a_type_error():
         (Free(spaces.OneOf((box(3), box(2)))), "OneOf observation space is not supported"),
         (Free(action_space=spaces.Dict(a=box(3))), "action space is a Dict, which is not supported"),
         (Free(action_space=spaces.OneOf((box(3), box(2)))), "OneOf action space is not supported"),
-        (Free(spaces.Discrete(3, start=-1)), r"Discrete observation space with a non-zero start \(start=-1\)"),
-        (Free(action_space=spaces.Discrete(3, start=1)), r"Discrete action space with a non-zero start"),
-        (Free(action_space=spaces.MultiDiscrete([3], start=[1])), "MultiDiscrete action space with a non-zero start"),
-        (Free(spaces.MultiDiscrete([[3, 3]])), "MultiDiscrete observation space uses a multidimensional array"),
-        (Free(box(40, 40)), r"unconventional shape \(40, 40\)"),
-        (Free(box(84, 84, 3, low=0, high=1)), r"its `dtype` is \(float32\)"),
-        (Free(box(40, 40, 3, low=0, high=100, dtype=np.uint8)), r"not in \[0, 255\]"),
-        (Free(box(20, 20, 3, low=0, high=255, dtype=np.uint8)), r"minimal resolution.*\(20, 20\)"),
-        (Free(box(3, 20, 40, low=0, high=255, dtype=np.uint8)), r"minimal resolution.*\(20, 40\)"),
-        (Free(action_space=box(2, low=0)), "symmetric and normalized"),
-        (Free(action_space=box(2, low=-2, high=2)), "symmetric and normalized"),
-        (Free(action_space=box(2, dtype=np.float64)), "dtype float64, we recommend using np.float32"),
+        (Free(spaces.Discrete(3, start=-1)), "Discrete observation space has start=-1, but"),
+        (Free(action_space=spaces.Discrete(3, start=1)), "Discrete action space has start=1, but"),
+        (Free(action_space=spaces.MultiDiscrete([3], start=[1])), r"MultiDiscrete action space has start=\[1\], but"),
+        (Free(spaces.MultiDiscrete([[3, 3]])), r"MultiDiscrete observation space has 2 dimensions, nvec=\[\[3, 3\]\]"),
+        (Free(box(40, 40)), r"shape \(40, 40\) of the observation is that of neither"),
+        (Free(box(84, 84, 3, low=0, high=1)), "dtype float32 instead of uint8"),
+        (Free(box(40, 40, 3, low=0, high=100, dtype=np.uint8)), "bounds are not 0 and 255"),
+        (Free(box(20, 20, 3, low=0, high=255, dtype=np.uint8)), r"image of \(20, 20\) pixels.*at least 36x36"),
+        (Free(box(3, 20, 40, low=0, high=255, dtype=np.uint8)), r"image of \(20, 40\) pixels.*at least 36x36"),
+        (Free(action_space=box(2, low=0)), r"actions in \[-1, 1\]"),
+        (Free(action_space=box(2, low=-2, high=2)), r"actions in \[-1, 1\]"),
+        (Free(action_space=box(2, dtype=np.float64)), "dtype float64: use np.float32"),
     ],
 )
 def test_advice(env, message):
@@ -179,8 +179,8 @@ class Goals(Free):
         (Goals(lambda a, d, i: 1.0), r"must be vectorized.*shape \(2,\), got float"),
         (Goals(lambda a, d, i: np.ones(1)), r"must be vectorized.*got shape \(1,\)"),
         (Goals(lambda a, d, i: -np.ones(len(a))), r"must give the reward of `step\(\)`, 1.0, got -1.0"),
-        (Goals(lambda a, d, i: 1.0, dict_space(achieved_goal=box(2))), r"at least 3 observation keys.*contains 1 keys"),
-        (Goals(lambda a, d, i: 1.0, box(3)), r"at least 3 observation keys.*contains 0 keys"),
+        (Goals(lambda a, d, i: 1.0, dict_space(achieved_goal=box(2))), r"got the keys \['achieved_goal'\]"),
+        (Goals(lambda a, d, i: 1.0, box(3)), r"need the keys .*got the keys \[\]"),
     ],
 )
 def test_goal_envs(env, message):

@@ -164,7 +164,7 @@ def test_load_results_reads_what_monitor_wrote(tmp_path):
 
 def test_load_results_errors(tmp_path, monkeypatch):
     pytest.importorskip("pandas")
-    with pytest.raises(LoadMonitorResultsError, match=r"No monitor files of the form \*monitor.csv found in"):
+    with pytest.raises(LoadMonitorResultsError, match=r"holds no files \*monitor.csv"):
         load_results(tmp_path)
     for text in ("", "r,l,t\n1,2,3\n", "#not json\nr,l,t\n", '#{"no": 1}\nr,l,t\n'):
         (tmp_path / "monitor.csv").write_text(text)
@@ -213,5 +213,5 @@ def test_vec_monitor_reset_starts_anew():
 
 
 def test_vec_monitor_over_monitor_warns():
-    with pytest.warns(UserWarning, match="already wrapped with a `Monitor`"):
+    with pytest.warns(UserWarning, match="has a `Monitor` already"):
         VecMonitor(DummyVecEnv([lambda: Monitor(Rewards())]))

@@ -402,7 +402,7 @@ def test_pickle_and_set_venv():
     expected = env.obs_rms.copy()
     expected.update(copy.get_original_obs())
     np.testing.assert_allclose(copy.obs_rms.mean, expected.mean)
-    with pytest.raises(ValueError, match="already initialized"):
+    with pytest.raises(ValueError, match="wraps a VecEnv already"):
         copy.set_venv(randoms())
     with pytest.raises(AssertionError, match="shapes"):
         pickle.loads(pickle.dumps(env)).set_venv(randoms(observation_space=spaces.Box(-1, 1, (4,))))

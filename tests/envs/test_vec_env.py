@@ -451,7 +451,7 @@ def test_wrapper_forwards_attributes_and_methods():
 def test_ambiguous_attribute():
     env = PassOn(Outer(Inner(counters(3))))
     assert env.venv.both == "outer"
-    with pytest.raises(AttributeError, match=r"lookup for both from .*PassOn is ambiguous and hides .*Inner"):
+    with pytest.raises(AttributeError, match=r"'both' of .*PassOn is ambiguous.* hides that of .*Inner"):
         env.both  # noqa: B018
     assert env.getattr_depth_check("both", already_found=False).endswith("Inner")
     assert env.getattr_depth_check("only_inner", already_found=False) is None

@@ -189,7 +189,7 @@ def test_transpose_skip_and_refusals():
     env = VecTransposeImage(scripted(LAST, script), skip=True)
     assert env.observation_space == LAST
     np.testing.assert_array_equal(env.reset()[0], script[0])
-    with pytest.raises(ValueError, match="channel last convention"):
+    with pytest.raises(ValueError, match="is channels-first already"):
         VecTransposeImage(scripted(FIRST, images(2, FIRST.shape)))
     with pytest.raises(ValueError, match="must be an image"):
         VecTransposeImage(scripted(VECTOR, [np.zeros(2)]))
@@ -211,7 +211,7 @@ def test_extract_one_entry():
     np.testing.assert_array_equal(infos[1]["terminal_observation"], [2, 2])
     with pytest.raises(ValueError, match=r"key='x' is not in the observation space, which has \['d', 'v'\]"):
         VecExtractDictObs(scripted(space, script), "x")
-    with pytest.raises(ValueError, match="only be used with Dict"):
+    with pytest.raises(ValueError, match="VecExtractDictObs needs a Dict"):
         VecExtractDictObs(scripted(VECTOR, [np.zeros(2)]), "v")
 
 

@@ -161,7 +161,7 @@ PARITY: dict[str, Task] = {
 }
 """What ``benchmarks/parity.py`` trains here and in Stable-Baselines3 (defaults unless the row says otherwise)."""
 
-PEER_SAC_HALFCHEETAH = (0.0, 0.0)
+PEER_SAC_HALFCHEETAH: tuple[float, float] | None = None
 """Stable-Baselines3 2.9.2 on ``sac-halfcheetah-50k``: mean score of seeds 0, 1 and 2, half-width of its interval."""
 
 

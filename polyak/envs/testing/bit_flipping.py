@@ -47,10 +47,7 @@ class BitFlippingEnv(gym.Env):
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps must be at least 1 (None for n_bits), got {max_steps}.")
         if discrete_obs_space and image_obs_space:
-            raise ValueError(
-                "Cannot use both discrete and image observation spaces: choose one of discrete_obs_space and "
-                "image_obs_space."
-            )
+            raise ValueError("discrete_obs_space and image_obs_space cannot both be True: choose one of them.")
         if discrete_obs_space and n_bits > _MAX_DISCRETE_BITS:
             raise ValueError(f"discrete_obs_space needs n_bits <= {_MAX_DISCRETE_BITS}, got {n_bits}.")
         if image_obs_space and n_bits > _IMAGE_SIDE**2:

@@ -111,7 +111,7 @@ class SimpleMultiObsEnv(gym.Env):
             self.state += change
         self.count += 1
         at_end = self.state == self.max_state
-        self.log = f"Went {self.action2str[direction]} in state {before}, got to state {self.state}"
+        self.log = f"{self.action2str[direction]}: state {before} -> state {self.state}"
         reward = 1.0 if at_end else -0.1
         return self.get_state_mapping(), reward, at_end, self.count > self.max_count, {"got_to_end": at_end}
 
