@@ -81,7 +81,7 @@ class DDPGLearner(Learner):
         self.minimise("critic", loss_critic)
 
         actions = policy.actor(batch.observations)
-        loss_actor = actor_loss(policy.critic.q_values(batch.observations, actions)[0])
+        loss_actor = actor_loss(policy.critic.q1_forward(batch.observations, actions).flatten())
         self.minimise("actor", loss_actor)
         return {
             "actor_loss": loss_actor.detach(),

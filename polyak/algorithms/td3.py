@@ -40,8 +40,8 @@ def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 def actor_loss(q: Tensor) -> Tensor:
-    """-E[Q_1(s, pi(s))], whose gradient is the deterministic policy gradient, eq. 2. q [K, B] -> []"""
-    return -q[0].mean()
+    """-E[Q_1(s, pi(s))], whose gradient is the deterministic policy gradient, eq. 2. First critic's q [B] -> []"""
+    return -q.mean()
 
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class TD3Learner(Learner):
     def actor_step(self, batch: Transition) -> Metrics:
         """The deterministic policy gradient through the first critic."""
         actions = self.policy.actor(batch.observations)
-        loss = actor_loss(self.policy.critic.q_values(batch.observations, actions))
+        loss = actor_loss(self.policy.critic.q1_forward(batch.observations, actions).flatten())
         self.minimise("actor", loss)
         return {"actor_loss": loss.detach()}
 

@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyak import TD3
 from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
+from polyak.data import Transition
 from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update
 
@@ -123,9 +125,14 @@ def test_target_smoothing_is_clipped_gaussian_noise_kept_in_range() -> None:
 
 
 def test_td3s_actor_follows_the_first_critic_only() -> None:
-    q = numbers(2, 5).requires_grad_()
-    td3.actor_loss(q).backward()
-    torch.testing.assert_close(q.grad, torch.tensor([[-0.2] * 5, [0.0] * 5], dtype=torch.float64))
+    model = TD3("MlpPolicy", "Pendulum-v1", buffer_size=10, policy_kwargs={"net_arch": [8]}, device="cpu", seed=0)
+    batch = Transition(numbers(5, 3).float(), *[torch.zeros(5)] * 2, numbers(5, 3).float(), *[torch.zeros(5)] * 2)
+    expected = -model.critic.qf0(torch.cat([batch.observations, model.actor(batch.observations)], 1)).mean()
+    grads = torch.autograd.grad(expected, list(model.actor.parameters()))
+    loss = model.learner.actor_step(batch)["actor_loss"]
+    torch.testing.assert_close(loss, expected.detach())
+    for parameter, grad in zip(model.actor.parameters(), grads, strict=True):
+        torch.testing.assert_close(parameter.grad, grad)
 
 
 def test_soft_value_and_actor_loss() -> None:
