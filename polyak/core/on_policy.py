@@ -15,7 +15,7 @@ from polyak.data import RolloutBuffer
 from polyak.envs import VecEnv
 from polyak.nn.actor_critic import ActorCriticPolicy
 
-_EVALUATION_ROWS = 4096
+_EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
 
 
