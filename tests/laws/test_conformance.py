@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+import torch._inductor.config
 
 from polyak.algorithms import REGISTRY, get
 from polyak.core.off_policy import OffPolicyAlgorithm
@@ -114,8 +115,8 @@ def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_compiled_it_equals_eager(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch._inductor.config.fallback_random", True)  # draw as eager code does
+@torch._inductor.config.patch(fallback_random=True)  # draw as eager code does
+def test_compiled_it_equals_eager(name: str) -> None:
     eager, compiled = small(name), small(name, compile=True)
     eager.learn(128)
     compiled.learn(128)
