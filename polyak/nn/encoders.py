@@ -153,7 +153,7 @@ class NatureCNN(BaseFeaturesExtractor):
         normalized_image: the pictures are not uint8 in [0, 255] (floats in [0, 1], say): do not check that.
 
     Raises:
-        PolicyError: not a picture, channels last, or too small.
+        PolicyError: not a picture, or too small.
     """
 
     def __init__(self, observation_space: spaces.Box, features_dim: int = 512, normalized_image: bool = False) -> None:
@@ -173,6 +173,8 @@ class NatureCNN(BaseFeaturesExtractor):
         self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
 
     def forward(self, observations: Tensor) -> Tensor:
+        if observations.device.type == "cpu":  # convolutions there are fastest with the channels innermost
+            observations = observations.contiguous(memory_format=torch.channels_last)
         return self.linear(self.cnn(observations))
 
 
@@ -228,15 +230,11 @@ def _check_picture(space: spaces.Space, normalized_image: bool) -> None:
             f"{space.dtype}. For pictures already normalised, pass policy_kwargs=dict(normalize_images=False); "
             "otherwise let the environment return uint8."
         )
-    if space.shape[2] < min(space.shape[:2]):
-        raise PolicyError(
-            f"NatureCNN reads pictures with the channels first (C, H, W), but the observation space has shape "
-            f"{space.shape}. Wrap the environment with VecTransposeImage."
-        )
     if min(space.shape[1:]) < 36:
         raise PolicyError(
-            f"NatureCNN needs pictures of at least 36 x 36, got shape {space.shape}. Enlarge them, use 'MlpPolicy', or "
-            "pass your own features_extractor_class."
+            f"NatureCNN reads pictures (C, H, W) of at least 36 x 36 with the channels first, got shape {space.shape}. "
+            "Wrap the environment with VecTransposeImage if its channels come last; else enlarge the pictures, use "
+            "'MlpPolicy', or pass your own features_extractor_class."
         )
 
 

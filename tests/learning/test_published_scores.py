@@ -29,10 +29,6 @@ def test_reaches_its_score(name: str, seed: int) -> None:
 
 
 def test_sac_learns_halfcheetah_as_fast_as_its_peer() -> None:
-    if PEER_SAC_HALFCHEETAH is None:
-        pytest.skip(
-            "no reference: run benchmarks/parity.py --libs sb3 --tasks sac-halfcheetah-50k, then enter its mean"
-        )
     task = PARITY["sac-halfcheetah-50k"]
     means = [float(np.mean(train_and_score(task, POLYAK, seed)[1])) for seed in SEEDS]
     mean, half_width = PEER_SAC_HALFCHEETAH
