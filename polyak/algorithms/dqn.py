@@ -141,18 +141,13 @@ class DQN(OffPolicyAlgorithm):
         self._n_calls += 1
         if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
             assert isinstance(self.learner, DQNLearner)
+            self.learner.set(tau=self.tau)
             self.learner.update_target()
         self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
 
     def _explore(self) -> np.ndarray:
-        """Epsilon-greedy, decided for each environment by itself."""
-        random = np.random.random(self.n_envs) < self.exploration_rate
-        if random.all():
-            return self._random_actions(self.n_envs)
-        actions = super()._explore()
-        if random.any():
-            actions[random] = self._random_actions(int(random.sum()))
-        return actions
+        """Epsilon-greedy, decided once a step for all environments."""
+        return self._random_actions(self.n_envs) if np.random.rand() < self.exploration_rate else super()._explore()
 
     def predict(
         self,
@@ -161,19 +156,20 @@ class DQN(OffPolicyAlgorithm):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        actions, state = super().predict(observation, state, episode_start, deterministic=True)
-        if deterministic:
-            return actions, state
-        batch = np.atleast_1d(actions).copy()
-        random = np.random.random(len(batch)) < self.exploration_rate
-        batch[random] = [self.action_space.sample() for _ in range(int(random.sum()))]
-        return batch.reshape(np.shape(actions)), state
+        if deterministic or np.random.rand() >= self.exploration_rate:
+            return super().predict(observation, state, episode_start, deterministic=True)
+        if not self.policy.is_vectorized_observation(observation):
+            return np.array(self.action_space.sample()), state
+        rows = len(next(iter(observation.values())) if isinstance(observation, dict) else observation)
+        return np.array([self.action_space.sample() for _ in range(rows)]), state
 
     predict.__doc__ = OffPolicyAlgorithm.predict.__doc__
 
-    def dump_logs(self, **counters: float) -> None:
+    def dump_logs(self) -> None:
         self.logger.record("rollout/exploration_rate", self.exploration_rate)
-        super().dump_logs(**counters)
+        super().dump_logs()
+
+    dump_logs.__doc__ = OffPolicyAlgorithm.dump_logs.__doc__
 
     def _extra_state(self) -> dict[str, Any]:
         return {"_n_calls": self._n_calls, "exploration_rate": self.exploration_rate}

@@ -101,6 +101,7 @@ class SACLearner(Learner):
         """Algorithm 1, without its target update."""
         policy = self.policy
         alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+        actions, log_prob = policy.actor.action_log_prob(batch.observations)
 
         with torch.no_grad():
             next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)
@@ -110,7 +111,6 @@ class SACLearner(Learner):
         loss_critic = critic_loss(q, target, batch.weights)
         self.minimise("critic", loss_critic)
 
-        actions, log_prob = policy.actor.action_log_prob(batch.observations)
         loss_actor = actor_loss(policy.critic.q_values(batch.observations, actions), log_prob, alpha)
         self.minimise("actor", loss_actor)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
 from operator import attrgetter
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -29,7 +30,7 @@ from polyak.core.runner import Observations, Runner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
-from polyak.envs.spaces import check_for_correct_spaces
+from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.nn.policies import Policy
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
@@ -43,6 +44,10 @@ def require(condition: bool, name: str, value: Any, fix: str) -> None:
     """
     if not condition:
         raise ValueError(f"{name}={value!r} cannot be used: {fix}")
+
+
+class SpaceError(ValueError, AssertionError):
+    """An algorithm cannot act in a space. Also an AssertionError, which is what Stable-Baselines3 raises here."""
 
 
 class _Signature:
@@ -109,6 +114,8 @@ class Algorithm:
     """Action spaces that the algorithm can handle."""
     raw_experience: ClassVar[bool] = False
     """Whether experience is stored as it was before normalisation."""
+    predicts_raw: ClassVar[bool] = True
+    """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
     __signature__: ClassVar[Any] = _Signature()
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -129,6 +136,7 @@ class Algorithm:
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
         self.ep_success_buffer: deque[bool] = deque(maxlen=self.stats_window_size)
         self.runner: Runner | None = None
+        self._statistics: VecNormalize | None = None
         self.n_envs = 1
         self.observation_space: spaces.Space
         self.action_space: spaces.Space
@@ -178,17 +186,17 @@ class Algorithm:
         name = type(self).__name__
         if not isinstance(space, self.action_spaces):
             supported = ", ".join(kind.__name__ for kind in self.action_spaces)
-            raise ValueError(
+            raise SpaceError(
                 f"{name} does not support the action space {space}. The algorithm only supports {supported}: use "
                 "another algorithm or wrap the environment."
             )
         if isinstance(space, spaces.Box) and not np.all(np.isfinite(np.array([space.low, space.high]))):
-            raise ValueError(
+            raise SpaceError(
                 f"{name} needs finite bounds of a continuous action space, got {space}. Wrap the environment in "
                 "gymnasium.wrappers.RescaleAction or give the Box finite low and high."
             )
         if isinstance(space, spaces.MultiBinary) and len(space.shape) > 1:
-            raise ValueError(
+            raise SpaceError(
                 f"Multi-dimensional MultiBinary({space.n}) action space is not supported. Flatten it to one dimension."
             )
 
@@ -215,12 +223,15 @@ class Algorithm:
         """Seed, then build the learner and what else the algorithm needs."""
         if self.seed is not None:
             self.set_random_seed(self.seed)
-        self.lr_schedule = get_schedule_fn(self.learning_rate)
+        self._setup_lr_schedule()
         self.learner = self.learner_factory()().to(self.device)
         if self.compile:
             self.learner.compile_graphs()
         self.policy = self.learner.policy
         self._after_setup()
+
+    def _setup_lr_schedule(self) -> None:
+        self.lr_schedule = get_schedule_fn(self.learning_rate)
 
     def _after_setup(self) -> None:
         """For what hangs on the learner."""
@@ -252,7 +263,7 @@ class Algorithm:
         Raises:
             ValueError: the spaces or the number of environments differ.
         """
-        vec_env = as_vec_env(env, verbose=self.verbose)
+        vec_env = checkpoint.with_statistics(as_vec_env(env, verbose=self.verbose), self._statistics)
         if vec_env.num_envs != self.n_envs:
             raise ValueError(
                 f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
@@ -276,6 +287,11 @@ class Algorithm:
     @property
     def _last_episode_starts(self) -> np.ndarray | None:
         return self.runner.episode_starts if self.runner is not None else None
+
+    @_last_episode_starts.setter
+    def _last_episode_starts(self, value: np.ndarray) -> None:
+        if self.runner is not None:
+            self.runner.episode_starts = value
 
     @property
     def _last_original_obs(self) -> Observations | None:
@@ -393,12 +409,12 @@ class Algorithm:
         """Write to ``logger`` instead of what ``verbose`` and ``tensorboard_log`` ask for."""
         self._logger, self._custom_logger = logger, True
 
-    def dump_logs(self, **counters: float) -> None:
-        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump.
+    def dump_logs(self) -> None:
+        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump."""
+        self._write_logs()
 
-        Args:
-            counters: further values of the ``time/`` group, such as ``episodes``.
-        """
+    def _write_logs(self, **counters: float) -> None:
+        """:meth:`dump_logs`, with further values of the ``time/`` group, such as ``episodes``."""
         elapsed = max((time.time_ns() - self.start_time) / 1e9, float(np.finfo(float).eps))
         for name, value in counters.items():
             self.logger.record(f"time/{name}", value, exclude="tensorboard")
@@ -424,7 +440,9 @@ class Algorithm:
         """The policy's action for one observation or a batch of them.
 
         Args:
-            observation: one, or N stacked.
+            observation: one, or N stacked, as the model's environment returns them. A model that learned under
+                ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
+                statistics are in its file.
             state: a recurrent policy's memory; others hand it back.
             episode_start: [N] where a recurrent policy forgets.
             deterministic: the most likely action instead of a sample.
@@ -432,7 +450,22 @@ class Algorithm:
         Returns:
             the action or actions, in the environment's units, and the next state.
         """
+        if self.env is None and self._statistics is not None and self.predicts_raw:
+            observation = self._normalized(observation, self._statistics)
         return self.policy.predict(observation, state, episode_start, deterministic)
+
+    def _normalized(self, observation: Any, statistics: VecNormalize) -> Any:
+        """A raw observation as the policy learned from it; one of another kind is left for the policy to refuse."""
+        if isinstance(statistics.obs_rms, dict):
+            fits = isinstance(observation, Mapping) and statistics.obs_rms.keys() <= observation.keys()
+            return statistics.normalize_obs(dict(observation)) if fits else observation
+        if statistics.obs_rms is None or isinstance(observation, tuple | Mapping):
+            return observation
+        shape = statistics.obs_rms.mean.shape
+        observation = np.asarray(observation)
+        if observation.shape[observation.ndim - len(shape) :] != shape:  # pictures may come channels-last
+            observation = maybe_transpose(observation, self.observation_space)
+        return statistics.normalize_obs(observation)
 
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed python, numpy, torch, the environments and the action space; ``None`` does nothing."""
@@ -464,7 +497,7 @@ class Algorithm:
         """Load weights into this model, in place.
 
         Args:
-            load_path_or_dict: a saved model, or what :meth:`get_parameters` returns.
+            load_path_or_dict: a saved model, also one of Stable-Baselines3, or what :meth:`get_parameters` returns.
             exact_match: demand every object and every tensor; ``False`` loads what is there.
             device: ignored for a dict; where a file's tensors are put first.
 
@@ -474,7 +507,7 @@ class Algorithm:
         """
         get_device(device)
         if not isinstance(load_path_or_dict, Mapping):
-            load_path_or_dict = checkpoint.read(load_path_or_dict).parameters()
+            load_path_or_dict = checkpoint.read(load_path_or_dict, weights_only=True).parameters()
         checkpoint.set_parameters(self.learner, load_path_or_dict, exact_match)
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
@@ -489,6 +522,19 @@ class Algorithm:
             ValueError: ``include`` names something that cannot be saved this way.
         """
         checkpoint.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
+
+    def save_sb3(self, path: Any) -> None:
+        """Write the model to a file that Stable-Baselines3 2.9 loads, where it predicts and learns on as it does here.
+
+        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``.
+
+        Args:
+            path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
+
+        Raises:
+            ValueError: the model has something that there is no equal of, such as a policy of polyak's own.
+        """
+        resolve_name(checkpoint.EXPORTS["sb3"])(self, path)
 
     @classmethod
     def load(
@@ -506,12 +552,16 @@ class Algorithm:
     ) -> Self:
         """Build a new model from a file. To put weights into an existing model, use :meth:`set_parameters`.
 
+        A file of Stable-Baselines3 (1.0 to 2.9) is read too, without running anything that it holds.
+
         Args:
             path: a path or a file opened for reading.
             env: the environment to go on with; its spaces must be those of the file. One that is not normalised is
-                wrapped with the statistics that the file holds, if it holds any.
+                wrapped with the statistics that the file holds, if it holds any. Without an environment,
+                :meth:`predict` normalises with them by itself.
             device: where to put the model.
-            custom_objects: hyper-parameters to use instead of the file's.
+            custom_objects: hyper-parameters to use instead of the file's, which are then not read; also
+                ``observation_space``, ``action_space`` and ``policy_class``.
             print_system_info: print the versions that wrote the file, and the present ones.
             force_reset: start new episodes at the next ``learn``; ``False`` goes on from the file's last observations.
             trust: also load pickled values, such as a lambda given as ``learning_rate``. They can run any code: set
@@ -530,7 +580,8 @@ class Algorithm:
             path,
             env=env,
             device=device,
-            overrides={**(custom_objects or {}), **kwargs},
+            custom_objects=custom_objects or {},
+            overrides=kwargs,
             print_system_info=print_system_info,
             force_reset=force_reset,
             trust=trust,

@@ -13,16 +13,14 @@ Files are written under a temporary name and renamed, so that a broken write lea
 
 import contextlib
 import json
-import os
 import platform
-import struct
-import tempfile
 import zipfile
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from importlib import metadata
-from pathlib import Path
+from itertools import pairwise
+from pkgutil import resolve_name
 from typing import IO, Any, Protocol, TypeVar
 
 import gymnasium as gym
@@ -32,11 +30,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from polyak.core.archive import DAMAGED, begins_with, check_members, name_of, opened
 from polyak.core.learner import Learner
 from polyak.core.runner import Runner
 from polyak.core.seeding import rng_state, set_rng_state
 from polyak.core.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs.normalize import detached
 from polyak.envs.spaces import check_for_correct_spaces
 
 FORMAT_VERSION = 1
@@ -49,7 +49,15 @@ _COUNTERS = (
     "_current_progress_remaining",
 )
 _MAX_JSON_BYTES = 64 * 2**20
+_MAX_NESTING = 64
 Arrays = dict[str, np.ndarray]
+
+FOREIGN_MODELS = {"policy.pth": "polyak.compat.sb3_files.model_zip:read"}
+"""Zips of other libraries, by a member that tells them apart -> what reads them as :class:`Saved`."""
+FOREIGN_BUFFERS = {b"\x80": "polyak.compat.sb3_files.replay:read"}
+"""Replay buffers of other libraries, by their first byte -> what reads them as a buffer's state dict."""
+EXPORTS = {"sb3": "polyak.compat.sb3_files.export:save"}
+"""Formats of other libraries -> what writes a model in them."""
 
 
 class Model(Protocol):
@@ -63,7 +71,9 @@ class Model(Protocol):
     action_space: gym.Space
     ep_info_buffer: deque[dict[str, Any]]
     ep_success_buffer: deque[bool]
+    policy: Any
     _policy_name: Any
+    _statistics: VecNormalize | None
 
     def __init__(self, policy: Any, env: Any, **hyperparameters: Any) -> None: ...
     def hyperparameters(self) -> dict[str, Any]: ...
@@ -80,14 +90,15 @@ M = TypeVar("M", bound=Model)
 # -- parameters by Stable-Baselines3's names ---------------------------------------------------------------------------
 
 
-def _optimizer_key(name: str) -> str:
+def optimizer_key(name: str) -> str:
+    """What Stable-Baselines3 calls an optimizer of a learner's."""
     return "ent_coef_optimizer" if name == "ent_coef" else f"{name}.optimizer"
 
 
 def parameters(learner: Learner) -> dict[str, Any]:
     """``{"policy": ..., "actor.optimizer": ..., ...}``, and the learner's own tensors by their names."""
     own = {name: p.detach() for name, p in learner.named_parameters(recurse=False)}
-    optimizers = {_optimizer_key(name): optimizer.state_dict() for name, optimizer in learner.optimizers.items()}
+    optimizers = {optimizer_key(name): optimizer.state_dict() for name, optimizer in learner.optimizers.items()}
     return {"policy": learner.policy.state_dict(), **optimizers, **own}
 
 
@@ -105,11 +116,53 @@ def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: boo
     if "policy" in values:
         learner.policy.load_state_dict(values["policy"], strict=exact_match)
     for name in learner.optimizers:
-        if (key := _optimizer_key(name)) in values:
-            learner.load_optimizer(name, values[key])
+        if (key := optimizer_key(name)) in values:
+            load_optimizer(learner, name, values[key])
     for name in optional & values.keys():
         with torch.no_grad():
             learner.get_parameter(name).copy_(values[name])
+
+
+def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> None:
+    """Load an optimizer's state dict, which another kernel, another device or another library may have written.
+
+    Raises:
+        ValueError: it belongs to other parameters.
+    """
+    optimizer = learner.optimizers[name]
+    groups = [
+        group | {key: own[key] for key in _KERNEL_OPTIONS if key in own}
+        for group, own in zip(state["param_groups"], optimizer.param_groups, strict=False)
+    ]
+    if len(groups) == len(state["param_groups"]):
+        _check_state_shapes(name, optimizer, state)
+        state = {**state, "param_groups": groups}
+    learner.load_optimizer(name, dict(state))
+
+
+_KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
+"""How an optimizer computes; that is chosen where it runs and not taken from a file."""
+
+
+def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Kernels trust these shapes, and torch does not check them."""
+    if type(optimizer).__name__ in ("Adafactor", "LBFGS"):  # keep other shapes than those of the parameters
+        return
+    own = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = [index for group in state["param_groups"] for index in group["params"]]
+    if len(own) != len(numbers):
+        raise ValueError(
+            f"the {name} optimizer of the file has {len(numbers)} parameters, that of the model {len(own)}: they are "
+            "of different networks. Check policy_kwargs."
+        )
+    shapes = dict(zip(numbers, (p.shape for p in own), strict=True))
+    for index, values in state["state"].items():
+        for key, value in values.items():
+            if isinstance(value, Tensor) and value.numel() != 1 and value.shape != shapes.get(index):
+                raise ValueError(
+                    f"the {name} optimizer of the file has {key} of shape {tuple(value.shape)} for parameter {index}, "
+                    f"whose shape is {tuple(shapes.get(index, ()))}: the file is damaged."
+                )
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -124,6 +177,8 @@ class Saved:
     optimizers: Arrays = field(default_factory=dict)
     state: Arrays = field(default_factory=dict)
     replay: Arrays = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+    """Of another library's file: every name that its description has. Those that are no hyper-parameters are let be."""
 
     def optimizer_state(self, name: str) -> dict[str, Any]:
         """A torch optimizer's state dict."""
@@ -142,7 +197,7 @@ class Saved:
         tensors = {name: torch.from_numpy(array) for name, array in self.networks.items()}
         policy = {k.removeprefix("policy."): v for k, v in tensors.items() if k.startswith("policy.")}
         own = {k: v for k, v in tensors.items() if not k.startswith("policy.")}
-        optimizers = {_optimizer_key(name): self.optimizer_state(name) for name in self.info["optimizers"]}
+        optimizers = {optimizer_key(name): self.optimizer_state(name) for name in self.info["optimizers"]}
         return {"policy": policy, **optimizers, **own}
 
     def state_of(self, prefix: str) -> Arrays:
@@ -150,9 +205,8 @@ class Saved:
         return {key[len(prefix) + 1 :]: value for key, value in self.state.items() if key.startswith(prefix + "/")}
 
 
-def _split_optimizer(name: str, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Any], Arrays]:
-    """An optimizer's state as numbers for JSON and arrays for safetensors."""
-    saved = optimizer.state_dict()
+def split_optimizer(name: str, saved: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """An optimizer's state dict as numbers for JSON and arrays for safetensors."""
     numbers: dict[str, dict[str, Any]] = {}
     arrays: Arrays = {}
     for index, values in saved["state"].items():
@@ -180,7 +234,7 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
     info, saved = _describe(model, exclude), Saved({})
     info["optimizers"] = {}
     for name, optimizer in model.learner.optimizers.items():
-        info["optimizers"][name], arrays = _split_optimizer(name, optimizer)
+        info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
         saved.optimizers |= arrays
     saved.networks = {name: tensor.numpy(force=True) for name, tensor in model.learner.networks().items()}
     rng_values, rng_arrays = rng_state()
@@ -188,7 +242,7 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
     saved.state |= _prefixed("rng", rng_arrays)
     if model.runner is not None:
         saved.state |= _prefixed("runner", model.runner.state())
-    if (normalizer := model.get_vec_normalize_env()) is not None:
+    if (normalizer := model.get_vec_normalize_env() or model._statistics) is not None:
         info["normalizer"], arrays = _split_state(normalizer.state_dict())
         saved.state |= _prefixed("normalizer", arrays)
     if "replay_buffer" in include:
@@ -197,7 +251,7 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
             raise ValueError("include=['replay_buffer']: this model has no replay buffer.")
         info["replay"], saved.replay = _split_state(buffer.state_dict())
     saved.info = info
-    with _opened(target, "wb") as file:
+    with opened(target, "wb") as file:
         _write(saved, file)
 
 
@@ -259,64 +313,41 @@ def _write(saved: Saved, file: IO[bytes]) -> None:
                 archive.writestr(f"{name}.safetensors", safetensors.numpy.save(tensors))
 
 
-@contextlib.contextmanager
-def _opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
-    """A file given by path (``suffix`` added where there is no suffix) or already open.
-
-    Writing to a path goes to a temporary file beside it, renamed once complete.
-    """
-    if not isinstance(target, str | os.PathLike):
-        if not hasattr(target, "write" if mode == "wb" else "read"):
-            raise TypeError(f"path={target!r} is neither a path nor an open binary file.")
-        yield target
-        return
-    path = Path(target)
-    if (mode == "wb" and not path.suffix) or (mode == "rb" and not path.is_file()):
-        path = path.with_name(path.name + suffix)
-    if mode == "rb":
-        if not path.is_file():
-            raise FileNotFoundError(f"path={str(target)!r}: there is no file {str(path)!r}.")
-        with path.open("rb") as file:
-            yield file
-        return
-    with replacing(path) as file:
-        yield file
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of ``path`` only when the block has ended without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
 # -- loading -----------------------------------------------------------------------------------------------------------
 
 
-def read(source: Any, suffix: str = ".zip", kind: str = "polyak") -> Saved:
+def read(
+    source: Any,
+    suffix: str = ".zip",
+    kind: str = "polyak",
+    *,
+    trust: bool = False,
+    skip: Collection[str] = (),
+    weights_only: bool = False,
+) -> Saved:
     """Read a model file (or, with ``kind="polyak-replay"``, a replay buffer's).
+
+    Args:
+        source: a path or an open file.
+        suffix: added to a path if there is no file of that name.
+        kind: what it must be.
+        trust: also read what another library has pickled, which can run any code.
+        skip: of another library's file: names whose values the caller brings, so that the file's are not looked at.
+        weights_only: of another library's file: leave all but the weights alone.
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is not a model file of polyak's, it is damaged, or a newer polyak wrote it.
+        ValueError: it is not a model file, it is damaged, or a newer polyak wrote it.
     """
-    with _opened(source, "rb", suffix) as file:
-        name = str(getattr(file, "name", None) or repr(source))
+    with opened(source, "rb", suffix) as file:
+        name = name_of(file, source)
         try:
             with zipfile.ZipFile(file) as archive:
+                foreign = _foreign_reader(archive) if kind == "polyak" else None
+                if foreign is not None:
+                    return resolve_name(foreign)(archive, name, trust=trust, skip=skip, weights_only=weights_only)
                 saved = _read_archive(archive, name)
-        except (zipfile.BadZipFile, EOFError, SafetensorError, struct.error, UnicodeDecodeError) as error:
+        except (*DAMAGED, SafetensorError) as error:
             raise ValueError(
                 f"{name} is not a model file, or it is damaged ({error}). Save the model again."
             ) from error
@@ -325,32 +356,48 @@ def read(source: Any, suffix: str = ".zip", kind: str = "polyak") -> Saved:
     return saved
 
 
-def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
+def _foreign_reader(archive: zipfile.ZipFile) -> str | None:
     members = set(archive.namelist())
+    if "polyak.json" in members:
+        return None
+    return next((reader for marker, reader in FOREIGN_MODELS.items() if marker in members), None)
+
+
+def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
+    members = check_members(archive, name)
     if "polyak.json" not in members:
-        foreign = "It looks like a Stable-Baselines3 file. " if "policy.pth" in members else ""
-        raise ValueError(
-            f"{name} was not written by polyak: it holds no polyak.json. {foreign}Found {sorted(members)[:8]}."
-        )
+        raise ValueError(f"{name} was not written by polyak: it holds no polyak.json. Found {sorted(members)[:8]}.")
     if archive.getinfo("polyak.json").file_size > _MAX_JSON_BYTES:
         raise ValueError(f"{name} is damaged: polyak.json is larger than {_MAX_JSON_BYTES} bytes.")
     try:
         info = json.loads(archive.read("polyak.json"))
-    except json.JSONDecodeError as error:
+        check_nesting(info)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is damaged: polyak.json cannot be read ({error}).") from error
-    if info.get("format_version", 0) > FORMAT_VERSION:
+    if not isinstance(info, dict):
+        raise ValueError(f"{name} is damaged: polyak.json holds a {type(info).__name__}.")
+    if not isinstance(version := info.get("format_version", 0), int) or version > FORMAT_VERSION:
         raise ValueError(
-            f"{name} has format version {info['format_version']}; this polyak reads up to {FORMAT_VERSION}."
-            " Upgrade polyak."
+            f"{name} has format version {version}; this polyak reads up to {FORMAT_VERSION}. Upgrade polyak."
         )
-    for member in members:
-        if archive.getinfo(member).compress_type != zipfile.ZIP_STORED:
-            raise ValueError(f"{name} is damaged: {member} is compressed, which polyak never does.")
-    arrays = {}
+    saved = Saved(info)
     for part in ("networks", "optimizers", "state", "replay"):
-        stored = archive.read(f"{part}.safetensors") if f"{part}.safetensors" in members else None
-        arrays[part] = safetensors.numpy.load(stored) if stored else {}
-    return Saved(info, **arrays)
+        if f"{part}.safetensors" in members:
+            setattr(saved, part, safetensors.numpy.load(archive.read(f"{part}.safetensors")))
+    return saved
+
+
+def check_nesting(value: Any, depth: int = 0) -> None:
+    """Refuse JSON that is nested deeper than anything that a model needs.
+
+    Raises:
+        ValueError: it is.
+    """
+    if depth > _MAX_NESTING:
+        raise ValueError(f"it is nested more than {_MAX_NESTING} deep")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if isinstance(item, dict | list):
+            check_nesting(item, depth + 1)
 
 
 def load(
@@ -358,39 +405,43 @@ def load(
     source: Any,
     env: Any,
     device: torch.device | str,
-    overrides: dict[str, Any],
+    custom_objects: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     print_system_info: bool,
     force_reset: bool,
     trust: bool,
     resume: bool,
 ) -> M:
     """Build a model from a file; see :meth:`Algorithm.load`."""
-    saved = read(source)
+    saved = read(source, trust=trust, skip=custom_objects.keys() | (overrides.keys() - {"policy_kwargs"}))
     info = saved.info
     if print_system_info:
         _print_system_info(info)
-    if cls.__name__ != info["algorithm"] and cls.__name__ not in info["bases"]:
-        raise ValueError(
-            f"the file holds a model of {info['algorithm']}, not of {cls.__name__}. Use {info['algorithm']}.load()."
+    if resume and saved.foreign:
+        raise ValueError("resume=True needs a file that polyak wrote: another library's holds no random states.")
+    with _damage_named(source):
+        _check_algorithm(cls, info)
+        hyper, policy = _hyperparameters(cls, saved, custom_objects, overrides, trust)
+        observation_space, action_space = (
+            custom_objects.get(name) or decode(info[name]) for name in ("observation_space", "action_space")
         )
-    hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
-    _check_policy_kwargs(hyper, overrides)
-    hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in overrides}) | overrides
-    policy = info["policy"] if isinstance(info["policy"], str) else decode(info["policy"], trust)
-    if isinstance(policy, Untrusted):
-        raise ValueError(f"the file's policy is {policy}. Pass trust=True if you trust the file.")
-    observation_space, action_space = decode(info["observation_space"]), decode(info["action_space"])
+        for name, space in (("observation_space", observation_space), ("action_space", action_space)):
+            if not isinstance(space, gym.Space):
+                raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
+        _check_sizes(hyper, observation_space, action_space, saved)
 
     model = cls(policy, None, **hyper, device=device, _init_setup_model=False)
     model.observation_space, model.action_space, model.n_envs = observation_space, action_space, info["n_envs"]
+    if "normalizer" in info:
+        with _damage_named(source):
+            model._statistics = detached(_join_state(info["normalizer"], saved.state_of("normalizer")))
     if env is not None:
-        vec_env = as_vec_env(env, verbose=model.verbose)
-        if "normalizer" in info:
-            vec_env = _with_statistics(vec_env, saved)
+        vec_env = with_statistics(as_vec_env(env, verbose=model.verbose), model._statistics)
         check_for_correct_spaces(vec_env, observation_space, action_space)
         model._use_env(vec_env)
     model._setup_model()
-    _restore(model, saved)
+    with _damage_named(source):
+        _restore(model, saved)
     if env is not None and not force_reset and model.runner is not None:
         model.runner.load_state(saved.state_of("runner"))
     if resume:
@@ -401,7 +452,85 @@ def load(
     return model
 
 
-def _check_policy_kwargs(hyper: dict[str, Any], overrides: dict[str, Any]) -> None:
+@contextlib.contextmanager
+def _damage_named(source: Any) -> Iterator[None]:
+    """Parts of a description that are missing or of another type, as one kind of error."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise ValueError(
+            f"path={str(source)!r}: the file is damaged, its description cannot be understood "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
+def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
+    """A class may load its own files, those of its subclasses, and those of the classes that it extends."""
+    written = info["algorithm"]
+    names = {base.__name__ for base in cls.__mro__}
+    if written is not None and written not in names and cls.__name__ not in info["bases"]:
+        raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
+
+
+def _hyperparameters(
+    cls: type, saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
+) -> tuple[dict[str, Any], Any]:
+    """What to build the model with: from the file, except for what the caller gives; and its policy."""
+    given = {**custom_objects, **overrides}
+    info, known = saved.info, {f.name for f in fields(cls)}
+    hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
+    if saved.foreign:
+        hyper = {name: value for name, value in hyper.items() if name in known}
+    if "policy_kwargs" not in custom_objects:
+        _check_policy_kwargs(hyper, overrides)
+    policy = custom_objects.get("policy_class") or info["policy"]
+    if isinstance(policy, dict):
+        policy = decode(policy, trust)
+    if not isinstance(policy, str | type | Untrusted):
+        raise ValueError(f"the file's policy is {policy!r:.100}. Pass custom_objects={{'policy_class': ...}}.")
+    if isinstance(policy, Untrusted):
+        raise UntrustedError(
+            f"the file's policy is {policy}. Pass custom_objects={{'policy_class': ...}}, or trust=True if you trust "
+            "the file."
+        )
+    hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in given})
+    let_be = (saved.foreign | _NOT_HYPERPARAMETERS) - known
+    return hyper | {name: value for name, value in given.items() if name not in let_be}, policy
+
+
+_NOT_HYPERPARAMETERS = frozenset(
+    ("observation_space", "action_space", "policy_class", "lr_schedule", "exploration_schedule")
+)
+"""Attributes that programs for Stable-Baselines3 give as custom objects. The schedules are made from other values."""
+
+
+def _check_sizes(hyper: Mapping[str, Any], observation_space: Any, action_space: Any, saved: Saved) -> None:
+    """Refuse a description of networks that the file has no weights for, before they are built.
+
+    Raises:
+        ValueError: a width or a number of actions exceeds what the file's weights can belong to.
+    """
+    held = max(sum(array.size for array in saved.networks.values()), 2**16)
+    options = hyper.get("policy_kwargs") or {}
+    arch = options.get("net_arch")
+    lists = list(arch.values()) if isinstance(arch, dict) else [arch] if isinstance(arch, list | tuple) else []
+    sizes: dict[str, Any] = {"action_space": getattr(action_space, "n", 0)}
+    sizes |= {f"policy_kwargs[{name!r}]": value for name, value in options.items() if isinstance(value, int)}
+    for layers in lists:
+        widths = [width for width in layers if isinstance(width, int)] if isinstance(layers, list | tuple) else []
+        pairs = [first * second for first, second in pairwise(widths)]
+        sizes["policy_kwargs['net_arch']"] = max([*widths, *pairs, sizes.get("policy_kwargs['net_arch']", 0)])
+    if hyper.get("policy_kwargs") is None or options.get("features_extractor_class") is None:
+        sizes["observation_space"] = getattr(observation_space, "n", 0)
+    for name, size in sizes.items():
+        if np.max(size) > held:
+            raise ValueError(
+                f"the file describes networks with {name} of size {np.max(size):,}, but holds only {held:,} weights: "
+                "it is damaged."
+            )
+
+
+def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
     given, stored = overrides.get("policy_kwargs"), hyper.get("policy_kwargs")
     if holds_untrusted(stored):
         if given is None:
@@ -416,18 +545,24 @@ def _check_policy_kwargs(hyper: dict[str, Any], overrides: dict[str, Any]) -> No
         )
 
 
-def _with_statistics(env: Any, saved: Saved) -> Any:
-    """``env`` under the file's normalisation: wrapped, unless it has a normalising wrapper of its own already."""
-    if unwrap_vec_normalize(env) is not None:
+def with_statistics(env: VecEnv, statistics: VecNormalize | None) -> VecEnv:
+    """``env`` under a file's normalisation: wrapped, unless it has a normalising wrapper of its own already."""
+    if statistics is None or unwrap_vec_normalize(env) is not None:
         return env
-    return VecNormalize.from_state_dict(env, _join_state(saved.info["normalizer"], saved.state_of("normalizer")))
+    return VecNormalize.from_state_dict(env, statistics.state_dict())
 
 
 def _restore(model: Model, saved: Saved) -> None:
     learner, info = model.learner, saved.info
+    own = learner.networks()
+    for name, array in saved.networks.items():
+        if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
+            raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
     learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
     for name in learner.optimizers:
-        learner.load_optimizer(name, saved.optimizer_state(name))
+        if name not in info["optimizers"]:
+            raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(info['optimizers'])}.")
+        load_optimizer(learner, name, saved.optimizer_state(name))
     for name, value in info["counters"].items():
         if name in _COUNTERS:
             setattr(model, name, value)
@@ -435,6 +570,8 @@ def _restore(model: Model, saved: Saved) -> None:
     model.ep_info_buffer.extend(decode(info["ep_info_buffer"]))
     model.ep_success_buffer.extend(info["ep_success_buffer"])
     model._load_extra_state(decode(info["extra_state"]))
+    if getattr(model, "use_sde", False):
+        model.policy.reset_noise()  # by the deviations just loaded
 
 
 # -- replay buffers ----------------------------------------------------------------------------------------------------
@@ -451,19 +588,30 @@ def save_buffer(buffer: Buffer, target: Any) -> None:
     """Write the filled part of a replay buffer; see :meth:`OffPolicyAlgorithm.save_replay_buffer`."""
     values, arrays = _split_state(buffer.state_dict())
     info = {"format": "polyak-replay", "format_version": FORMAT_VERSION, "replay": values}
-    with _opened(target, "wb", suffix=".pkl") as file:
+    with opened(target, "wb", suffix=".pkl") as file:
         _write(Saved(info, replay=arrays), file)
 
 
-def load_buffer(buffer: Buffer, source: Any) -> None:
-    """Read what :func:`save_buffer` wrote.
+def load_buffer(buffer: Buffer, source: Any, trust: bool = False) -> None:
+    """Read what :func:`save_buffer` wrote, or a replay buffer of another library.
+
+    Args:
+        buffer: where to.
+        source: a path or an open file.
+        trust: also read what another library has pickled, which can run any code.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is not such a file, or it does not fit the buffer.
     """
+    with opened(source, "rb", suffix=".pkl") as file:
+        for start, reader in FOREIGN_BUFFERS.items():
+            if begins_with(file, start):
+                resolve_name(reader)(file, name_of(file, source), buffer, trust=trust)
+                return
     saved = read(source, suffix=".pkl", kind="polyak-replay")
-    buffer.load_state_dict(_join_state(saved.info["replay"], saved.replay))
+    with _damage_named(source):
+        buffer.load_state_dict(_join_state(saved.info["replay"], saved.replay))
 
 
 # -- what wrote a file -------------------------------------------------------------------------------------------------

@@ -75,6 +75,8 @@ class Learner(nn.Module):
     ) -> None:
         """Give parameters an optimizer that :meth:`minimise` knows as ``name``.
 
+        A module that brings an ``optimizer`` of its own, as a user's policy may, keeps it.
+
         Args:
             name: for :meth:`minimise` and in saved files.
             source: a module, or some parameters.
@@ -84,9 +86,10 @@ class Learner(nn.Module):
                 for it; ``source`` itself if that is a module.
         """
         params = source.parameters() if isinstance(source, nn.Module) else source
-        self.optimizers[name] = recipe([p for p in params if p.requires_grad], lr)
         if owner is None and isinstance(source, nn.Module):
             owner = source
+        brought = getattr(owner, "optimizer", None)
+        self.optimizers[name] = brought or recipe([p for p in params if p.requires_grad], lr)
         if owner is not None:
             object.__setattr__(owner, "optimizer", self.optimizers[name])
 

@@ -133,7 +133,7 @@ class VectorizedActionNoise(ActionNoise):
         n_envs: number of environments.
 
     Raises:
-        TypeError: ``base_noise`` is not an :class:`ActionNoise`.
+        TypeError: ``base_noise`` is not an :class:`ActionNoise`; a ValueError if it is None.
         ValueError: ``n_envs`` is not a positive integer.
     """
 
@@ -153,7 +153,8 @@ class VectorizedActionNoise(ActionNoise):
     @base_noise.setter
     def base_noise(self, base_noise: ActionNoise) -> None:
         if not isinstance(base_noise, ActionNoise):
-            raise TypeError(f"base_noise must be an ActionNoise such as NormalActionNoise, got {base_noise!r}.")
+            kind = ValueError if base_noise is None else TypeError
+            raise kind(f"base_noise must be an ActionNoise such as NormalActionNoise, got {base_noise!r}.")
         self._base_noise = base_noise
         self._joint = base_noise.tiled(self.n_envs)
         self._noises = [] if self._joint is not None else self._copies()

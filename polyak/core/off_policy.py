@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from enum import Enum
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -19,11 +20,18 @@ from polyak.data import HerReplayBuffer, ReplayBuffer, Transition
 from polyak.envs import VecEnv
 
 
+class TrainFrequencyUnit(str, Enum):
+    """What ``train_freq`` counts."""
+
+    STEP = "step"
+    EPISODE = "episode"
+
+
 class TrainFreq(NamedTuple):
     """How long to collect before each update."""
 
     frequency: int
-    unit: str
+    unit: TrainFrequencyUnit
 
 
 class RolloutReturn(NamedTuple):
@@ -98,7 +106,7 @@ class OffPolicyAlgorithm(Algorithm):
             options.setdefault("env", self.env)
         if self.n_steps > 1:
             options |= {"n_steps": self.n_steps, "gamma": self.gamma}
-        buffer = cls(
+        return cls(
             self.buffer_size,
             self.observation_space,
             self.action_space,
@@ -107,8 +115,6 @@ class OffPolicyAlgorithm(Algorithm):
             optimize_memory_usage=self.optimize_memory_usage,
             **options,
         )
-        buffer.seed(self.seed)
-        return buffer
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)
@@ -185,7 +191,7 @@ class OffPolicyAlgorithm(Algorithm):
         self.policy.set_training_mode(False)
         if train_freq.unit == "episode" and env.num_envs > 1:
             raise ValueError(
-                f"train_freq={tuple(train_freq)} counts episodes, which needs a single environment, got "
+                f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single environment, got "
                 f"n_envs={env.num_envs}. Use train_freq=(n, 'step')."
             )
         if action_noise is not None and env.num_envs > 1 and not isinstance(action_noise, VectorizedActionNoise):
@@ -286,13 +292,15 @@ class OffPolicyAlgorithm(Algorithm):
 
     # -- logging and files ---------------------------------------------------------------------------------------------
 
-    def dump_logs(self, **counters: float) -> None:
-        super().dump_logs(episodes=self._episode_num, **counters)
+    def dump_logs(self) -> None:
+        self._write_logs(episodes=self._episode_num)
+
+    dump_logs.__doc__ = Algorithm.dump_logs.__doc__
 
     def hyperparameters(self) -> dict[str, Any]:
         values = super().hyperparameters()
         if "train_freq" in values:
-            values["train_freq"] = tuple(self.train_freq)  # type: ignore[arg-type]
+            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)  # type: ignore[union-attr]
         if (options := values.get("replay_buffer_kwargs")) and "env" in options:
             values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
         return values
@@ -310,20 +318,22 @@ class OffPolicyAlgorithm(Algorithm):
             raise ValueError("The replay buffer is not defined: the model has no environment. Call set_env(env) first.")
         save_buffer(self.replay_buffer, path)
 
-    def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True) -> None:
-        """Read what :meth:`save_replay_buffer` wrote.
+    def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True, *, trust: bool = False) -> None:
+        """Read what :meth:`save_replay_buffer` wrote, or a replay buffer of Stable-Baselines3.
 
         Args:
             path: a path or a file opened for reading.
             truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
                 environment will start anew.
+            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
+                set this only for files that you trust.
 
         Raises:
             ValueError: not such a file, or it does not fit this model.
         """
         if self.replay_buffer is None:
-            raise ValueError("The replay buffer is not defined: the model has no environment. Call set_env(env) first.")
-        load_buffer(self.replay_buffer, path)
+            self.replay_buffer = self._make_replay_buffer()
+        load_buffer(self.replay_buffer, path, trust)
         if isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)
             if truncate_last_traj:
@@ -342,7 +352,7 @@ def convert_train_freq(train_freq: int | tuple[int, str]) -> TrainFreq:
     require(
         isinstance(frequency, int) and frequency > 0, "train_freq", train_freq, "the number must be a positive integer."
     )
-    return TrainFreq(frequency, unit)
+    return TrainFreq(frequency, TrainFrequencyUnit(unit))
 
 
 def off_policy_locals(step: Step) -> dict[str, Any]:

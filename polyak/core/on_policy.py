@@ -91,7 +91,7 @@ class OnPolicyAlgorithm(Algorithm):
         self._iteration += 1
         self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
         if log_interval is not None and self._iteration % log_interval == 0:
-            self.dump_logs(iterations=self._iteration)
+            self.dump_logs(self._iteration)
         self.train()
         return True
 
@@ -198,15 +198,15 @@ class OnPolicyAlgorithm(Algorithm):
         stacked = {k: np.stack([o[k] for o in last]) for k in last[0]} if isinstance(last[0], dict) else np.stack(last)
         return self._actor_critic.predict_values(self.policy.obs_to_tensor(stacked)[0]).flatten().tolist()
 
-    def _extra_state(self) -> dict[str, Any]:
-        buffer = getattr(self, "rollout_buffer", None)
-        return {} if buffer is None else {"shuffling": buffer.rng.bit_generator.state}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        if "shuffling" in state and self.env is not None:
-            self.rollout_buffer.rng.bit_generator.state = state["shuffling"]
-
     # -- learning ------------------------------------------------------------------------------------------------------
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump.
+
+        Args:
+            iteration: number of this rollout, to log; 0 logs none.
+        """
+        self._write_logs(**({"iterations": iteration} if iteration > 0 else {}))
 
     def train(self) -> None:
         """Learn from the rollout buffer."""
@@ -225,10 +225,10 @@ class OnPolicyAlgorithm(Algorithm):
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())
 
 
-def explained_variance(predicted: np.ndarray, actual: np.ndarray) -> float:
-    """1 - Var[actual - predicted] / Var[actual]: 1 is perfect, 0 no better than the mean. [B], [B] -> []"""
-    variance = np.var(actual)
-    return float("nan") if variance == 0 else float(1 - np.var(actual - predicted) / variance)
+def explained_variance(y_pred: np.ndarray, y_true: np.ndarray) -> float:
+    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean. [B], [B] -> []"""
+    variance = np.var(y_true)
+    return float("nan") if variance == 0 else float(1 - np.var(y_true - y_pred) / variance)
 
 
 def on_policy_locals(step: Step) -> dict[str, Any]:

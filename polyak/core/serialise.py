@@ -38,7 +38,11 @@ from polyak.core.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckA
 from polyak.core.schedules import schedule_from_json, schedule_to_json
 from polyak.data.replay import BaseBuffer, ReplayBuffer
 
-_IMPORTABLE = ("polyak.", "torch.nn.", "torch.optim.")
+_IMPORTABLE = (
+    *(f"polyak.{folder}." for folder in ("envs", "nn", "data", "core", "algorithms", "compat")),
+    "torch.nn.",
+    "torch.optim.",
+)
 _KINDS: tuple[type, ...] = (nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise)
 
 
@@ -202,7 +206,7 @@ def find_class(name: str, trust: bool = False) -> type:
         )
     found: Any = module
     for part in qualname.split("."):
-        found = getattr(found, part, None)
+        found = getattr(found, part, None) if trust else vars(found).get(part) if hasattr(found, "__dict__") else None
     if not isinstance(found, type) or not (trust or issubclass(found, _KINDS)):
         raise UntrustedError(
             f"the file names {name!r}, which is not a class of a kind that options may hold. Pass trust=True only if "

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.batch import TensorObs
+from polyak.data.randomness import Randomness
 from polyak.data.table import ArrayObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
 
@@ -28,7 +29,7 @@ class Normalizer(Protocol):
         ...
 
 
-class BaseBuffer(ABC):
+class BaseBuffer(Randomness, ABC):
     """Fixed-size storage of the experience of ``n_envs`` parallel environments.
 
     Args:
@@ -61,23 +62,11 @@ class BaseBuffer(ABC):
         self._obs_batch: Any = self._with_envs(self.obs_shape)  # shapes of what one vectorised step brings
         self._action_batch, self._scalar_batch = (self.n_envs, self.action_dim), (self.n_envs,)
         self.pos, self.full = 0, False
-        self._rng: np.random.Generator | None = None
 
     def _with_envs(self, shape: Any) -> Any:
         if isinstance(shape, dict):
             return {key: self._with_envs(sub) for key, sub in shape.items()}
         return (self.n_envs, *shape)
-
-    def seed(self, seed: int | None = None) -> None:
-        """Restart the random numbers; None draws a seed from numpy's global generator, so that its seed counts."""
-        self._rng = np.random.default_rng(np.random.randint(2**31 - 1) if seed is None else seed)
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The buffer's random numbers; seeded from numpy's global generator at first use unless :meth:`seed` came."""
-        if self._rng is None:
-            self.seed(None)
-        return self._rng  # type: ignore[return-value]
 
     @staticmethod
     def swap_and_flatten(arr: np.ndarray) -> np.ndarray:
@@ -106,7 +95,7 @@ class BaseBuffer(ABC):
         """Draw ``batch_size`` rows uniformly; ``env`` (a VecNormalize) normalises them."""
         if self.size() == 0:
             raise ValueError("The buffer is empty: add something before sampling.")
-        return self._get_samples(self.rng.integers(0, self.size(), batch_size), env=env)
+        return self._get_samples(self.rng.randint(0, self.size(), batch_size), env=env)
 
     @abstractmethod
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> Any:

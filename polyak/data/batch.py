@@ -29,7 +29,8 @@ class ReplayBufferSamples(NamedTuple):
     indices: Tensor | None = None  # [B] int64, to hand back to ``update_priorities``
 
 
-DictReplayBufferSamples = ReplayBufferSamples
+class DictReplayBufferSamples(ReplayBufferSamples):
+    """:class:`ReplayBufferSamples` whose observations are dicts."""
 
 
 class RolloutBufferSamples(NamedTuple):
@@ -43,7 +44,8 @@ class RolloutBufferSamples(NamedTuple):
     returns: Tensor  # [B]
 
 
-DictRolloutBufferSamples = RolloutBufferSamples
+class DictRolloutBufferSamples(RolloutBufferSamples):
+    """:class:`RolloutBufferSamples` whose observations are dicts."""
 
 
 class Transition(NamedTuple):

@@ -21,6 +21,8 @@ class Episodes:
     def clear(self) -> None:
         """Forget everything: an empty ring."""
         self.total = 0  # steps ever written
+        self._finished: np.ndarray | None = None
+        self._overwritten = 0
         self.first = np.zeros((self.steps, self.envs), np.int64)
         self._last = np.zeros((self.steps, self.envs), np.int64)  # step + 1 of the last row, 0 while the episode runs
         self.current = np.zeros(self.envs, np.int64)  # first step of the running episode of each env
@@ -33,6 +35,7 @@ class Episodes:
     def add(self, dones: np.ndarray) -> np.ndarray:
         """Note one more vectorised step; returns the cells of the episodes that it ended."""
         slot = self.total % self.steps
+        self._overwritten += int(np.count_nonzero(self._last[slot]))
         self.first[slot], self._last[slot] = self.current, 0
         self.total += 1
         return self.close(np.flatnonzero(dones)) if dones.any() else NONE
@@ -40,6 +43,7 @@ class Episodes:
     def close(self, envs: np.ndarray) -> np.ndarray:
         """End the running episodes of some envs at the newest row; returns the cells of these episodes."""
         newest, oldest = self.total - 1, max(self.total - self.steps, 0)
+        self._finished = None
         cells = [NONE]
         for env in envs:
             slots = np.arange(max(self.current[env], oldest), newest + 1) % self.steps
@@ -73,9 +77,11 @@ class Episodes:
         """[B] cells -> [B] whether their episode has ended."""
         return self._last.reshape(-1)[cells] > 0
 
-    def any_finished(self) -> bool:
-        """Whether at least one whole episode end is in the ring."""
-        return bool(self._last.any())
+    def finished_cells(self) -> np.ndarray:
+        """Cells, in order, whose episode has ended; up to half of them may have been overwritten since."""
+        if self._finished is None or 2 * self._overwritten > len(self._finished):
+            self._finished, self._overwritten = np.flatnonzero(self._last), 0
+        return self._finished
 
     def bounds(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """[B] cells -> step of the row itself, of its episode's oldest row still held, of its last row; [B] each."""

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from typing_extensions import Self
 
 from polyak.data.episodes import Episodes
+from polyak.data.randomness import Randomness
 from polyak.data.storage import Storage
 from polyak.data.table import ArrayObs
 
@@ -40,7 +41,7 @@ class Relabel(Protocol):
         """Size for an empty ring [steps, envs]; also called to forget everything."""
         ...
 
-    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
+    def seed(self, seed: int | None) -> None:
         """Restart the random numbers."""
         ...
 
@@ -58,6 +59,10 @@ class Relabel(Protocol):
 
     def eligible(self, cells: np.ndarray) -> np.ndarray:
         """[B] cells -> [B] whether they may be drawn."""
+        ...
+
+    def pool(self) -> np.ndarray:
+        """Cells, in order, that may be drawn, and up to half as many that were overwritten since."""
         ...
 
     def can_sample(self) -> bool:
@@ -98,11 +103,11 @@ class GoalSelectionStrategy(Enum):
         return cls[strategy.upper()]
 
 
-class Hindsight:
+class Hindsight(Randomness):
     """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495) algorithm 1.
 
-    Each drawn row keeps its real goal with probability ``1 / (n_sampled_goal + 1)``; otherwise a goal that was
-    achieved later replaces it and the environment's ``compute_reward`` judges every step of the window anew. The
+    A share ``1 / (n_sampled_goal + 1)`` of each batch, rounded up, keeps its real goals; in the other rows a goal that
+    was achieved later takes its place and the environment's ``compute_reward`` judges every step of the window anew. The
     strategies include the row itself: its own successor may become its goal. Only rows of finished episodes are drawn.
     ``dones`` stay as they were recorded, for a real termination is a fact whatever the goal.
 
@@ -125,7 +130,6 @@ class Hindsight:
         self.env, self.n_sampled_goal, self.copy_info_dict = env, n_sampled_goal, copy_info_dict
         self.goal_selection_strategy = GoalSelectionStrategy.parse(goal_selection_strategy)
         self.her_ratio = 1 - 1 / (n_sampled_goal + 1)
-        self.seed(None)
 
     def prepare(self, steps: int, envs: int, observation_space: spaces.Space) -> Self:
         if not isinstance(observation_space, spaces.Dict) or not set(GOAL_KEYS) <= set(observation_space.spaces):
@@ -135,9 +139,6 @@ class Hindsight:
         self.episodes = Episodes(steps, envs)
         self.infos = np.full((steps, envs), None, object) if self.copy_info_dict else None
         return self
-
-    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
-        self.rng = np.random.default_rng(seed)
 
     def added(self, slot: int, dones: np.ndarray, infos: list[dict[str, Any]]) -> np.ndarray:
         if self.infos is not None:
@@ -155,11 +156,14 @@ class Hindsight:
     def eligible(self, cells: np.ndarray) -> np.ndarray:
         return self.episodes.finished(cells)
 
+    def pool(self) -> np.ndarray:
+        return self.episodes.finished_cells()
+
     def can_sample(self) -> bool:
-        return self.episodes.any_finished()
+        return self.pool().size > 0
 
     def __call__(self, storage: Storage, window: Window) -> None:
-        chosen = np.flatnonzero(self.rng.random(len(window.cells)) < self.her_ratio)
+        chosen = np.arange(int(self.her_ratio * len(window.cells)))
         if not chosen.size:
             return
         goals = storage.next_observations(self.goal_cells(window.cells[chosen, 0]), "achieved_goal")
@@ -176,9 +180,9 @@ class Hindsight:
         if self.goal_selection_strategy is GoalSelectionStrategy.FINAL:
             chosen = last
         elif self.goal_selection_strategy is GoalSelectionStrategy.FUTURE:
-            chosen = self.rng.integers(step, last + 1)
+            chosen = self.rng.randint(step, last + 1)
         else:
-            chosen = self.rng.integers(first, last + 1)
+            chosen = self.rng.randint(first, last + 1)
         return self.episodes.cell(chosen, cells % self.episodes.envs)
 
     def judge(self, achieved: np.ndarray, desired: np.ndarray, cells: np.ndarray) -> np.ndarray:
@@ -199,13 +203,13 @@ class Hindsight:
         return rewards
 
     def state_dict(self, slots: np.ndarray) -> dict[str, Any]:
-        state: dict[str, Any] = {"rng": self.rng.bit_generator.state}
+        state: dict[str, Any] = {"rng": self.rng_state()}
         if self.infos is not None:
             state["infos"] = [[_to_json(info) for info in row] for row in self.infos[slots]]
         return state
 
     def load_state_dict(self, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
-        self.rng.bit_generator.state = state["rng"]
+        self.load_rng_state(state["rng"])
         if self.infos is None:
             return
         if "infos" not in state:

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import ReplayBufferSamples
+from polyak.data.batch import DictReplayBufferSamples, ReplayBufferSamples
 from polyak.data.memory import GIGABYTE, check_memory
 from polyak.data.relabel import Relabel, Window
 from polyak.data.samplers import Prioritized, Sampler, make_sampler
@@ -72,7 +72,7 @@ class ReplayBuffer(BaseBuffer):
         relabel: e.g. :class:`~polyak.data.relabel.Hindsight`; a copy is used.
         n_steps: length of the returns; above 1 the samples carry ``discounts``.
         gamma: discount of one step within the n-step returns.
-        seed: of the sampler, the relabelling and the choice of environments; None follows numpy's global seed.
+        seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
 
     Raises:
         InsufficientMemoryError: the full buffer would not fit into the memory that is free.
@@ -123,7 +123,7 @@ class ReplayBuffer(BaseBuffer):
         super().seed(seed)
         for part in (self.sampler, self.relabel):
             if part is not None:
-                part.seed(int(self.rng.integers(2**63)))
+                part.seed(None if seed is None else int(self.rng.randint(2**31)))
 
     @staticmethod
     def _maybe_cast_dtype(dtype: Any) -> Any:
@@ -259,8 +259,7 @@ class ReplayBuffer(BaseBuffer):
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if self.relabel is not None or not self.size():
             self._require_rows()
-        eligible = None if self.relabel is None else self.relabel.eligible
-        cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, eligible)
+        cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
         rows = cells if self.n_envs == 1 else cells // self.n_envs
         self._drawn = _Draw(rows, cells, weights)
         return self._get_samples(rows, env=env)
@@ -284,7 +283,7 @@ class ReplayBuffer(BaseBuffer):
         drawn, self._drawn = self._drawn, None
         if drawn is None or drawn.rows is not batch_inds:
             rows = np.asarray(batch_inds, np.int64)
-            drawn = _Draw(rows, rows * self.n_envs + self.rng.integers(0, self.n_envs, len(rows)), None)
+            drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
         if self.n_steps == 1 and self.relabel is None:
             return self._one_step(drawn, env)
         return self._n_step(drawn, env)
@@ -333,7 +332,8 @@ class ReplayBuffer(BaseBuffer):
     ) -> ReplayBufferSamples:
         """Everything as tensors, scalars as columns [B, 1]."""
         weighted = drawn.weights is not None
-        return ReplayBufferSamples(
+        samples = DictReplayBufferSamples if isinstance(next_observations, dict) else ReplayBufferSamples
+        return samples(
             self._tensors(self._normalize_obs(row["observations"], env)),
             self._tensor(row["actions"]),
             self._tensors(self._normalize_obs(next_observations, env)),
@@ -368,7 +368,7 @@ class ReplayBuffer(BaseBuffer):
             "pos": self.pos,
             "full": self.full,
             "optimize_memory_usage": self.optimize_memory_usage,
-            "rng": self.rng.bit_generator.state,
+            "rng": self.rng_state(),
             "sampler": type(self.sampler).__name__,
             **self.storage.state_dict(slots),
         }
@@ -401,7 +401,7 @@ class ReplayBuffer(BaseBuffer):
             self.pos, self.full = len(rows) % self.buffer_size, len(rows) == self.buffer_size
         slots = self._slots()
         self.storage.load_state_dict(state, rows, slots)
-        self.rng.bit_generator.state = state["rng"]
+        self.load_rng_state(state["rng"])
         if self.relabel is not None:
             self.relabel.sync(self.dones, self.pos, self.full)
             if "relabel/rng" in state:

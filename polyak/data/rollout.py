@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import RolloutBufferSamples, TensorObs
+from polyak.data.batch import DictRolloutBufferSamples, RolloutBufferSamples, TensorObs
 from polyak.data.memory import check_memory
 from polyak.data.table import ArrayObs, observation_dtype
 from polyak.ops.returns import gae
@@ -180,7 +180,8 @@ class RolloutBuffer(BaseBuffer):
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         obs, actions, *scalars = (getattr(self, name) for name in FIELDS)
         actions = actions.astype(np.float32, copy=False)  # one type for all spaces, as in SB3: policies cast back
-        return RolloutBufferSamples(
+        samples = DictRolloutBufferSamples if isinstance(obs, dict) else RolloutBufferSamples
+        return samples(
             self._tensors(obs), self._tensor(actions), *(self._tensor(column.reshape(-1)) for column in scalars)
         )
 
@@ -192,7 +193,7 @@ class RolloutBuffer(BaseBuffer):
                 return {key: entry.index_select(0, index) for key, entry in column.items()}
             return column.index_select(0, index)
 
-        return RolloutBufferSamples(*map(select, rollout))
+        return type(rollout)(*map(select, rollout))
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutBufferSamples:
         """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""

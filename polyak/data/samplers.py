@@ -9,10 +9,20 @@ from typing import Any, Protocol
 import numpy as np
 from typing_extensions import Self
 
+from polyak.data.randomness import Randomness
 from polyak.data.sum_tree import SumTree
 
-Eligible = Callable[[np.ndarray], np.ndarray]
-"""[B] cells -> [B] whether they may be drawn."""
+
+class Eligible(Protocol):
+    """Which rows may be drawn, where not all may."""
+
+    def pool(self) -> np.ndarray:
+        """Cells in order: all that may be drawn, and up to half as many that were overwritten since."""
+        ...
+
+    def eligible(self, cells: np.ndarray) -> np.ndarray:
+        """[B] cells -> [B] whether they may be drawn."""
+        ...
 
 
 class Sampler(Protocol):
@@ -25,8 +35,8 @@ class Sampler(Protocol):
         """Size for a ring [steps, envs], empty at first; also called to forget everything."""
         ...
 
-    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
-        """Restart the random numbers."""
+    def seed(self, seed: int | None) -> None:
+        """Restart the random numbers; None takes numpy's global ones."""
         ...
 
     def include(self, cells: np.ndarray) -> None:
@@ -54,19 +64,14 @@ class Sampler(Protocol):
         ...
 
 
-class Uniform:
-    """Every row is equally likely."""
+class Uniform(Randomness):
+    """Every row is equally likely. Slots are drawn first, then environments, as Stable-Baselines3 does."""
 
     adaptive = False
 
-    def __init__(self) -> None:
-        self.seed(None)
-
     def prepare(self, steps: int, envs: int) -> Self:
+        self.envs = envs
         return self
-
-    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
-        self.rng = np.random.default_rng(seed)
 
     def include(self, cells: np.ndarray) -> None:
         pass
@@ -75,33 +80,26 @@ class Uniform:
         pass
 
     def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
-        cells = self._anywhere(batch_size, filled)
         if eligible is None:
-            return cells, None
-        for _ in range(16):  # nearly all rows are eligible once the ring has some length: draw again where not
-            rejected = np.flatnonzero(~eligible(cells))
-            if not rejected.size:
-                return cells, None
-            cells[rejected] = self._anywhere(rejected.size, filled)
-        rejected = np.flatnonzero(~eligible(cells))
-        pool = np.flatnonzero(eligible(np.arange(filled)))
-        cells[rejected] = pool[self._anywhere(rejected.size, pool.size)]
+            slots = self.rng.randint(0, filled // self.envs, batch_size)
+            return slots if self.envs == 1 else slots * self.envs + self.rng.randint(0, self.envs, batch_size), None
+        pool = eligible.pool()
+        cells = pool[self.rng.randint(0, len(pool), batch_size)]
+        while (overwritten := np.flatnonzero(~eligible.eligible(cells))).size:
+            cells[overwritten] = pool[self.rng.randint(0, len(pool), overwritten.size)]
         return cells, None
-
-    def _anywhere(self, batch_size: int, below: int) -> np.ndarray:
-        return (self.rng.random(batch_size) * below).astype(np.int64)  # half the cost of Generator.integers
 
     def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
         pass
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rng": self.rng.bit_generator.state}
+        return {"rng": self.rng_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rng.bit_generator.state = state["rng"]
+        self.load_rng_state(state["rng"])
 
 
-class Prioritized:
+class Prioritized(Randomness):
     """Proportional prioritisation with stratified draws, Schaul et al. 2016 (arXiv:1511.05952) eq. 1 and section 3.4.
 
     ``P(i) = p_i**alpha / sum p**alpha`` with ``p = |td_error| + eps``; new rows get the highest priority seen so far.
@@ -124,7 +122,6 @@ class Prioritized:
             raise ValueError(f"eps must be positive, got {eps}: rows whose error is 0 would never be drawn again.")
         self.alpha, self.eps = alpha, eps
         self.set_beta(beta)
-        self.seed(None)
 
     def set_beta(self, beta: float) -> None:
         """Turn the dial between biased (0) and fully corrected (1) updates."""
@@ -139,9 +136,6 @@ class Prioritized:
         self.highest = 1.0  # of |td_error| + eps so far
         return self
 
-    def seed(self, seed: int | np.random.SeedSequence | None) -> None:
-        self.rng = np.random.default_rng(seed)
-
     def include(self, cells: np.ndarray) -> None:
         self.count += len(cells) - int(np.count_nonzero(self.tree.leaves[cells]))
         self.tree.set(cells, self.highest**self.alpha)
@@ -151,7 +145,8 @@ class Prioritized:
         self.tree.set(cells, 0.0)
 
     def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
-        strata = (np.arange(batch_size) + self.rng.random(batch_size)) / batch_size
+        # Shuffled, so that a row's place in the batch says nothing of its age.
+        strata = (self.rng.permutation(batch_size) + self.rng.random_sample(batch_size)) / batch_size
         total = self.tree.total
         cells = self.tree.find(strata * total)
         weights = (self.count / total * self.tree.leaves[cells]) ** -self.beta
@@ -168,14 +163,14 @@ class Prioritized:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "rng": self.rng.bit_generator.state,
+            "rng": self.rng_state(),
             "beta": self.beta,
             "highest": self.highest,
             "priorities": self.tree.leaves.reshape(self.shape).copy(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rng.bit_generator.state = state["rng"]
+        self.load_rng_state(state["rng"])
         self.beta, self.highest = state["beta"], state["highest"]
         leaves = state["priorities"].reshape(-1)
         self.tree.set(np.arange(leaves.size), leaves)

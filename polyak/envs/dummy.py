@@ -60,9 +60,7 @@ class DummyVecEnv(VecEnv):
         return self._observations()
 
     def step_async(self, actions: np.ndarray) -> None:
-        if len(actions) != self.num_envs:
-            raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {len(actions)}.")
-        self.actions = actions
+        self.actions = self._batch_of_actions(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
         rewards, dones, infos = self.buf_rews, self.buf_dones, []

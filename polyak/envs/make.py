@@ -70,6 +70,7 @@ def find_spec(env_id: str) -> EnvSpec:
 
     Raises:
         ValueError: for an unknown name; the message has the names closest to it.
+        DeprecatedEnv: gymnasium's own, for an old version of an environment.
         ImportError: when the module in front of the name, or ale-py, is not installed.
     """
     module, _, name = env_id.rpartition(":")
@@ -79,6 +80,8 @@ def find_spec(env_id: str) -> EnvSpec:
         register_atari(env_id)
     try:
         return gym.spec(name)
+    except gym_error.DeprecatedEnv:
+        raise  # it says which version to use; programs catch it to try that one
     except gym_error.Error as error:
         raise ValueError(_unknown_name(env_id, name, error)) from error
 

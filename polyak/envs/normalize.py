@@ -7,6 +7,7 @@ import os
 import tempfile
 import zipfile
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 import gymnasium as gym
@@ -30,6 +31,10 @@ _CONFIG = (
     "norm_obs_keys",
 )
 _FORMAT = "polyak.VecNormalize/1"
+FOREIGN = {b"\x80": "polyak.compat.sb3_files.statistics:read"}
+"""Files of other libraries, by their first byte -> what reads them as a ``state_dict``."""
+EXPORTS = {"sb3": "polyak.compat.sb3_files.statistics:save"}
+"""Formats of other libraries -> what writes a VecNormalize in them."""
 
 
 class VecNormalize(VecEnvWrapper):
@@ -287,13 +292,23 @@ class VecNormalize(VecEnvWrapper):
             raise
 
     @staticmethod
-    def load(load_path: str | os.PathLike[str], venv: VecEnv) -> VecNormalize:
+    def load(load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:
         """Wrap ``venv`` with the settings and statistics of a saved file; reading it runs no code.
 
+        Args:
+            load_path: what :meth:`save` wrote, or a ``vecnormalize.pkl`` of Stable-Baselines3.
+            venv: the VecEnv to wrap.
+            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
+                set this only for files that you trust.
+
         Raises:
-            ValueError: for a file that is not one of :meth:`save`'s, such as a pickle of Stable-Baselines3.
+            ValueError: for another file, a damaged one, or statistics of other observations.
         """
-        return VecNormalize.from_state_dict(venv, _read_state(Path(load_path)))
+        return VecNormalize.from_state_dict(venv, _read_state(Path(load_path), trust))
+
+    def save_sb3(self, save_path: str | os.PathLike[str]) -> None:
+        """Write settings and statistics as Stable-Baselines3's ``VecNormalize.load`` reads them."""
+        resolve_name(EXPORTS["sb3"])(self, save_path)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -353,26 +368,49 @@ def _copied(obs: Any) -> Any:
     return np.array(obs)
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def _read_state(path: Path, trust: bool = False) -> dict[str, Any]:
     with path.open("rb") as file:
-        start = file.read(2)
-    if start[:1] == b"\x80":
-        raise ValueError(
-            f"{path} is a pickle, as Stable-Baselines3 writes it. Reading a pickle runs the code in it, so it is not "
-            "read here. Convert it where Stable-Baselines3 is installed: load it there and copy obs_rms and ret_rms "
-            "(mean, var, count) and the settings; see load_state_dict()."
-        )
-    foreign = f"{path} is not a file written by VecNormalize.save()."
+        start = file.read(1)
+        if start in FOREIGN:
+            file.seek(0)
+            return resolve_name(FOREIGN[start])(file, trust=trust)
+    foreign = f"{path} is not a file written by VecNormalize.save(), or it is damaged."
     if not zipfile.is_zipfile(path):
         raise ValueError(foreign)
-    with np.load(path, allow_pickle=False) as archive:
-        if "header" not in archive:
-            raise ValueError(foreign)
-        header = json.loads(str(archive["header"]))
+    try:
+        with zipfile.ZipFile(path) as members:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members.infolist()):
+                raise ValueError(foreign)  # a little file could unpack to fill the memory
+        with np.load(path, allow_pickle=False) as archive:
+            if "header" not in archive:
+                raise ValueError(foreign)
+            header = json.loads(str(archive["header"]))
+            arrays = {name[len("state/") :]: archive[name] for name in archive.files if name.startswith("state/")}
         if header.get("format") != _FORMAT:
             raise ValueError(f"{path} has format {header.get('format')!r}, this version reads {_FORMAT!r}.")
-        arrays = {name[len("state/") :]: archive[name] for name in archive.files if name.startswith("state/")}
-    return {**header["state"], **arrays}
+        return {**header["state"], **arrays}
+    except (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, OSError, MemoryError) as error:
+        raise ValueError(f"{foreign} ({type(error).__name__}: {error})") from error
+
+
+def detached(state: dict[str, Any]) -> VecNormalize:
+    """A normaliser without environments, from what :meth:`VecNormalize.state_dict` returned: for observations alone.
+
+    Only the maps of observations and rewards, :meth:`~VecNormalize.state_dict` and :meth:`~VecNormalize.save` work.
+    """
+    normalizer = VecNormalize.__new__(VecNormalize)
+    for name in _CONFIG:
+        setattr(normalizer, name, state[name])
+    parts = sorted({name.rpartition("/")[0] for name in state if name.startswith(("obs_rms", "ret_rms"))})
+    found = {
+        part: RunningMeanStd.from_state_dict({key: state[f"{part}/{key}"] for key in ("mean", "var", "count")})
+        for part in parts
+    }
+    normalizer.ret_rms = found.pop("ret_rms")
+    by_key = {part.removeprefix("obs_rms/"): statistics for part, statistics in found.items()}
+    normalizer.obs_rms = by_key.get("obs_rms") or by_key or None
+    normalizer.returns = np.array(state["returns"], np.float64)
+    return normalizer
 
 
 # --- finding and copying --------------------------------------------------------------------------------------------

@@ -224,8 +224,7 @@ class SubprocVecEnv(VecEnv):
 
     def step_async(self, actions: np.ndarray) -> None:
         self._make_ready("step_async()")
-        if len(actions) != self.num_envs:
-            raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {len(actions)}.")
+        actions = self._batch_of_actions(actions)
         shared = self._actions
         if shared is not None and _fits(actions, shared):
             shared[:] = actions

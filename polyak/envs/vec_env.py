@@ -170,6 +170,19 @@ class VecEnv(ABC):
             return [int(indices)]
         return indices
 
+    def _batch_of_actions(self, actions: np.ndarray) -> np.ndarray:
+        """``actions`` with one entry per environment; a single environment's own action will do for a vector of one.
+
+        Raises:
+            ValueError: there are more or fewer.
+        """
+        if self.num_envs == 1 and isinstance(actions, np.ndarray) and actions.shape == self.action_space.shape:
+            return actions[None]
+        if np.ndim(actions) == 0 or len(actions) != self.num_envs:
+            given = "a scalar" if np.ndim(actions) == 0 else str(len(actions))
+            raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {given}.")
+        return actions
+
     # --- pictures ---
 
     def get_images(self) -> Sequence[np.ndarray | None]:

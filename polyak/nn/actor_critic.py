@@ -98,9 +98,9 @@ class ActorCriticPolicy(Policy):
         self.action_dist = make_proba_distribution(action_space, use_sde, options)
         # a subclass that changes how actions are drawn in forward() must act that way too
         self._acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
-        self._build()
+        self._build_networks()
 
-    def _build(self) -> None:
+    def _build_networks(self) -> None:
         self.features_extractor = self.make_features_extractor()
         self.features_dim: int = self.features_extractor.features_dim  # type: ignore[assignment]
         self.pi_features_extractor = self.features_extractor

@@ -317,9 +317,9 @@ class ContinuousPolicy(Policy):
         self.activation_fn = activation_fn
         self.n_critics = n_critics
         self.share_features_extractor = share_features_extractor
-        self._build()
+        self._build_networks()
 
-    def _build(self) -> None:
+    def _build_networks(self) -> None:
         self.actor = self.make_actor()
         if self.actor_class.has_target:
             self.targets = ("actor_target", "critic_target")

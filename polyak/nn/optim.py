@@ -45,9 +45,10 @@ class RMSpropTFLike(Optimizer):
             "weight_decay": weight_decay,
             "momentum": momentum,
         }
+        titles = {"lr": "learning rate", "eps": "epsilon"}
         for name, value in defaults.items():
             if not value >= 0:
-                raise ValueError(f"{name} must not be negative, got {value}.")
+                raise ValueError(f"Invalid {titles.get(name, name)}: {name} must not be negative, got {value}.")
         super().__init__(params, {**defaults, "centered": centered})
 
     @torch.no_grad()

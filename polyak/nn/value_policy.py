@@ -88,6 +88,9 @@ class ValuePolicy(Policy):
             net_arch = [] if self.features_extractor_class is NatureCNN else [64, 64]
         self.net_arch = check_widths(net_arch, "net_arch")
         self.activation_fn = activation_fn
+        self._build_networks()
+
+    def _build_networks(self) -> None:
         self.q_net = self.make_q_net()
         self.q_net_target = self.make_q_net()
         self.q_net_target.load_state_dict(self.q_net.state_dict())

@@ -19,7 +19,8 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
-from polyak.core.checkpoint import read, replacing
+from polyak.core.archive import replacing
+from polyak.core.checkpoint import read
 from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import LinearSchedule
 from polyak.core.serialise import Untrusted, UntrustedError, decode, encode, find_class
@@ -315,12 +316,19 @@ def test_bad_files_are_refused_with_a_reason(tmp_path: Path) -> None:
     assert not Path("pwned").exists()
 
 
-def test_a_peers_file_is_recognised(tmp_path: Path) -> None:
+def test_a_peers_damaged_file_is_recognised(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "sb3.zip", "w") as archive:
         archive.writestr("data", "{}")
         archive.writestr("policy.pth", b"")
-    with pytest.raises(ValueError, match="not written by polyak.*Stable-Baselines3"):
+    with pytest.raises(ValueError, match="sb3.zip: policy.pth cannot be read as tensors"):
         PPO.load(tmp_path / "sb3.zip")
+
+
+def test_a_zip_of_something_else_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(ValueError, match="not written by polyak.*readme.txt"):
+        PPO.load(tmp_path / "other.zip")
 
 
 def test_a_flipped_byte_in_the_weights_is_noticed(tmp_path: Path) -> None:

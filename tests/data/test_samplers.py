@@ -159,10 +159,23 @@ def test_excluded_rows_stay_out():
     assert sampler.count == 9
 
 
+class Eligible:
+    """Some cells may be drawn; the pool also holds cell 5, which was overwritten since."""
+
+    def __init__(self, cells):
+        self.cells = cells
+
+    def pool(self):
+        return np.append(self.cells, 5)
+
+    def eligible(self, cells):
+        return np.isin(cells, self.cells)
+
+
 def test_uniform_keeps_to_the_eligible():
     sampler = Uniform().prepare(1000, 1)
     for eligible_cells in ([7], [1, 2, 998], list(range(0, 1000, 2))):
-        cells, weights = sampler.draw(300, 1000, lambda cells, chosen=eligible_cells: np.isin(cells, chosen))
+        cells, weights = sampler.draw(300, 1000, Eligible(np.array(eligible_cells)))
         assert set(cells) <= set(eligible_cells)
         assert weights is None
         counts = np.unique(cells, return_counts=True)[1]

@@ -1,0 +1,129 @@
+"""Opening files: written under a temporary name and renamed; zips are looked over before anything in them is read."""
+
+import contextlib
+import os
+import stat
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+DAMAGED = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OverflowError,
+    UnicodeDecodeError,
+)
+"""What reading a zip raises that is not one, or not a whole one."""
+
+_MAX_GROWTH = 20
+"""A zip may unpack to this many times its own size. Weights hardly shrink, text shrinks to a tenth."""
+_ALWAYS_ALLOWED = 2**20
+_MAX_MEMBERS = 10_000
+
+
+@contextlib.contextmanager
+def opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
+    """A file given by path (``suffix`` added where there is no suffix) or already open.
+
+    Writing to a path goes to a temporary file beside it, renamed once complete.
+    """
+    if not isinstance(target, str | os.PathLike):
+        if not hasattr(target, "write" if mode == "wb" else "read"):
+            raise TypeError(f"path={target!r} is neither a path nor an open binary file.")
+        yield target
+        return
+    path = Path(target)
+    if (mode == "wb" and not path.suffix) or (mode == "rb" and not path.is_file()):
+        path = path.with_name(path.name + suffix)
+    if mode == "rb":
+        if not path.is_file():
+            raise FileNotFoundError(f"path={str(target)!r}: there is no file {str(path)!r}.")
+        with path.open("rb") as file:
+            yield file
+        return
+    with replacing(path) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of ``path`` only when the block has ended without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def name_of(file: Any, source: Any) -> str:
+    """What to call an open file in messages."""
+    return str(getattr(file, "name", None) or repr(source))
+
+
+def begins_with(file: IO[bytes], start: bytes) -> bool:
+    """Whether the rest of an open file begins with these bytes; it stays where it was."""
+    found = file.read(len(start))
+    file.seek(-len(found), os.SEEK_CUR)
+    return found == start
+
+
+def check_members(archive: zipfile.ZipFile, name: str, compressed: bool = False) -> set[str]:
+    """The names in a zip, once it is clear that reading them can neither fill the memory nor reach another file.
+
+    Args:
+        archive: an open zip.
+        name: what to call it in messages.
+        compressed: whether members may be compressed.
+
+    Raises:
+        ValueError: a member that no honest file has; the message names it.
+    """
+    members = archive.infolist()
+    size = _size(archive)
+    allowed = _MAX_GROWTH * size + _ALWAYS_ALLOWED
+    total = sum(member.file_size for member in members)
+    if len(members) > _MAX_MEMBERS or total > allowed:
+        raise ValueError(
+            f"{name} is damaged: its {len(members)} members would unpack to {total:,} bytes, from a file of {size:,}."
+        )
+    names: set[str] = set()
+    for member in members:
+        path = member.filename.replace("\\", "/")
+        if path.startswith("/") or ":" in path or ".." in path.split("/") or "\0" in path:
+            raise ValueError(f"{name} is damaged: it holds a member called {member.filename!r}.")
+        if member.filename in names:
+            raise ValueError(f"{name} is damaged: it holds {member.filename!r} twice.")
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise ValueError(f"{name} is damaged: {member.filename} is a symbolic link.")
+        if member.flag_bits & 1:
+            raise ValueError(f"{name} cannot be read: {member.filename} is encrypted.")
+        if member.compress_type != zipfile.ZIP_STORED and not (
+            compressed and member.compress_type == zipfile.ZIP_DEFLATED
+        ):
+            raise ValueError(f"{name} is damaged: {member.filename} is compressed, which polyak never does.")
+        names.add(member.filename)
+    return names
+
+
+def _size(archive: zipfile.ZipFile) -> int:
+    file = archive.fp
+    assert file is not None
+    position = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(position)
+    return size
