@@ -5,6 +5,7 @@ Mnih et al. 2015, "Human-level control through deep reinforcement learning", Nat
 Shapes: B batch rows, A actions.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -131,6 +132,13 @@ class DQN(OffPolicyAlgorithm):
     # -- exploration and the target's clock ----------------------------------------------------------------------------
 
     def _after_setup(self) -> None:
+        if self.n_envs > self.target_update_interval:
+            warnings.warn(
+                f"The number of environments used is greater than target_update_interval ({self.n_envs} > "
+                f"{self.target_update_interval}): the target network is updated at every step of all of them, that is, "
+                f"every {self.n_envs} environment steps.",
+                stacklevel=2,
+            )
         self.exploration_schedule = LinearSchedule(
             self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
         )

@@ -60,6 +60,7 @@ class SACLearner(Learner):
     tau: Tensor
     ent_coef: Tensor
     target_update_interval: int
+    graphs = ("new_actions", "gradient_step")
 
     def __init__(
         self,
@@ -92,16 +93,19 @@ class SACLearner(Learner):
         self.steps += 1
         if self.use_sde:
             self.policy.reset_noise()
-        metrics = self.gradient_step(batch)
+        metrics = self.gradient_step(batch, *self.new_actions(batch))
         if self.steps % self.target_update_interval == 0:
             polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
         return metrics
 
-    def gradient_step(self, batch: Transition) -> Metrics:
-        """Algorithm 1, without its target update."""
+    def new_actions(self, batch: Transition) -> tuple[Tensor, Tensor]:
+        """Reparameterised actions [B, A] and their log-density [B], drawn before those of the target."""
+        return self.policy.actor.action_log_prob(batch.observations)
+
+    def gradient_step(self, batch: Transition, actions: Tensor, log_prob: Tensor) -> Metrics:
+        """Algorithm 1, without its target update; ``actions`` and ``log_prob`` are the present policy's."""
         policy = self.policy
         alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
-        actions, log_prob = policy.actor.action_log_prob(batch.observations)
 
         with torch.no_grad():
             next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)

@@ -26,6 +26,7 @@ from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.core.device import get_device
 from polyak.core.learner import Learner, OptimizerRecipe
 from polyak.core.logger import Logger, configure_logger
+from polyak.core.parameters import parameters, set_parameters
 from polyak.core.runner import Observations, Runner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
@@ -40,10 +41,14 @@ def require(condition: bool, name: str, value: Any, fix: str) -> None:
     """Refuse a bad hyper-parameter.
 
     Raises:
-        ValueError: ``condition`` does not hold; the message names the argument, its value and the fix.
+        HyperparameterError: ``condition`` does not hold; the message names the argument, its value and the fix.
     """
     if not condition:
-        raise ValueError(f"{name}={value!r} cannot be used: {fix}")
+        raise HyperparameterError(f"{name}={value!r} cannot be used: {fix}")
+
+
+class HyperparameterError(ValueError, AssertionError):
+    """A bad hyper-parameter. Also an AssertionError, which is what Stable-Baselines3 raises in most such places."""
 
 
 class SpaceError(ValueError, AssertionError):
@@ -265,7 +270,7 @@ class Algorithm:
         """
         vec_env = checkpoint.with_statistics(as_vec_env(env, verbose=self.verbose), self._statistics)
         if vec_env.num_envs != self.n_envs:
-            raise ValueError(
+            raise SpaceError(
                 f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
                 f"set_env() keeps. To change it, use {type(self).__name__}.load(path, env=env)."
             )
@@ -387,6 +392,7 @@ class Algorithm:
 
     def _turn_dials(self) -> None:
         """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
+        self.learner.adopt_optimizers()
         lr = self.lr_schedule(self._current_progress_remaining)
         self.logger.record("train/learning_rate", lr)
         values = {"learning_rate": lr}
@@ -486,7 +492,7 @@ class Algorithm:
 
     def get_parameters(self) -> dict[str, Any]:
         """State dicts of the policy and of each optimizer, under Stable-Baselines3's names."""
-        return checkpoint.parameters(self.learner)
+        return parameters(self.learner)
 
     def set_parameters(
         self,
@@ -508,7 +514,7 @@ class Algorithm:
         get_device(device)
         if not isinstance(load_path_or_dict, Mapping):
             load_path_or_dict = checkpoint.read(load_path_or_dict, weights_only=True).parameters()
-        checkpoint.set_parameters(self.learner, load_path_or_dict, exact_match)
+        set_parameters(self.learner, load_path_or_dict, exact_match)
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
         """Write the model to one file: how to build it, and what it learned. Nothing in it runs when it is loaded.
@@ -516,7 +522,7 @@ class Algorithm:
         Args:
             path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
             exclude: hyper-parameters or counters to leave out.
-            include: further things to put in: ``"replay_buffer"``.
+            include: further things to put in: ``"replay_buffer"``; a name in both lists is put in.
 
         Raises:
             ValueError: ``include`` names something that cannot be saved this way.

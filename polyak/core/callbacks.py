@@ -492,10 +492,10 @@ class EvalCallback(EventCallback):
         return super()._children() + ([] if new_best is None else [new_best])
 
     def _init_callback(self) -> None:
-        if self.warn and not isinstance(self.training_env, type(self.eval_env)):
+        if not isinstance(self.training_env, type(self.eval_env)):
             warnings.warn(
                 f"eval_env is wrapped in another way than the training environment: {self.eval_env} and "
-                f"{self.training_env}. Wrap both alike, or pass warn=False if the difference is meant.",
+                f"{self.training_env}. Wrap both alike, unless the difference is meant.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -14,6 +14,7 @@ Files are written under a temporary name and renamed, so that a broken write lea
 import contextlib
 import json
 import platform
+import warnings
 import zipfile
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
@@ -32,6 +33,7 @@ from torch import Tensor
 
 from polyak.core.archive import DAMAGED, begins_with, check_members, name_of, opened
 from polyak.core.learner import Learner
+from polyak.core.parameters import load_optimizer, optimizer_key
 from polyak.core.runner import Runner
 from polyak.core.seeding import rng_state, set_rng_state
 from polyak.core.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
@@ -87,84 +89,6 @@ class Model(Protocol):
 M = TypeVar("M", bound=Model)
 
 
-# -- parameters by Stable-Baselines3's names ---------------------------------------------------------------------------
-
-
-def optimizer_key(name: str) -> str:
-    """What Stable-Baselines3 calls an optimizer of a learner's."""
-    return "ent_coef_optimizer" if name == "ent_coef" else f"{name}.optimizer"
-
-
-def parameters(learner: Learner) -> dict[str, Any]:
-    """``{"policy": ..., "actor.optimizer": ..., ...}``, and the learner's own tensors by their names."""
-    own = {name: p.detach() for name, p in learner.named_parameters(recurse=False)}
-    optimizers = {optimizer_key(name): optimizer.state_dict() for name, optimizer in learner.optimizers.items()}
-    return {"policy": learner.policy.state_dict(), **optimizers, **own}
-
-
-def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: bool = True) -> None:
-    """Load what :func:`parameters` returned; see :meth:`Algorithm.set_parameters`."""
-    targets = parameters(learner).keys()
-    optional = {name for name, _ in learner.named_parameters(recurse=False)}
-    if unknown := sorted(values.keys() - targets):
-        raise ValueError(f"{unknown[0]!r} is not a part of this model, whose parts are {sorted(targets)}.")
-    if exact_match and (missing := sorted(targets - optional - values.keys())):
-        raise ValueError(
-            f"exact_match=True needs every part of the model, but {missing} are missing. Pass exact_match=False to"
-            " load only what is there."
-        )
-    if "policy" in values:
-        learner.policy.load_state_dict(values["policy"], strict=exact_match)
-    for name in learner.optimizers:
-        if (key := optimizer_key(name)) in values:
-            load_optimizer(learner, name, values[key])
-    for name in optional & values.keys():
-        with torch.no_grad():
-            learner.get_parameter(name).copy_(values[name])
-
-
-def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> None:
-    """Load an optimizer's state dict, which another kernel, another device or another library may have written.
-
-    Raises:
-        ValueError: it belongs to other parameters.
-    """
-    optimizer = learner.optimizers[name]
-    groups = [
-        group | {key: own[key] for key in _KERNEL_OPTIONS if key in own}
-        for group, own in zip(state["param_groups"], optimizer.param_groups, strict=False)
-    ]
-    if len(groups) == len(state["param_groups"]):
-        _check_state_shapes(name, optimizer, state)
-        state = {**state, "param_groups": groups}
-    learner.load_optimizer(name, dict(state))
-
-
-_KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
-"""How an optimizer computes; that is chosen where it runs and not taken from a file."""
-
-
-def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Kernels trust these shapes, and torch does not check them."""
-    if type(optimizer).__name__ in ("Adafactor", "LBFGS"):  # keep other shapes than those of the parameters
-        return
-    own = [p for group in optimizer.param_groups for p in group["params"]]
-    numbers = [index for group in state["param_groups"] for index in group["params"]]
-    if len(own) != len(numbers):
-        raise ValueError(
-            f"the {name} optimizer of the file has {len(numbers)} parameters, that of the model {len(own)}: they are "
-            "of different networks. Check policy_kwargs."
-        )
-    shapes = dict(zip(numbers, (p.shape for p in own), strict=True))
-    for index, values in state["state"].items():
-        for key, value in values.items():
-            if isinstance(value, Tensor) and value.numel() != 1 and value.shape != shapes.get(index):
-                raise ValueError(
-                    f"the {name} optimizer of the file has {key} of shape {tuple(value.shape)} for parameter {index}, "
-                    f"whose shape is {tuple(shapes.get(index, ()))}: the file is damaged."
-                )
-
-
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +117,7 @@ class Saved:
         return {"state": state, "param_groups": groups}
 
     def parameters(self) -> dict[str, Any]:
-        """As :func:`parameters` returns them."""
+        """As :func:`polyak.core.parameters.parameters` returns them."""
         tensors = {name: torch.from_numpy(array) for name, array in self.networks.items()}
         policy = {k.removeprefix("policy."): v for k, v in tensors.items() if k.startswith("policy.")}
         own = {k: v for k, v in tensors.items() if not k.startswith("policy.")}
@@ -229,10 +153,11 @@ def _prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
 
 def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> None:
     """Write ``model``; see :meth:`Algorithm.save`."""
-    if unknown := include - {"replay_buffer"}:
-        raise ValueError(f"include={sorted(unknown)} cannot be saved. Known: ['replay_buffer'].")
-    info, saved = _describe(model, exclude), Saved({})
+    if unknown := include - {"replay_buffer", *model.hyperparameters(), *_COUNTERS}:
+        raise ValueError(f"include={sorted(unknown)} cannot be saved: only 'replay_buffer' and what is saved anyway.")
+    info, saved = _describe(model, exclude - include), Saved({})
     info["optimizers"] = {}
+    model.learner.adopt_optimizers()
     for name, optimizer in model.learner.optimizers.items():
         info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
         saved.optimizers |= arrays
@@ -348,8 +273,9 @@ def read(
                     return resolve_name(foreign)(archive, name, trust=trust, skip=skip, weights_only=weights_only)
                 saved = _read_archive(archive, name)
         except (*DAMAGED, SafetensorError) as error:
+            reason = "it wasn't a zip-file, or only a part of one" if "not a zip file" in str(error) else error
             raise ValueError(
-                f"{name} is not a model file, or it is damaged ({error}). Save the model again."
+                f"{name} is not a model file, or it is damaged ({reason}). Save the model again."
             ) from error
     if saved.info.get("format") != kind:
         raise ValueError(f"{name} is a file of kind {saved.info.get('format')!r}, not {kind!r}. Is it the right file?")
@@ -495,6 +421,9 @@ def _hyperparameters(
         )
     hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in given})
     let_be = (saved.foreign | _NOT_HYPERPARAMETERS) - known
+    if unknown := sorted(custom_objects.keys() - known - let_be - overrides.keys()):
+        warnings.warn(f"custom_objects={unknown} replace nothing: the file has no such values.", stacklevel=4)
+        let_be |= set(unknown)
     return hyper | {name: value for name, value in given.items() if name not in let_be}, policy
 
 

@@ -56,6 +56,7 @@ class Learner(nn.Module):
         super().__init__()
         self.steps = 0
         self.optimizers: dict[str, Optimizer] = {}
+        self._owners: dict[str, nn.Module] = {}
         self.dials: dict[str, float] = {}
         self.sync_gradients: Callable[[list[Tensor]], None] | None = None
 
@@ -92,6 +93,14 @@ class Learner(nn.Module):
         self.optimizers[name] = brought or recipe([p for p in params if p.requires_grad], lr)
         if owner is not None:
             object.__setattr__(owner, "optimizer", self.optimizers[name])
+            object.__setattr__(self, "_owners", {**self._owners, name: owner})
+
+    def adopt_optimizers(self) -> None:
+        """Use the optimizers that have been assigned to their modules (``model.policy.optimizer = ...``)."""
+        for name, owner in self._owners.items():
+            if (assigned := getattr(owner, "optimizer", None)) is not None and assigned is not self.optimizers[name]:
+                self.optimizers[name] = assigned
+                self.dials.pop("learning_rate", None)
 
     def minimise(self, name: str, loss: Tensor, max_grad_norm: Tensor | float | None = None) -> None:
         """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.

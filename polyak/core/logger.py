@@ -326,9 +326,9 @@ class TensorBoardOutputFormat(KVWriter):
             self.writer.add_image(key, value.image, step, dataformats=value.dataformats)
         elif isinstance(value, HParam):
             self._write_hyperparameters(value)
-        elif isinstance(value := _plain(value), torch.Tensor | np.ndarray):
+        elif isinstance(value, torch.Tensor | np.ndarray) and value.ndim > 0:
             self.writer.add_histogram(key, value, step)
-        elif isinstance(value, bool | int | float | np.generic):
+        elif isinstance(value := _plain(value), bool | int | float | np.generic):
             self.writer.add_scalar(key, value, step)
 
     def _write_hyperparameters(self, value: HParam) -> None:

@@ -121,6 +121,10 @@ class OrnsteinUhlenbeckActionNoise(ActionNoise):
         return OrnsteinUhlenbeckActionNoise(mean, sigma, self._theta, self._dt, start, self._dtype)
 
 
+class NoiseCountError(ValueError, AssertionError):
+    """Too few or too many noises. Also an AssertionError, which is what Stable-Baselines3 raises here."""
+
+
 class VectorizedActionNoise(ActionNoise):
     """Independent noise for each of several environments.
 
@@ -174,7 +178,9 @@ class VectorizedActionNoise(ActionNoise):
     def noises(self, noises: Iterable[ActionNoise]) -> None:
         noises = list(noises)
         if len(noises) != self.n_envs:
-            raise ValueError(f"noises must hold one ActionNoise per environment: {self.n_envs}, got {len(noises)}.")
+            raise NoiseCountError(
+                f"noises must hold one ActionNoise per environment: {self.n_envs}, got {len(noises)}."
+            )
         strangers = [i for i, noise in enumerate(noises) if not isinstance(noise, type(self.base_noise))]
         if strangers:
             raise ValueError(

@@ -100,12 +100,10 @@ class OffPolicyAlgorithm(Algorithm):
             self.replay_buffer = self._make_replay_buffer()
 
     def _make_replay_buffer(self) -> ReplayBuffer:
-        options = dict(self.replay_buffer_kwargs or {})
+        options = self._buffer_options()
         cls = self.replay_buffer_class or ReplayBuffer
         if issubclass(cls, HerReplayBuffer):
             options.setdefault("env", self.env)
-        if self.n_steps > 1:
-            options |= {"n_steps": self.n_steps, "gamma": self.gamma}
         return cls(
             self.buffer_size,
             self.observation_space,
@@ -115,6 +113,11 @@ class OffPolicyAlgorithm(Algorithm):
             optimize_memory_usage=self.optimize_memory_usage,
             **options,
         )
+
+    def _buffer_options(self) -> dict[str, Any]:
+        """Arguments of the replay buffer besides those that every one has."""
+        many = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps > 1 else {}
+        return {**(self.replay_buffer_kwargs or {}), **many}
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)
@@ -191,8 +194,8 @@ class OffPolicyAlgorithm(Algorithm):
         self.policy.set_training_mode(False)
         if train_freq.unit == "episode" and env.num_envs > 1:
             raise ValueError(
-                f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single environment, got "
-                f"n_envs={env.num_envs}. Use train_freq=(n, 'step')."
+                f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single "
+                f"environment, got n_envs={env.num_envs}. Use train_freq=(n, 'step')."
             )
         if action_noise is not None and env.num_envs > 1 and not isinstance(action_noise, VectorizedActionNoise):
             self.action_noise = action_noise = VectorizedActionNoise(action_noise, env.num_envs)
@@ -331,8 +334,10 @@ class OffPolicyAlgorithm(Algorithm):
         Raises:
             ValueError: not such a file, or it does not fit this model.
         """
-        if self.replay_buffer is None:
+        if getattr(self, "replay_buffer", None) is None:
             self.replay_buffer = self._make_replay_buffer()
+        assert self.replay_buffer is not None
+        self.replay_buffer.device = torch.device(self.device)
         load_buffer(self.replay_buffer, path, trust)
         if isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)

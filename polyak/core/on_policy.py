@@ -121,7 +121,8 @@ class OnPolicyAlgorithm(Algorithm):
         rollout_buffer.reset()
         if self.use_sde:
             self.policy.reset_noise(env.num_envs)
-        own_add = type(rollout_buffer).add is not RolloutBuffer.add
+        forward = self._forward_act if self._actor_critic.acts_by_forward else None
+        own_add = forward is not None or type(rollout_buffer).add is not RolloutBuffer.add
         publish = callback.needs_locals
         cut: list[tuple[int, int, Any]] = []
         names = self._callback_locals(callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_rollout_steps)
@@ -129,10 +130,12 @@ class OnPolicyAlgorithm(Algorithm):
         for t in range(n_rollout_steps):
             if self.use_sde and self.sde_sample_freq > 0 and t % self.sde_sample_freq == 0:
                 self.policy.reset_noise(env.num_envs)
-            step = self.runner.step(self._act)
+            step = self.runner.step(forward or self._act)
             self.num_timesteps += env.num_envs
             value = log_prob = None
-            if own_add or publish:
+            if forward is not None:
+                value, log_prob = self._forwarded
+            elif own_add or publish:
                 value, log_prob = self._evaluate(step.observations, step.actions)
             if publish:
                 callback.update_locals(
@@ -164,6 +167,14 @@ class OnPolicyAlgorithm(Algorithm):
     def _act(self, obs: Observations) -> tuple[np.ndarray, np.ndarray]:
         with torch.no_grad():
             actions = self.policy.act(self.policy.obs_to_tensor(obs)[0]).numpy(force=True)
+        return self.policy.to_env(actions), actions
+
+    @torch.no_grad()
+    def _forward_act(self, obs: Observations) -> tuple[np.ndarray, np.ndarray]:
+        """As :meth:`_act`, with the values and log-probabilities that a subclass' ``forward`` makes of them."""
+        tensors, value, log_prob = self._actor_critic(self.policy.obs_to_tensor(obs)[0])
+        self._forwarded = value, log_prob
+        actions = tensors.numpy(force=True)
         return self.policy.to_env(actions), actions
 
     @torch.no_grad()

@@ -70,8 +70,8 @@ class HerReplayBuffer(DictReplayBuffer):
         """
         if self.size() and (self.dones[self._newest()] == 0).any():
             warnings.warn(
-                "An episode in the replay buffer has no end: it is taken as cut short at its newest row. If the same "
-                "episode goes on, load the buffer with truncate_last_traj=False."
+                "The last trajectory in the replay buffer will be truncated: it has no end, and is taken as cut short "
+                "at its newest row. If the same episode goes on, load the buffer with truncate_last_traj=False."
             )
         self.cut_episodes()
 

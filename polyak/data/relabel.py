@@ -106,8 +106,8 @@ class GoalSelectionStrategy(Enum):
 class Hindsight(Randomness):
     """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495) algorithm 1.
 
-    A share ``1 / (n_sampled_goal + 1)`` of each batch, rounded up, keeps its real goals; in the other rows a goal that
-    was achieved later takes its place and the environment's ``compute_reward`` judges every step of the window anew. The
+    A share ``1 / (n_sampled_goal + 1)`` of each batch, rounded up, keeps its real goals; elsewhere a goal that was
+    achieved later takes its place and the environment's ``compute_reward`` judges every step of the window anew. The
     strategies include the row itself: its own successor may become its goal. Only rows of finished episodes are drawn.
     ``dones`` stay as they were recorded, for a real termination is a fact whatever the goal.
 

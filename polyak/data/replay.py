@@ -315,7 +315,8 @@ class ReplayBuffer(BaseBuffer):
         slots, envs = np.divmod(cells, self.n_envs)
         slots = (slots[:, None] + np.arange(self.n_steps)) % self.buffer_size
         cells = slots * self.n_envs + envs[:, None]
-        ends = (self.storage.scalars("dones", cells) > 0) | (slots == self._newest())
+        ends = (self.storage.scalars("dones", cells) > 0) | (self.storage.scalars("timeouts", cells) > 0)
+        ends |= slots == self._newest()
         valid = np.ones(cells.shape, bool)
         valid[:, 1:] = ~np.logical_or.accumulate(ends[:, :-1], axis=1)
         return cells, valid

@@ -16,7 +16,7 @@ from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 _API = "see https://gymnasium.farama.org/api/env/"
 _SPACES = "see https://gymnasium.farama.org/api/spaces/"
 _SMALLEST_IMAGE = 36  # below, the Nature CNN runs out of pixels
-_SHOWN_INDICES = 10  # of the entries that are out of bounds
+_SHOWN_INDICES = 20  # of the entries that are out of bounds
 _STEPS = 10
 _GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
@@ -91,7 +91,11 @@ def _unsupported(space: spaces.Space, kind: str) -> list[str]:
             if kind == "observation"
             else "An action must be one array: flatten the actions with a wrapper"
         )
-        return [f"The {kind} space is a {type(space).__name__}, which is not supported. {instead} ({_SPACES})."]
+        inner = space.spaces if isinstance(space, spaces.Tuple) else ()
+        return [
+            f"The {kind} space is a {type(space).__name__}, which is not supported. {instead} ({_SPACES}).",
+            *(message for part in inner for message in _unsupported(part, kind)),
+        ]
     for key, part in _parts(space):
         where = f" (key {key!r})" if key else ""
         if isinstance(part, (spaces.Dict, spaces.Tuple)):
@@ -303,7 +307,7 @@ def _check_bounds(obs: np.ndarray, space: spaces.Box, mismatch: str) -> None:
         )
     if len(outside) > _SHOWN_INDICES:
         lines.append(f"and {len(outside) - _SHOWN_INDICES} more.")
-    raise AssertionError(f"{mismatch}: {len(outside)} entries are out of bounds.\n" + "\n".join(lines))
+    raise AssertionError(f"{mismatch}: out of bounds at {len(outside)} invalid indices:\n" + "\n".join(lines))
 
 
 def _index_text(index: Any) -> str:

@@ -230,13 +230,14 @@ def set_env_attr(env: gym.Env, name: str, value: Any) -> None:
     """Set an attribute on the outermost wrapper that has it, or on the environment itself.
 
     Setting it on the outermost wrapper, whether or not it has it, would leave the environment's own value as it was.
-    An attribute that nobody has yet is created on the bare environment, with a warning when it lies under wrappers.
+    An attribute that nobody has yet is created on the outermost wrapper, with a warning.
     """
     layer = env
     while not _can_set(layer, name):
         if not isinstance(layer, gym.Wrapper):
-            if layer is not env:
-                _warn_created(layer, name)
+            layer = env
+            if isinstance(env, gym.Wrapper):
+                _warn_created(env, name)
             break
         layer = layer.env
     setattr(layer, name, value)
@@ -261,8 +262,8 @@ def _warn_created(env: gym.Env, name: str) -> None:
         return
     _warned.add((place, name))
     warnings.warn(
-        f"set_attr({name!r}): neither the environment nor a wrapper around it had this attribute; "
-        f"it was created on the innermost environment, {type(env).__name__}. Check the spelling if that is a surprise."
+        f"set_attr({name!r}): neither the environment nor a wrapper around it had this attribute; it was created on "
+        f"the outermost wrapper, {type(env).__name__}, where the environment itself does not see it."
     )
 
 

@@ -227,7 +227,8 @@ def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:
         frame["t"] += start
         starts.append(start)
         frames.append(frame)
-    merged = pandas.concat(frames).sort_values("t", kind="stable").reset_index()
+    filled = [frame for frame in frames if not frame.empty] or frames  # pandas warns of empty ones
+    merged = pandas.concat(filled).sort_values("t", kind="stable").reset_index()
     merged["t"] -= min(starts)
     return merged
 

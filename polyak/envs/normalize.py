@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 import zipfile
@@ -378,9 +379,7 @@ def _read_state(path: Path, trust: bool = False) -> dict[str, Any]:
     if not zipfile.is_zipfile(path):
         raise ValueError(foreign)
     try:
-        with zipfile.ZipFile(path) as members:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in members.infolist()):
-                raise ValueError(foreign)  # a little file could unpack to fill the memory
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
             if "header" not in archive:
                 raise ValueError(foreign)
@@ -391,6 +390,18 @@ def _read_state(path: Path, trust: bool = False) -> dict[str, Any]:
         return {**header["state"], **arrays}
     except (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, OSError, MemoryError) as error:
         raise ValueError(f"{foreign} ({type(error).__name__}: {error})") from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse arrays that claim to be larger than what the file holds of them, before memory is taken for them."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                shape, _, dtype = headers[version](file)
+            if member.compress_type != zipfile.ZIP_STORED or math.prod(shape) * dtype.itemsize > member.file_size:
+                raise ValueError(f"{path} is damaged: {member.filename} claims to be {dtype}{list(shape)}.")
 
 
 def detached(state: dict[str, Any]) -> VecNormalize:

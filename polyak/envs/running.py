@@ -33,9 +33,13 @@ class RunningMeanStd:
         self.update_from_moments(other.mean, other.var, other.count)
 
     def update(self, arr: np.ndarray) -> None:
-        """Take in a batch ``(B, *shape)``."""
+        """Take in a batch ``(B, *shape)``; the shape of one entry may also be broadcast to ``shape``."""
         arr = np.asarray(arr)
-        if arr.shape[1:] != self.mean.shape:
+        try:
+            fits = np.broadcast_shapes(arr.shape[1:], self.mean.shape) == self.mean.shape
+        except ValueError:
+            fits = False
+        if not fits:
             raise ValueError(f"arr must have shape (B, *{self.mean.shape}), got {arr.shape}.")
         count = arr.shape[0]
         if count == 0:

@@ -97,7 +97,7 @@ class ActorCriticPolicy(Policy):
             warn_without_sde(full_std=(full_std, True), use_expln=(use_expln, False))
         self.action_dist = make_proba_distribution(action_space, use_sde, options)
         # a subclass that changes how actions are drawn in forward() must act that way too
-        self._acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
+        self.acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
         self._build_networks()
 
     def _build_networks(self) -> None:
@@ -204,7 +204,7 @@ class ActorCriticPolicy(Policy):
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...] in the network's units; the value function is left alone."""
-        if self._acts_by_forward:
+        if self.acts_by_forward:
             return self.forward(obs, deterministic)[0]
         return self._shaped(self.get_distribution(obs).get_actions(deterministic))
 

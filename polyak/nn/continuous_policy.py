@@ -64,7 +64,9 @@ class SquashedGaussianActor(Network):
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
         if clip_mean < 0:
             raise PolicyError(f"clip_mean must be positive, or 0 for no bound, got {clip_mean}.")
-        self.features_extractor = features_extractor
+        self.features_extractor, self.features_dim = features_extractor, features_dim
+        self.net_arch, self.activation_fn = list(net_arch), activation_fn
+        self.log_std_init, self.full_std, self.use_expln, self.clip_mean = log_std_init, full_std, use_expln, clip_mean
         self.latent_pi = nn.Sequential(*create_mlp(features_dim, 0, net_arch, activation_fn))
         self.use_sde = use_sde
         action_dim, latent_dim = get_action_dim(action_space), net_arch[-1] if net_arch else features_dim
@@ -160,7 +162,8 @@ class DeterministicActor(Network):
         normalize_images: bool = True,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
-        self.features_extractor = features_extractor
+        self.features_extractor, self.features_dim = features_extractor, features_dim
+        self.net_arch, self.activation_fn = list(net_arch), activation_fn
         layers = create_mlp(features_dim, get_action_dim(action_space), net_arch, activation_fn, squash_output=True)
         self.mu = nn.Sequential(*layers)
 

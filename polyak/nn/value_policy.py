@@ -39,7 +39,8 @@ class QNetwork(Network):
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
         self.net_arch = [64, 64] if net_arch is None else list(net_arch)
-        self.features_extractor = features_extractor
+        self.features_extractor, self.features_dim = features_extractor, features_dim
+        self.activation_fn = activation_fn
         self.q_net = nn.Sequential(*create_mlp(features_dim, int(action_space.n), self.net_arch, activation_fn))
 
     def forward(self, obs: Obs) -> Tensor:

@@ -1,4 +1,4 @@
-"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list`` and ``demo``."""
+"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list``, ``demo`` and ``run``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
+from polyak.compat.run import run as run_program
 from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
@@ -43,7 +44,27 @@ def build_app() -> Any:
     app.callback(invoke_without_command=True)(_version_option())
     for name, (options_class, run) in COMMANDS.items():
         app.command(name)(build_command(options_class, run))
+    # What follows the script belongs to the script, flags included.
+    app.command("run", context_settings={"allow_interspersed_args": False})(_run_command())
     return app
+
+
+def _run_command() -> Callable[..., None]:
+    import typer
+
+    def run(
+        target: str = typer.Argument(metavar="SCRIPT", help="A Python file; with -m, a module's name."),
+        arguments: list[str] = typer.Argument(None, metavar="ARGS", help="Arguments of the script."),  # noqa: B008
+        module: bool = typer.Option(False, "-m", help="Run a module, as python -m does."),
+    ) -> None:
+        """Run a program written for Stable-Baselines3: polyak answers its imports."""
+        try:
+            run_program(target, arguments or (), module)
+        except (FileNotFoundError, RuntimeError) as error:
+            raise ZooError(str(error)) from None
+
+    run.__annotations__ = {"target": str, "arguments": list[str], "module": bool, "return": None}
+    return run
 
 
 def _version_option() -> Callable[..., None]:
@@ -74,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     flags = list_flags(*(options_class for options_class, _ in COMMANDS.values()))
     try:
-        build_app()(args=spread_lists(arguments, flags))
+        build_app()(args=arguments if arguments[:1] == ["run"] else spread_lists(arguments, flags))
     except (ZooError, ImportError) as error:
         if os.environ.get("POLYAK_TRACEBACK"):
             raise

@@ -445,7 +445,6 @@ def test_evaluation_warns_of_traps():
         model.learn(5, EvalCallback(gym.make("CartPole-v1"), eval_freq=5, n_eval_episodes=1, verbose=0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        as_callback(EvalCallback(VecEnvWrapperOfNothing(cartpole()), warn=False), Model())
         model.learn(5, EvalCallback(gym.make("CartPole-v1"), eval_freq=5, n_eval_episodes=1, verbose=0, warn=False))
     with pytest.raises(ValueError, match="n_eval_episodes must be at least 1, got 0"):
         EvalCallback(cartpole(), n_eval_episodes=0)

@@ -201,7 +201,7 @@ def test_truncate_last_trajectory(experience, goal_env):
     for t, row in enumerate(data.rows):
         row["done"] = np.array([t == 2, t == 5])
     buffer = data.fill(make(data, goal_env), 0, 6)
-    with pytest.warns(UserWarning, match="An episode in the replay buffer has no end"):
+    with pytest.warns(UserWarning, match="The last trajectory in the replay buffer will be truncated: it has no end"):
         buffer.truncate_last_trajectory()
     assert buffer.dones[5].tolist() == [1, 1]
     assert buffer.timeouts[5].tolist() == [1, data.rows[5]["truncated"][1]]

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "polyak"
-FLOORS = {"ops": 0, "envs": 0, "nn": 1, "data": 1, "core": 2, "algorithms": 3, "scale": 4, "zoo": 5, "compat": 5}
+FLOORS = {"ops": 0, "envs": 0, "nn": 1, "data": 1, "core": 2, "algorithms": 3, "scale": 4, "compat": 5, "zoo": 6}
 
 
 def modules() -> dict[str, Path]:

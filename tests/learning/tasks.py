@@ -81,6 +81,7 @@ _DQN_CARTPOLE = {
     "exploration_final_eps": 0.04,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
+_DQN_CARTPOLE_FALLING = {**_DQN_CARTPOLE, "learning_rate": "lin_2.3e-3"}
 _PPO_CARTPOLE = {
     "n_steps": 32,
     "batch_size": 256,
@@ -132,7 +133,7 @@ _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 LEARNING: dict[str, Task] = {
     "ppo-cartpole": Task("PPO", "CartPole-v1", 100_000, _PPO_CARTPOLE, n_envs=8, at_least=475),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {}, n_envs=8, at_least=475),
-    "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE, at_least=475),
+    "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_FALLING, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
@@ -176,6 +177,9 @@ def make_model(task: Task, library: Library, seed: int) -> Any:
     """The untrained model, on its own training environment."""
     env = make_env(task, library, seed, task.n_envs)
     settings = dict(task.settings)
+    if isinstance(rate := settings.get("learning_rate"), str):  # "lin_1e-3" falls to 0, as in the Zoo's settings
+        initial = float(rate.removeprefix("lin_"))
+        settings["learning_rate"] = lambda remaining: remaining * initial
     if task.noise is not None:
         shape = env.action_space.shape
         settings["action_noise"] = library.normal_noise(np.zeros(shape), task.noise * np.ones(shape))

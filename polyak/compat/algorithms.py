@@ -1,0 +1,485 @@
+"""Stable-Baselines3's algorithm classes: polyak's own, with its positional order and what its subclasses count on.
+
+An algorithm that a user writes on top of :class:`BaseAlgorithm`, :class:`OnPolicyAlgorithm` or
+:class:`OffPolicyAlgorithm` brings its own ``train``; its policy brings the optimizer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from gymnasium import spaces
+from torch.optim import Optimizer
+
+from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
+from polyak.compat import policies
+from polyak.compat.functions import update_learning_rate
+from polyak.compat.signatures import in_order, with_defaults
+from polyak.core import algorithm, off_policy, on_policy
+from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
+from polyak.core.learner import Learner
+from polyak.core.schedules import Schedule
+from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
+from polyak.envs import VecEnv, as_vec_env
+from polyak.envs.make import make_env
+from polyak.nn.catalog import check_policy_fits
+
+Aliases = dict[str, type[policies.BasePolicy]]
+
+ON_POLICY_ALIASES: Aliases = {
+    "MlpPolicy": policies.ActorCriticPolicy,
+    "CnnPolicy": policies.ActorCriticCnnPolicy,
+    "MultiInputPolicy": policies.MultiInputActorCriticPolicy,
+}
+DQN_ALIASES: Aliases = {
+    "MlpPolicy": policies.DQNPolicy,
+    "CnnPolicy": policies.DQNCnnPolicy,
+    "MultiInputPolicy": policies.DQNMultiInputPolicy,
+}
+SAC_ALIASES: Aliases = {
+    "MlpPolicy": policies.SACPolicy,
+    "CnnPolicy": policies.SACCnnPolicy,
+    "MultiInputPolicy": policies.SACMultiInputPolicy,
+}
+TD3_ALIASES: Aliases = {
+    "MlpPolicy": policies.TD3Policy,
+    "CnnPolicy": policies.TD3CnnPolicy,
+    "MultiInputPolicy": policies.TD3MultiInputPolicy,
+}
+
+
+def maybe_make_env(env: Any, verbose: int) -> Any:
+    """An environment by its registered name; anything else as it is."""
+    if isinstance(env, str):
+        if verbose >= 1:
+            print(f"Making the environment {env!r}.")
+        return make_env(env)
+    return env
+
+
+class PolicyLearner(Learner):
+    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings.
+
+    Args:
+        make_policy: builds the policy.
+    """
+
+    def __init__(self, make_policy: Callable[[], Any]) -> None:
+        super().__init__()
+        self.policy = make_policy()
+        owners = {"policy": self.policy, "actor": getattr(self.policy, "actor", None)}
+        owners["critic"] = getattr(self.policy, "critic", None)
+        found = {name: getattr(owner, "optimizer", None) for name, owner in owners.items()}
+        self.optimizers = {name: optimizer for name, optimizer in found.items() if isinstance(optimizer, Optimizer)}
+
+
+# -- base classes ------------------------------------------------------------------------------------------------------
+
+
+class BaseAlgorithm(algorithm.Algorithm):
+    """See :class:`polyak.core.algorithm.Algorithm`.
+
+    Args:
+        support_multi_env: whether several environments will do.
+        monitor_wrapper: wrap a single environment in a Monitor.
+        use_sde, sde_sample_freq: state-dependent exploration.
+        supported_action_spaces: kinds of action space that the algorithm can handle; ``None`` for all.
+    """
+
+    policy_aliases: ClassVar[Aliases] = {}
+    predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
+    use_sde: bool = False
+    sde_sample_freq: int = -1
+    action_noise: Any = None
+
+    def __init__(
+        self,
+        policy: str | type[policies.BasePolicy],
+        env: Any,
+        learning_rate: float | Schedule,
+        policy_kwargs: dict[str, Any] | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        verbose: int = 0,
+        device: torch.device | str = "auto",
+        support_multi_env: bool = False,
+        monitor_wrapper: bool = True,
+        seed: int | None = None,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
+    ) -> None:
+        env = self._accept(env, verbose, support_multi_env, monitor_wrapper, supported_action_spaces, use_sde)
+        algorithm.Algorithm.__init__(
+            self,
+            policy,
+            env,
+            learning_rate,
+            policy_kwargs=policy_kwargs,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            verbose=verbose,
+            seed=seed,
+            device=device,
+            _init_setup_model=False,
+        )
+        self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
+
+    def _accept(
+        self,
+        env: Any,
+        verbose: int,
+        support_multi_env: bool,
+        monitor_wrapper: bool,
+        supported_action_spaces: tuple[type[spaces.Space], ...] | None,
+        use_sde: bool,
+    ) -> VecEnv | None:
+        """The environment of a user's own algorithm, wrapped, if that algorithm can handle it."""
+        if supported_action_spaces is not None:
+            self.action_spaces = supported_action_spaces  # type: ignore[misc]  # of this instance
+        if env is None:
+            return None
+        vec_env = self._wrap_env(maybe_make_env(env, verbose), verbose, monitor_wrapper)
+        if not support_multi_env and vec_env.num_envs > 1:
+            raise ValueError(
+                f"env has {vec_env.num_envs} environments, but {type(self).__name__} learns in one: pass a single one."
+            )
+        if use_sde and not isinstance(vec_env.action_space, spaces.Box):
+            raise ValueError(f"use_sde=True explores in a Box, but the action space is {vec_env.action_space}.")
+        return vec_env
+
+    @staticmethod
+    def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        return as_vec_env(env, monitor_wrapper, verbose)
+
+    def _get_policy_from_name(self, policy_name: str) -> type[policies.BasePolicy]:
+        if policy_name not in self.policy_aliases:
+            raise ValueError(f"Policy {policy_name} unknown: there are {sorted(self.policy_aliases)}.")
+        return self.policy_aliases[policy_name]
+
+    def _find_policy_class(self, policy: Any) -> Callable[..., Any]:
+        return self._get_policy_from_name(policy) if isinstance(policy, str) else policy
+
+    def make_policy(self) -> Callable[[], Any]:
+        """A recipe for the policy, which gets the learning-rate schedule and brings its optimizer."""
+        kwargs = self.policy_kwargs or {}
+        if isinstance(self._policy_name, str) and kwargs.get("features_extractor_class") is None:
+            check_policy_fits(self._policy_name, self.observation_space, kwargs.get("normalize_images", True))
+        options, default = self._policy_options(), self._default_optimizer()
+        if default.cls is not torch.optim.Adam and "optimizer_class" not in options:
+            options |= {"optimizer_class": default.cls, "optimizer_kwargs": dict(default.kwargs)}
+        if not issubclass(self.policy_class, policies.BaseModel):  # type: ignore[arg-type]  # polyak's own
+            return super().make_policy()
+        return partial(self.policy_class, self.observation_space, self.action_space, self.lr_schedule, **options)
+
+    def learner_factory(self) -> Callable[[], Learner]:
+        return partial(PolicyLearner, self.make_policy())
+
+    # -- names that subclasses use -------------------------------------------------------------------------------------
+
+    def _update_learning_rate(self, optimizers: Optimizer | list[Optimizer]) -> None:
+        """Log the learning rate of this moment and give it to the optimizers."""
+        rate = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", rate)
+        for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
+            update_learning_rate(optimizer, rate)
+
+    def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
+        return as_callback(callback, self, progress_bar)
+
+    def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
+        """Names of what has a state dict, and of further tensors."""
+        names = list(self.get_parameters())
+        own = [name for name, _ in self.learner.named_parameters(recurse=False)]
+        return [name for name in names if name not in own], own
+
+    def _excluded_save_params(self) -> list[str]:
+        """Attributes that a saved file never holds."""
+        return [
+            "policy",
+            "device",
+            "env",
+            "replay_buffer",
+            "rollout_buffer",
+            "_vec_normalize_env",
+            "_logger",
+            "_custom_logger",
+        ]
+
+    def _dump_logs(self) -> None:
+        """The old name of :meth:`dump_logs`."""
+        warnings.warn("_dump_logs() is deprecated: use dump_logs().", stacklevel=2)
+        self.dump_logs()
+
+
+class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
+    """See :class:`polyak.core.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
+
+    policy_aliases = ON_POLICY_ALIASES
+
+    def __init__(
+        self,
+        policy: str | type[policies.ActorCriticPolicy],
+        env: Any,
+        learning_rate: float | Schedule,
+        n_steps: int,
+        gamma: float,
+        gae_lambda: float,
+        ent_coef: float,
+        vf_coef: float,
+        max_grad_norm: float,
+        use_sde: bool,
+        sde_sample_freq: int,
+        rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        monitor_wrapper: bool = True,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
+    ) -> None:
+        env = self._accept(env, verbose, True, monitor_wrapper, supported_action_spaces, use_sde)
+        on_policy.OnPolicyAlgorithm.__init__(
+            self,
+            policy,
+            env,
+            learning_rate,
+            n_steps=n_steps,
+            gamma=gamma,
+            gae_lambda=gae_lambda,
+            ent_coef=ent_coef,
+            vf_coef=vf_coef,
+            max_grad_norm=max_grad_norm,
+            use_sde=use_sde,
+            sde_sample_freq=sde_sample_freq,
+            rollout_buffer_class=rollout_buffer_class,
+            rollout_buffer_kwargs=rollout_buffer_kwargs,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            policy_kwargs=policy_kwargs,
+            verbose=verbose,
+            seed=seed,
+            device=device,
+            _init_setup_model=_init_setup_model,
+        )
+
+    def _make_rollout_buffer(self) -> RolloutBuffer:
+        if self.rollout_buffer_class is None:
+            nested = isinstance(self.observation_space, spaces.Dict)
+            self.rollout_buffer_class = DictRolloutBuffer if nested else RolloutBuffer
+        return super()._make_rollout_buffer()
+
+    def _maybe_recommend_cpu(self, mlp_class_name: str = "ActorCriticPolicy") -> None:
+        """Say so when a small network is about to be trained on a GPU."""
+        name = getattr(self.policy_class, "__name__", "")
+        if torch.device(self.device).type != "cpu" and name == mlp_class_name:
+            warnings.warn(
+                f"You are trying to run {type(self).__name__} on the GPU, but without a CNN it is usually faster on "
+                "the CPU: pass device='cpu', and use several environments.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    learn = with_defaults(on_policy.OnPolicyAlgorithm.learn, tb_log_name="OnPolicyAlgorithm")
+
+
+class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
+    """See :class:`polyak.core.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
+
+    Args:
+        action_noise: added to the actions while collecting.
+        use_sde_at_warmup: explore with gSDE instead of uniform actions before ``learning_starts``.
+        sde_support: whether the algorithm can use gSDE.
+    """
+
+    def __init__(
+        self,
+        policy: str | type[policies.BasePolicy],
+        env: Any,
+        learning_rate: float | Schedule,
+        buffer_size: int = 1_000_000,
+        learning_starts: int = 100,
+        batch_size: int = 256,
+        tau: float = 0.005,
+        gamma: float = 0.99,
+        train_freq: int | tuple[int, str] = (1, "step"),
+        gradient_steps: int = 1,
+        action_noise: Any = None,
+        replay_buffer_class: type[ReplayBuffer] | None = None,
+        replay_buffer_kwargs: dict[str, Any] | None = None,
+        optimize_memory_usage: bool = False,
+        n_steps: int = 1,
+        policy_kwargs: dict[str, Any] | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        verbose: int = 0,
+        device: torch.device | str = "auto",
+        support_multi_env: bool = False,
+        monitor_wrapper: bool = True,
+        seed: int | None = None,
+        use_sde: bool = False,
+        sde_sample_freq: int = -1,
+        use_sde_at_warmup: bool = False,
+        sde_support: bool = True,
+        supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
+    ) -> None:
+        env = self._accept(env, verbose, support_multi_env, monitor_wrapper, supported_action_spaces, use_sde)
+        off_policy.OffPolicyAlgorithm.__init__(
+            self,
+            policy,
+            env,
+            learning_rate,
+            buffer_size=buffer_size,
+            learning_starts=learning_starts,
+            batch_size=batch_size,
+            tau=tau,
+            gamma=gamma,
+            train_freq=train_freq,
+            gradient_steps=gradient_steps,
+            replay_buffer_class=replay_buffer_class,
+            replay_buffer_kwargs=replay_buffer_kwargs,
+            optimize_memory_usage=optimize_memory_usage,
+            n_steps=n_steps,
+            policy_kwargs=policy_kwargs,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            verbose=verbose,
+            seed=seed,
+            device=device,
+            _init_setup_model=False,
+        )
+        self.action_noise = action_noise
+        self.use_sde, self.sde_sample_freq, self.use_sde_at_warmup = use_sde, sde_sample_freq, use_sde_at_warmup
+        if sde_support:
+            self.policy_kwargs = {**(self.policy_kwargs or {}), "use_sde": use_sde}
+
+    def _make_replay_buffer(self) -> ReplayBuffer:
+        if self.replay_buffer_class is None:
+            nested = isinstance(self.observation_space, spaces.Dict)
+            many = NStepReplayBuffer if self.n_steps > 1 and not nested else ReplayBuffer
+            self.replay_buffer_class, self._chose_buffer = DictReplayBuffer if nested else many, True
+        elif self.n_steps > 1 and not self._chose_buffer:
+            warnings.warn(
+                f"n_steps={self.n_steps} does not reach a replay_buffer_class of your own: pass it in "
+                "replay_buffer_kwargs, as dict(n_steps=..., gamma=...), if that class takes it.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return super()._make_replay_buffer()
+
+    _chose_buffer = False
+
+    def _buffer_options(self) -> dict[str, Any]:
+        return super()._buffer_options() if self._chose_buffer else dict(self.replay_buffer_kwargs or {})
+
+    def _convert_train_freq(self) -> None:
+        """Bring ``train_freq`` into its usual form, after it has been changed."""
+        self.train_freq = off_policy.convert_train_freq(self.train_freq)
+
+    learn = with_defaults(off_policy.OffPolicyAlgorithm.learn, tb_log_name="run")
+
+
+# -- the algorithms ----------------------------------------------------------------------------------------------------
+
+_TAIL = "stats_window_size tensorboard_log policy_kwargs verbose seed device _init_setup_model"
+_REPLAY = (
+    "learning_rate buffer_size learning_starts batch_size tau gamma train_freq gradient_steps action_noise "
+    "replay_buffer_class replay_buffer_kwargs optimize_memory_usage n_steps"
+)
+
+
+@in_order(
+    "learning_rate n_steps gamma gae_lambda ent_coef vf_coef max_grad_norm rms_prop_eps use_rms_prop use_sde "
+    f"sde_sample_freq rollout_buffer_class rollout_buffer_kwargs normalize_advantage {_TAIL}"
+)
+class A2C(a2c.A2C, OnPolicyAlgorithm):
+    """See :class:`polyak.A2C`."""
+
+    learn = with_defaults(a2c.A2C.learn, tb_log_name="A2C")
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self._maybe_recommend_cpu()
+
+
+@in_order(
+    "learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range clip_range_vf normalize_advantage ent_coef "
+    f"vf_coef max_grad_norm use_sde sde_sample_freq rollout_buffer_class rollout_buffer_kwargs target_kl {_TAIL}"
+)
+class PPO(ppo.PPO, OnPolicyAlgorithm):
+    """See :class:`polyak.PPO`."""
+
+    learn = with_defaults(ppo.PPO.learn, tb_log_name="PPO")
+
+    def _check_batch_size(self) -> None:
+        """A minibatch above the rollout is the whole rollout, of which the truncated-batch check warns."""
+        if self.env is not None and self.normalize_advantage:
+            rows = self.n_steps * self.n_envs
+            why = f"n_steps * n_envs = {rows} must be greater than 1: a single advantage cannot be normalised."
+            algorithm.require(rows > 1, "n_steps", self.n_steps, why)
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self._maybe_recommend_cpu()
+
+
+@in_order(
+    f"{_REPLAY.replace('action_noise ', '')} target_update_interval exploration_fraction exploration_initial_eps "
+    f"exploration_final_eps max_grad_norm {_TAIL}"
+)
+class DQN(dqn.DQN, OffPolicyAlgorithm):
+    """See :class:`polyak.DQN`."""
+
+    policy_aliases = DQN_ALIASES
+    learn = with_defaults(dqn.DQN.learn, tb_log_name="DQN")
+    train = with_defaults(dqn.DQN.train, batch_size=100)
+
+
+@in_order(f"{_REPLAY} policy_delay target_policy_noise target_noise_clip {_TAIL}")
+class TD3(td3.TD3, OffPolicyAlgorithm):
+    """See :class:`polyak.TD3`."""
+
+    policy_aliases = TD3_ALIASES
+    learn = with_defaults(td3.TD3.learn, tb_log_name="TD3")
+    train = with_defaults(td3.TD3.train, batch_size=100)
+
+
+@in_order(f"{_REPLAY} {_TAIL.removeprefix('stats_window_size ')}")
+class DDPG(ddpg.DDPG, TD3):
+    """See :class:`polyak.DDPG`."""
+
+    learner_factory = ddpg.DDPG.learner_factory  # type: ignore[assignment]
+    learn = with_defaults(ddpg.DDPG.learn, tb_log_name="DDPG")
+    train = with_defaults(ddpg.DDPG.train, batch_size=100)
+
+
+@in_order(f"{_REPLAY} ent_coef target_update_interval target_entropy use_sde sde_sample_freq use_sde_at_warmup {_TAIL}")
+class SAC(sac.SAC, OffPolicyAlgorithm):
+    """See :class:`polyak.SAC`."""
+
+    policy_aliases = SAC_ALIASES
+    learn = with_defaults(sac.SAC.learn, tb_log_name="SAC")
+    train = with_defaults(sac.SAC.train, batch_size=64)
+
+    @property
+    def ent_coef_optimizer(self) -> Optimizer | None:
+        """The temperature's optimizer, if it is learned."""
+        return self.learner.optimizers.get("ent_coef")
+
+    @property
+    def log_ent_coef(self) -> torch.Tensor | None:
+        """The temperature's logarithm, if it is learned."""
+        return getattr(self.learner, "log_ent_coef", None)
+
+    @property
+    def ent_coef_tensor(self) -> torch.Tensor:
+        """The temperature, if it is fixed."""
+        return self.learner.get_buffer("ent_coef")

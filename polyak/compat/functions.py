@@ -1,0 +1,176 @@
+"""Small functions, types and constants of Stable-Baselines3 that polyak itself has no use for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import metadata
+from itertools import zip_longest
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.core.callbacks import BaseCallback
+from polyak.core.checkpoint import system_info
+from polyak.core.off_policy import TrainFreq, TrainFrequencyUnit
+from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule
+from polyak.data import GoalSelectionStrategy
+from polyak.envs import VecEnv
+
+SB3_VERSION = "2.9.2"
+"""The version whose public API is answered."""
+
+KEY_TO_GOAL_STRATEGY = {strategy.name.lower(): strategy for strategy in GoalSelectionStrategy}
+
+# -- types -------------------------------------------------------------------------------------------------------------
+
+GymEnv = gym.Env | VecEnv
+GymObs = tuple | dict[str, Any] | np.ndarray | int
+GymResetReturn = tuple[GymObs, dict]
+AtariResetReturn = tuple[np.ndarray, dict[str, Any]]
+GymStepReturn = tuple[GymObs, float, bool, bool, dict]
+AtariStepReturn = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
+TensorDict = dict[str, Tensor]
+OptimizerStateDict = dict[str, Any]
+MaybeCallback = None | Callable[..., Any] | list[BaseCallback] | BaseCallback
+PyTorchObs = Tensor | TensorDict
+
+__all__ = ["Schedule"]  # the rest is found by name; this one is imported only to be found here
+
+
+class PolicyPredictor(Protocol):
+    """Anything that chooses actions: a model, a policy, a function in a class."""
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """Actions for observations, and the next memory."""
+
+
+# -- schedules and optimizers ------------------------------------------------------------------------------------------
+
+
+def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
+    """The old way to write :class:`~polyak.core.schedules.FloatSchedule`."""
+    warnings.warn("get_schedule_fn() is deprecated: use FloatSchedule(value).", stacklevel=2)
+    return FloatSchedule(value_schedule)
+
+
+def get_linear_fn(start: float, end: float, end_fraction: float) -> Schedule:
+    """The old way to write :class:`~polyak.core.schedules.LinearSchedule`."""
+    warnings.warn("get_linear_fn() is deprecated: use LinearSchedule(start, end, end_fraction).", stacklevel=2)
+    return LinearSchedule(start, end, end_fraction)
+
+
+def constant_fn(val: float) -> Schedule:
+    """The old way to write :class:`~polyak.core.schedules.ConstantSchedule`."""
+    warnings.warn("constant_fn() is deprecated: use ConstantSchedule(val).", stacklevel=2)
+    return ConstantSchedule(val)
+
+
+def update_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Set the learning rate of all parameter groups, in place where it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(learning_rate)
+        else:
+            group["lr"] = learning_rate
+
+
+def should_collect_more_steps(train_freq: TrainFreq, num_collected_steps: int, num_collected_episodes: int) -> bool:
+    """Whether ``train_freq`` asks for more before the next update.
+
+    Raises:
+        ValueError: its unit is neither steps nor episodes.
+    """
+    if train_freq.unit == TrainFrequencyUnit.STEP:
+        return num_collected_steps < train_freq.frequency
+    if train_freq.unit == TrainFrequencyUnit.EPISODE:
+        return num_collected_episodes < train_freq.frequency
+    raise ValueError(f"train_freq={tuple(train_freq)}: the unit must be TrainFrequencyUnit.STEP or EPISODE.")
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------------
+
+
+def safe_mean(arr: Any) -> float:
+    """The mean; nan for nothing."""
+    return float(np.mean(arr)) if len(arr) else float("nan")
+
+
+def zip_strict(*iterables: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """``zip`` that does not end silently at the shortest.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    missing = object()
+    for items in zip_longest(*iterables, fillvalue=missing):
+        if any(item is missing for item in items):
+            raise ValueError("Iterables have different lengths")
+        yield items
+
+
+def get_parameters_by_name(model: torch.nn.Module, included_names: Iterable[str]) -> list[Tensor]:
+    """Entries of the state dict whose name contains any of ``included_names``."""
+    wanted = list(included_names)
+    return [tensor for name, tensor in model.state_dict().items() if any(part in name for part in wanted)]
+
+
+@torch.no_grad()
+def polyak_update(params: Iterable[Tensor], target_params: Iterable[Tensor], tau: float) -> None:
+    """Move each target a fraction ``tau`` of the way to its parameter, in place.
+
+    Raises:
+        ValueError: there are not as many targets as parameters.
+    """
+    for source, target in zip_strict(params, target_params):
+        target.mul_(1 - tau).add_(source, alpha=tau)
+
+
+def obs_as_tensor(obs: np.ndarray | Mapping[str, np.ndarray], device: torch.device | str) -> Tensor | TensorDict:
+    """An observation, or a dict of them, as tensors on ``device``.
+
+    Raises:
+        TypeError: neither an array nor a dict.
+    """
+    if isinstance(obs, np.ndarray):
+        return torch.as_tensor(obs, device=device)
+    if isinstance(obs, Mapping):
+        return {key: torch.as_tensor(value, device=device) for key, value in obs.items()}
+    raise TypeError(f"obs must be an array or a dict of arrays, got {type(obs).__name__}.")
+
+
+# -- the package -------------------------------------------------------------------------------------------------------
+
+
+def get_system_info(print_info: bool = True) -> tuple[dict[str, str], str]:
+    """Versions of what matters to a model, as a dict and as text."""
+    own = system_info()
+    info = {name: own[name] for name in ("OS", "Python", "polyak", "PyTorch", "Gymnasium")}
+    info |= {"Stable-Baselines3": SB3_VERSION, "GPU Enabled": own["GPU"], "Numpy": own["NumPy"]}
+    info |= {"Cloudpickle": metadata.version("cloudpickle")}
+    text = "".join(f"- {name}: {version}\n" for name, version in info.items())
+    if print_info:
+        print(text)
+    return info, text
+
+
+def HER(*args: Any, **kwargs: Any) -> None:
+    """Not an algorithm any more.
+
+    Raises:
+        ImportError: always; the message says what to write instead.
+    """
+    raise ImportError(
+        "HER is a replay buffer since Stable-Baselines3 1.1: write "
+        "SAC('MultiInputPolicy', env, replay_buffer_class=HerReplayBuffer, replay_buffer_kwargs=dict(...)). See the "
+        "documentation of the replay buffer."
+    )

@@ -1,0 +1,114 @@
+"""Answers imports of another library's module names with modules whose names point into polyak.
+
+A module made here holds nothing of its own: it is filled from :mod:`polyak.compat.table` when it is imported, and
+filled anew if a program takes it out of ``sys.modules`` and imports it again. An installed copy of the other library is
+never looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+Table = Mapping[str, tuple[str, ...]]
+"""Module path below the root -> lines ``"home: Name Other=attribute"``."""
+
+
+def parse(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """``(name, home module, attribute)`` for each name of a module's lines in the table."""
+    for line in lines:
+        home, _, names = line.partition(":")
+        for entry in names.split():
+            name, _, attribute = entry.partition("=")
+            yield name, home, attribute or name
+
+
+class AliasFinder(MetaPathFinder, Loader):
+    """Finds and fills the modules of one root name.
+
+    Args:
+        root: the import name to answer, such as ``stable_baselines3``.
+        table: what its modules hold.
+        needs: libraries that a module needs at import, as ``{module path: {library: error message}}``.
+    """
+
+    def __init__(self, root: str, table: Table, needs: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self.root, self.table, self.needs = root, table, needs or {}
+        self._homes = {name: (home, attr) for lines in table.values() for name, home, attr in parse(lines)}
+
+    def _path(self, fullname: str) -> str | None:
+        """The path below the root of a module of ours, else None."""
+        if fullname == self.root:
+            return ""
+        path = fullname.removeprefix(self.root + ".")
+        return path if path != fullname and path in self.table else None
+
+    def _is_package(self, path: str) -> bool:
+        return path == "" or any(other.startswith(path + ".") for other in self.table)
+
+    # -- the import system's side --------------------------------------------------------------------------------------
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.root and not fullname.startswith(self.root + "."):
+            return None
+        below = self._path(fullname)
+        if below is None:
+            raise ModuleNotFoundError(f"No module named {fullname!r}: polyak does not answer this name", name=fullname)
+        return ModuleSpec(fullname, self, origin=f"polyak ({fullname})", is_package=self._is_package(below))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = self._path(module.__name__)
+        assert path is not None
+        for library, message in self.needs.get(path, {}).items():
+            try:
+                import_module(library)
+            except ImportError as error:
+                raise ImportError(message) from error
+        entries = list(parse(self.table[path]))
+        for name, home, attribute in entries:
+            setattr(module, name, getattr(import_module(home), attribute))
+        module.__doc__ = f"{module.__name__}, answered by polyak."
+        module.__dict__["__all__"] = [name for name, _, _ in entries if not name.startswith("_")]
+        module.__dict__["__getattr__"] = lambda name: self._further(module.__name__, path, name)
+
+    # -- names a module does not list ----------------------------------------------------------------------------------
+
+    def _further(self, module: str, path: str, name: str) -> Any:
+        """A submodule, as ``sb3.common.noise`` reaches one, or a public name of another module.
+
+        Programs import names from wherever the other library happened to import them itself.
+        """
+        below = f"{path}.{name}".removeprefix(".")
+        if below in self.table:
+            return import_module(f"{self.root}.{below}")
+        if not self._is_package(path) and name in self._homes:
+            home, attribute = self._homes[name]
+            return getattr(import_module(home), attribute)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+def install(finder: AliasFinder) -> None:
+    """Let ``finder`` answer its root from now on, before anything installed is looked at.
+
+    Raises:
+        ImportError: the real library has already been imported in this process.
+    """
+    if any(isinstance(other, AliasFinder) and other.root == finder.root for other in sys.meta_path):
+        return
+    loaded = sys.modules.get(finder.root)
+    if loaded is not None and not isinstance(getattr(loaded.__spec__, "loader", None), AliasFinder):
+        raise ImportError(
+            f"{finder.root} is already imported, from {getattr(loaded, '__file__', '?')}: call "
+            "polyak.compat.install() before anything imports it."
+        )
+    sys.meta_path.insert(0, finder)

@@ -1,0 +1,602 @@
+"""Stable-Baselines3's policy classes: polyak's own, with its argument order, optimizers and hooks for subclasses.
+
+A policy here is built with a learning-rate schedule and owns its optimizer, which the learner then uses. The hooks that
+users override (``_build``, ``_build_mlp_extractor``, ``make_actor``, ``make_critic``, ``forward`` ...) take effect.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from typing_extensions import Self
+
+from polyak.compat import policy_file
+from polyak.core.learner import OptimizerRecipe
+from polyak.core.schedules import Schedule
+from polyak.nn import actor_critic, continuous_policy, value_policy
+from polyak.nn.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs, make_extractor
+from polyak.nn.policies import Network, Policy
+
+Kwargs = dict[str, Any]
+P = TypeVar("P", bound=Policy)
+
+
+class BaseModel(Network):
+    """A network that can build its own features extractor and optimizer, and be saved by itself.
+
+    Args:
+        observation_space: what it reads.
+        action_space: what the agent does.
+        features_extractor_class: makes features of observations.
+        features_extractor_kwargs: its arguments besides the space.
+        features_extractor: a finished one, to share.
+        normalize_images: divide uint8 pictures by 255.
+        optimizer_class: torch optimizer.
+        optimizer_kwargs: its arguments besides the learning rate.
+    """
+
+    optimizer: Optimizer
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        features_extractor: nn.Module | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        extraction: Kwargs = {
+            "features_extractor_class": features_extractor_class,
+            "features_extractor_kwargs": dict(features_extractor_kwargs or {}),
+        }
+        if isinstance(self, Policy):
+            super().__init__(observation_space, action_space, normalize_images=normalize_images, **extraction)
+        else:
+            super().__init__(observation_space, action_space, normalize_images=normalize_images)
+            self.__dict__.update(extraction)
+        setattr(self, "features_extractor", features_extractor)  # noqa: B010  # a module is declared by subclasses
+        self.optimizer_class, self.optimizer_kwargs = optimizer_class, dict(optimizer_kwargs or {})
+
+    features_extractor_class: ExtractorClass
+    features_extractor_kwargs: Kwargs
+
+    def make_features_extractor(self) -> nn.Module:
+        """A new features extractor."""
+        return make_extractor(
+            self.observation_space, self.features_extractor_class, self.features_extractor_kwargs, self.normalize_images
+        )
+
+    def _update_features_extractor(self, net_kwargs: Kwargs, features_extractor: nn.Module | None = None) -> Kwargs:
+        """``net_kwargs`` with a features extractor, the one given or a new one, and its number of features."""
+        extractor = self.make_features_extractor() if features_extractor is None else features_extractor
+        return {**net_kwargs, "features_extractor": extractor, "features_dim": extractor.features_dim}
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        """What :meth:`save` writes so that :meth:`load` can build the model again."""
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "normalize_images": self.normalize_images,
+        }
+
+    def _new_optimizer(self, parameters: Any, lr_schedule: Schedule) -> Optimizer:
+        return OptimizerRecipe(self.optimizer_class, self.optimizer_kwargs)(parameters, float(lr_schedule(1)))
+
+    def save(self, path: Any) -> None:
+        """Write weights and constructor arguments to one file that runs nothing when it is loaded.
+
+        Args:
+            path: a path or a file opened for writing.
+        """
+        policy_file.save(path, self.state_dict(), self._get_constructor_parameters())
+
+    @classmethod
+    def load(cls, path: Any, device: torch.device | str = "auto", trust: bool = False) -> Self:
+        """Build a model from what :meth:`save` wrote.
+
+        Args:
+            path: a path or a file opened for reading.
+            device: where to put it.
+            trust: also read files of Stable-Baselines3, which are pickles and can run any code.
+
+        Raises:
+            ValueError: not such a file.
+        """
+        weights, parameters = policy_file.load(path, trust)
+        model = cls(**parameters)
+        model.load_state_dict(weights)
+        return model.to(policy_file.device_of(device))
+
+
+class BasePolicy(BaseModel, Policy):
+    """A :class:`BaseModel` that chooses actions; a subclass defines ``_predict``.
+
+    Args:
+        squash_output: its actions lie in [-1, 1] and stand for the range of the Box.
+    """
+
+    squashes: ClassVar[bool] = False
+    """Whether all policies of the class squash, asked or not."""
+
+    def __init__(self, *args: Any, squash_output: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._squash_output = squash_output or self.squashes
+
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        return self._predict(obs, deterministic)
+
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not define _predict(observation, deterministic).")
+
+    @staticmethod
+    def _dummy_schedule(progress_remaining: float) -> float:
+        """Stands for the learning rate of a policy that is not being trained."""
+        return 0.0
+
+
+def reads_by(extractor: ExtractorClass) -> Callable[[type[P]], type[P]]:
+    """Decorate a policy class: the same constructor, but ``features_extractor_class`` defaults to ``extractor``."""
+
+    def decorate(cls: type[P]) -> type[P]:
+        build = cls.__init__
+        signature = inspect.signature(build)
+        parameters = [
+            p.replace(default=extractor) if name == "features_extractor_class" else p
+            for name, p in signature.parameters.items()
+        ]
+        own = signature.replace(parameters=parameters)
+
+        @wraps(build)
+        def __init__(self: P, *args: Any, **kwargs: Any) -> None:
+            bound = own.bind(self, *args, **kwargs)
+            bound.arguments.setdefault("features_extractor_class", extractor)
+            build(*bound.args, **bound.kwargs)
+
+        __init__.__signature__ = own  # type: ignore[attr-defined]
+        setattr(cls, "__init__", __init__)  # noqa: B010  # a plain assignment to a method does not type-check
+        return cls
+
+    return decorate
+
+
+# -- stochastic actor and state values: A2C, PPO, TRPO -----------------------------------------------------------------
+
+
+class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
+    """See :class:`polyak.nn.ActorCriticPolicy`.
+
+    Args:
+        lr_schedule: learning rate by remaining progress.
+        optimizer_class: torch optimizer of all parameters.
+        optimizer_kwargs: its arguments besides the learning rate; ``eps=1e-5`` for Adam unless given.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        lr_schedule: Schedule,
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: type[nn.Module] = nn.Tanh,
+        ortho_init: bool = True,
+        use_sde: bool = False,
+        log_std_init: float = 0.0,
+        full_std: bool = True,
+        use_expln: bool = False,
+        squash_output: bool = False,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        share_features_extractor: bool = True,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._optimizer_options = optimizer_options(optimizer_class, optimizer_kwargs)
+        self._first_schedule = lr_schedule
+        self.full_std, self.use_expln = full_std, use_expln
+        super().__init__(
+            observation_space,
+            action_space,
+            net_arch=net_arch,
+            activation_fn=activation_fn,
+            ortho_init=ortho_init,
+            use_sde=use_sde,
+            log_std_init=log_std_init,
+            full_std=full_std,
+            use_expln=use_expln,
+            squash_output=squash_output,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            share_features_extractor=share_features_extractor,
+            normalize_images=normalize_images,
+        )
+        del self._first_schedule
+
+    def _build_networks(self) -> None:
+        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
+        self._build(self._first_schedule)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        """Make the networks and their optimizer."""
+        super()._build_networks()
+        self.optimizer = self._new_optimizer(self.parameters(), lr_schedule)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | {
+            "net_arch": self.net_arch,
+            "activation_fn": self.activation_fn,
+            "ortho_init": self.ortho_init,
+            "use_sde": self.use_sde,
+            "log_std_init": self.log_std_init,
+            "full_std": self.full_std,
+            "use_expln": self.use_expln,
+            "squash_output": self.squash_output,
+            "lr_schedule": self._dummy_schedule,
+            "optimizer_class": self.optimizer_class,
+            "optimizer_kwargs": self.optimizer_kwargs,
+            "features_extractor_class": self.features_extractor_class,
+            "features_extractor_kwargs": self.features_extractor_kwargs,
+            "share_features_extractor": self.share_features_extractor,
+        }
+
+
+@reads_by(NatureCNN)
+class ActorCriticCnnPolicy(ActorCriticPolicy):
+    """:class:`ActorCriticPolicy` for pictures."""
+
+
+@reads_by(CombinedExtractor)
+class MultiInputActorCriticPolicy(ActorCriticPolicy):
+    """:class:`ActorCriticPolicy` for Dict observations."""
+
+
+def optimizer_options(cls: type[Optimizer], kwargs: Mapping[str, Any] | None) -> tuple[type[Optimizer], Kwargs]:
+    """The optimizer of an actor-critic, with the ``eps`` that A2C and PPO are tuned for."""
+    if kwargs is None:
+        return cls, {"eps": 1e-5} if cls is torch.optim.Adam else {}
+    return cls, dict(kwargs)
+
+
+def network_parameters(network: Any) -> Kwargs:
+    """Constructor arguments of a network inside a policy, which keeps each as an attribute."""
+    names = set(inspect.signature(type(network).__init__).parameters) - {"self", "observation_space", "action_space"}
+    return {name: getattr(network, name) for name in names}
+
+
+# -- action values: DQN ------------------------------------------------------------------------------------------------
+
+
+class QNetwork(value_policy.QNetwork, BasePolicy):
+    """See :class:`polyak.nn.QNetwork`; acts greedily."""
+
+    def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
+        return self(observation).argmax(dim=1).reshape(-1)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | network_parameters(self)
+
+
+class DQNPolicy(value_policy.ValuePolicy, BasePolicy):
+    """See :class:`polyak.nn.ValuePolicy`.
+
+    Args:
+        lr_schedule: learning rate by remaining progress.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        net_arch: Sequence[int] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._optimizer_options = optimizer_class, dict(optimizer_kwargs or {})
+        self._first_schedule = lr_schedule
+        super().__init__(
+            observation_space,
+            action_space,
+            net_arch=net_arch,
+            activation_fn=activation_fn,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+        )
+        del self._first_schedule
+
+    def _build_networks(self) -> None:
+        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
+        self.net_args: Kwargs = {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "net_arch": self.net_arch,
+            "activation_fn": self.activation_fn,
+            "normalize_images": self.normalize_images,
+        }
+        self._build(self._first_schedule)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        """Make the networks and their optimizer."""
+        super()._build_networks()
+        self.optimizer = self._new_optimizer(self.q_net.parameters(), lr_schedule)
+
+    def make_q_net(self) -> QNetwork:
+        """A new action-value network."""
+        return QNetwork(**self._update_features_extractor(self.net_args)).to(self.device)
+
+    def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
+        q_net: Any = self.q_net
+        return q_net._predict(observation, deterministic=deterministic)
+
+    def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
+        return self._predict(obs, deterministic)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | {
+            "net_arch": self.net_arch,
+            "activation_fn": self.activation_fn,
+            "lr_schedule": self._dummy_schedule,
+            "optimizer_class": self.optimizer_class,
+            "optimizer_kwargs": self.optimizer_kwargs,
+            "features_extractor_class": self.features_extractor_class,
+            "features_extractor_kwargs": self.features_extractor_kwargs,
+        }
+
+
+@reads_by(NatureCNN)
+class DQNCnnPolicy(DQNPolicy):
+    """:class:`DQNPolicy` for pictures."""
+
+
+@reads_by(CombinedExtractor)
+class DQNMultiInputPolicy(DQNPolicy):
+    """:class:`DQNPolicy` for Dict observations."""
+
+
+# -- continuous actor and critics: SAC, TD3, DDPG ----------------------------------------------------------------------
+
+
+class ContinuousCritic(continuous_policy.ContinuousCritic, BaseModel):
+    """See :class:`polyak.nn.ContinuousCritic`."""
+
+    def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
+        if type(self).forward is ContinuousCritic.forward:
+            return super().q_values(obs, actions)
+        return torch.stack([values.squeeze(1) for values in self(obs, actions)])  # a subclass' own critics
+
+
+class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
+    """See :class:`polyak.nn.SquashedGaussianActor`."""
+
+    squashes = True
+
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        return self(observation, deterministic)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | network_parameters(self)
+
+
+class TD3Actor(continuous_policy.DeterministicActor, BasePolicy):
+    """See :class:`polyak.nn.DeterministicActor`."""
+
+    squashes = True
+
+    def forward(self, obs: Obs) -> Tensor:  # type: ignore[override]
+        return super().forward(obs)
+
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        return self(observation)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | network_parameters(self)
+
+
+class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
+    """What :class:`SACPolicy` and :class:`TD3Policy` share: keyword dicts and factories that subclasses override."""
+
+    actor_type: ClassVar[continuous_policy.ActorClass]
+    critic: ContinuousCritic
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        lr_schedule: Schedule,
+        optimizer_class: type[Optimizer],
+        optimizer_kwargs: Mapping[str, Any] | None,
+        **options: Any,
+    ) -> None:
+        self._optimizer_options = optimizer_class, dict(optimizer_kwargs or {})
+        self._first_schedule = lr_schedule
+        super().__init__(observation_space, action_space, actor=self.actor_type, **options)
+        del self._first_schedule
+
+    @classmethod
+    def keywords(cls, actor: Any = None, **defaults: Any) -> set[str]:
+        return continuous_policy.ContinuousPolicy.keywords(actor=cls.actor_type)
+
+    def _build_networks(self) -> None:
+        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
+        self.net_args: Kwargs = {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "net_arch": self._actor_arch,
+            "activation_fn": self.activation_fn,
+            "normalize_images": self.normalize_images,
+        }
+        self.actor_kwargs: Kwargs = self.net_args | self.actor_options
+        self.critic_kwargs: Kwargs = self.net_args | {
+            "n_critics": self.n_critics,
+            "net_arch": self._critic_arch,
+            "share_features_extractor": self.share_features_extractor,
+        }
+        self._build(self._first_schedule)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        """Make the networks and their optimizers."""
+        super()._build_networks()
+        self.actor.optimizer = self._new_optimizer(self.actor.parameters(), lr_schedule)
+        own_parameters = getattr(self.critic, "own_parameters", self.critic.parameters)
+        self.critic.optimizer = self._new_optimizer(own_parameters(), lr_schedule)
+
+    def make_actor(self, features_extractor: nn.Module | None = None) -> Any:
+        """A new actor, with its own features extractor unless one is given."""
+        return self.actor_type(**self._update_features_extractor(self.actor_kwargs, features_extractor)).to(self.device)
+
+    def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
+        """New critics, with their own features extractor unless one is given."""
+        return ContinuousCritic(**self._update_features_extractor(self.critic_kwargs, features_extractor)).to(
+            self.device
+        )
+
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        actions, shape = self._predict(obs, deterministic), self.action_space.shape
+        return actions.unflatten(1, shape) if shape is not None and len(shape) > 1 else actions
+
+    def forward(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        """Actions [B, A] in [-1, 1]."""
+        return self._predict(observation, deterministic)
+
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        return self.actor(observation, deterministic)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | {
+            "net_arch": self.net_arch,
+            "activation_fn": self.activation_fn,
+            "n_critics": self.n_critics,
+            "lr_schedule": self._dummy_schedule,
+            "optimizer_class": self.optimizer_class,
+            "optimizer_kwargs": self.optimizer_kwargs,
+            "features_extractor_class": self.features_extractor_class,
+            "features_extractor_kwargs": self.features_extractor_kwargs,
+            "share_features_extractor": self.share_features_extractor,
+            **self.actor_options,
+        }
+
+
+class SACPolicy(_ContinuousPolicy):
+    """See :class:`polyak.nn.ContinuousPolicy`, with a Gaussian actor.
+
+    Args:
+        lr_schedule: learning rate by remaining progress.
+    """
+
+    actor_type = SACActor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        lr_schedule: Schedule,
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        use_sde: bool = False,
+        log_std_init: float = -3,
+        use_expln: bool = False,
+        clip_mean: float = 2.0,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        n_critics: int = 2,
+        share_features_extractor: bool = False,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            optimizer_class,
+            optimizer_kwargs,
+            net_arch=[256, 256] if net_arch is None else net_arch,
+            activation_fn=activation_fn,
+            use_sde=use_sde,
+            log_std_init=log_std_init,
+            use_expln=use_expln,
+            clip_mean=clip_mean,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            n_critics=n_critics,
+            share_features_extractor=share_features_extractor,
+        )
+
+
+@reads_by(NatureCNN)
+class SACCnnPolicy(SACPolicy):
+    """:class:`SACPolicy` for pictures."""
+
+
+@reads_by(CombinedExtractor)
+class SACMultiInputPolicy(SACPolicy):
+    """:class:`SACPolicy` for Dict observations."""
+
+
+class TD3Policy(_ContinuousPolicy):
+    """See :class:`polyak.nn.ContinuousPolicy`, with a deterministic actor.
+
+    Args:
+        lr_schedule: learning rate by remaining progress.
+    """
+
+    actor_type = TD3Actor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        lr_schedule: Schedule,
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        n_critics: int = 2,
+        share_features_extractor: bool = False,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            optimizer_class,
+            optimizer_kwargs,
+            net_arch=net_arch,
+            activation_fn=activation_fn,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            n_critics=n_critics,
+            share_features_extractor=share_features_extractor,
+        )
+
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        return self.actor(observation)
+
+
+@reads_by(NatureCNN)
+class TD3CnnPolicy(TD3Policy):
+    """:class:`TD3Policy` for pictures."""
+
+
+@reads_by(CombinedExtractor)
+class TD3MultiInputPolicy(TD3Policy):
+    """:class:`TD3Policy` for Dict observations."""

@@ -1,0 +1,107 @@
+"""A policy by itself as a file: constructor arguments (JSON) and weights (safetensors). Reading it runs no code."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from polyak.core.checkpoint import opened
+from polyak.core.device import get_device as device_of
+from polyak.core.schedules import ConstantSchedule
+from polyak.core.serialise import decode, encode, holds_untrusted
+from polyak.nn.encoders import CombinedExtractor, FlattenExtractor, NatureCNN, make_extractor
+
+__all__ = ["device_of", "load", "save"]
+
+
+def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
+    """Write a policy.
+
+    Args:
+        path: a path or a file opened for writing.
+        weights: its state dict.
+        parameters: arguments of its constructor. The learning-rate schedule is left out: it belongs to the algorithm.
+    """
+    arguments = dict(parameters)
+    if "lr_schedule" in arguments:
+        arguments["lr_schedule"] = ConstantSchedule(0.0)
+    if "features_extractor" in arguments:
+        arguments["features_extractor"] = describe(arguments["features_extractor"])
+    with opened(path, "wb", suffix="") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("policy.json", json.dumps(encode(arguments)))
+        tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
+        archive.writestr("weights.safetensors", safetensors.torch.save(tensors))
+
+
+def describe(extractor: nn.Module) -> dict[str, Any]:
+    """How to build a features extractor of a network anew: its class and arguments.
+
+    Raises:
+        TypeError: a class whose arguments are not known.
+    """
+    if isinstance(extractor, NatureCNN):
+        return {"class": type(extractor), "kwargs": {"features_dim": extractor.features_dim}}
+    if isinstance(extractor, CombinedExtractor):
+        pictures = [part.features_dim for part in extractor.extractors.values() if isinstance(part, NatureCNN)]
+        return {"class": type(extractor), "kwargs": {"cnn_output_dim": pictures[0]} if pictures else {}}
+    if isinstance(extractor, FlattenExtractor):
+        return {"class": type(extractor), "kwargs": {}}
+    raise TypeError(
+        f"a network with a features extractor of class {type(extractor).__name__} cannot be saved by itself: save its "
+        "policy, or the whole model."
+    )
+
+
+def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a policy: its state dict and the arguments of its constructor.
+
+    Args:
+        path: a path or a file opened for reading.
+        trust: also read pickled values and files of Stable-Baselines3, which can run any code.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a policy, or not one that can be read without ``trust``.
+    """
+    with opened(path, "rb", suffix="") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = set(archive.namelist())
+                if {"policy.json", "weights.safetensors"} <= members:
+                    parameters = decode(json.loads(archive.read("policy.json")), trust)
+                    weights = safetensors.torch.load(archive.read("weights.safetensors"))
+                    return weights, _with_extractor(_trusted(parameters))
+        except (zipfile.BadZipFile, json.JSONDecodeError, EOFError) as error:
+            raise ValueError(f"path={str(path)!r} is not a policy file, or it is damaged ({error}).") from error
+        if not any(name.endswith("data.pkl") for name in members):
+            raise ValueError(f"path={str(path)!r} is not a policy file. It holds {sorted(members)[:8]}.")
+        if not trust:
+            raise ValueError(
+                f"path={str(path)!r} is a policy as Stable-Baselines3 saves it: a pickle, which can run any code. Pass "
+                "trust=True if you trust the file, or load the whole model's .zip, which needs no trust."
+            )
+        file.seek(0)
+        stored = torch.load(file, map_location="cpu", weights_only=False)
+        return stored["state_dict"], stored["data"]
+
+
+def _with_extractor(parameters: dict[str, Any]) -> dict[str, Any]:
+    """``parameters`` with the features extractor that they describe, if they do."""
+    if (described := parameters.get("features_extractor")) is None:
+        return parameters
+    space, normalize_images = parameters["observation_space"], parameters["normalize_images"]
+    return parameters | {
+        "features_extractor": make_extractor(space, described["class"], described["kwargs"], normalize_images)
+    }
+
+
+def _trusted(parameters: dict[str, Any]) -> dict[str, Any]:
+    if left_out := [name for name, value in parameters.items() if holds_untrusted(value)]:
+        raise ValueError(f"the policy's arguments {left_out} are pickled code. Pass trust=True if you trust the file.")
+    return parameters

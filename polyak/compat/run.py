@@ -1,0 +1,67 @@
+"""``polyak run``: a program as ``python`` would run it, except that polyak answers Stable-Baselines3's import names.
+
+The program runs in a Python of its own that takes the place of this process, so its ``__main__``, its exit status, its
+tracebacks and Ctrl-C are those of plain ``python program.py``. What makes the names answered there is the environment:
+a folder with a ``sitecustomize`` module comes first on ``PYTHONPATH``, and Python imports that module when it starts.
+Environment variables are inherited, so this also reaches every Python that the program starts in turn: workers of
+``multiprocessing`` by spawn and forkserver, which import what the program imports before any of its code could prepare
+them, and ``subprocess`` calls of ``sys.executable``. An installed copy of Stable-Baselines3 is never looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+STARTUP = Path(__file__).parent / "startup"
+"""The folder of the ``sitecustomize`` module."""
+
+MARK = "POLYAK_RUN"
+"""The environment variable that names the installation (``sys.prefix``) whose processes answer the names."""
+
+
+def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """``inherited``, and what makes Python processes started in it answer the names."""
+    first, given = str(STARTUP), inherited.get("PYTHONPATH")
+    rest = [entry for entry in given.split(os.pathsep) if entry != first] if given else []
+    return {**inherited, "PYTHONPATH": os.pathsep.join([first, *rest]), MARK: sys.prefix}
+
+
+def run(target: str, arguments: Sequence[str] = (), module: bool = False) -> NoReturn:
+    """Run a program in place of this process.
+
+    Args:
+        target: a script, or a folder or zip file with a ``__main__``; the dotted name of a module with ``module``.
+        arguments: its ``sys.argv[1:]``.
+        module: find ``target`` as ``python -m`` does.
+
+    Raises:
+        FileNotFoundError: there is no such script.
+        RuntimeError: this Python was told not to read the environment or not to run ``sitecustomize``.
+    """
+    if not module and not os.path.exists(target):
+        raise FileNotFoundError(f"SCRIPT {target!r} does not exist. A module is run by its name with -m.")
+    if sys.flags.ignore_environment or sys.flags.no_site:
+        raise RuntimeError("polyak run needs PYTHONPATH and sitecustomize: start Python without -I, -E and -S.")
+    # The options of this interpreter (-O, -W, -X dev ...) as multiprocessing hands them to its workers.
+    options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    words = [sys.executable, *options, *(["-m"] if module else []), target, *arguments]
+    if os.name == "nt":
+        _wait_for(words)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os.execve(sys.executable, words, environment(os.environ))
+
+
+def _wait_for(words: list[str]) -> NoReturn:
+    """The same where no process can take another's place: Windows would let the caller go on at once."""
+    with subprocess.Popen(words, env=environment(os.environ)) as process:
+        while True:
+            try:
+                raise SystemExit(process.wait())
+            except KeyboardInterrupt:  # the program gets it too, and decides
+                continue

@@ -1,0 +1,249 @@
+"""Stable-Baselines3's functions for files, for programs that call them directly.
+
+polyak's own models are written by :mod:`polyak.core.checkpoint`. What is read here goes through the unpickler with an
+allow-list; ``trust=True`` reads everything.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import pickle
+import warnings
+import zipfile
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import cloudpickle
+import torch
+
+from polyak.compat.functions import SB3_VERSION, get_system_info
+from polyak.compat.sb3_files import unpickle
+from polyak.core.device import get_device
+
+_MODES = {"w": "w", "r": "r", "write": "w", "read": "r"}
+
+
+def recursive_getattr(obj: Any, attr: str, *args: Any) -> Any:
+    """``getattr`` along a dotted path."""
+    for name in attr.split("."):
+        obj = getattr(obj, name, *args)
+    return obj
+
+
+def recursive_setattr(obj: Any, attr: str, val: Any) -> None:
+    """``setattr`` along a dotted path."""
+    owner, _, name = attr.rpartition(".")
+    setattr(recursive_getattr(obj, owner) if owner else obj, name, val)
+
+
+# -- JSON with pickles in it -------------------------------------------------------------------------------------------
+
+
+def is_json_serializable(item: Any) -> bool:
+    """Whether ``json`` can write it."""
+    try:
+        json.dumps(item)
+    except TypeError:
+        return False
+    return True
+
+
+def data_to_json(data: Mapping[str, Any]) -> str:
+    """A dict as JSON; what JSON cannot hold is pickled, with a readable summary beside it."""
+    encoded: dict[str, Any] = {}
+    for key, value in data.items():
+        if is_json_serializable(value):
+            encoded[key] = value
+            continue
+        entry = {":type:": str(type(value)), ":serialized:": base64.b64encode(cloudpickle.dumps(value)).decode()}
+        shown = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+        encoded[key] = entry | {str(k): v if is_json_serializable(v) else str(v) for k, v in shown.items()}
+    return json.dumps(encoded, indent=4)
+
+
+def json_to_data(json_string: str, custom_objects: Mapping[str, Any] | None = None, trust: bool = False) -> Any:
+    """The inverse of :func:`data_to_json`.
+
+    Args:
+        json_string: what that function wrote.
+        custom_objects: values to use for these keys; what the file has for them is not read.
+        trust: also read pickles of anything, which can run any code.
+
+    Raises:
+        ValueError: ``custom_objects`` is not a dict.
+    """
+    if custom_objects is not None and not isinstance(custom_objects, dict):
+        raise ValueError(f"custom_objects must be a dict or None, got {type(custom_objects).__name__}.")
+    data: dict[str, Any] = {}
+    for key, value in json.loads(json_string).items():
+        if custom_objects is not None and key in custom_objects:
+            data[key] = custom_objects[key]
+        elif isinstance(value, dict) and ":serialized:" in value:
+            try:
+                data[key] = unpickle.loads(base64.b64decode(value[":serialized:"]), trust)
+            except (pickle.UnpicklingError, RuntimeError, TypeError, AttributeError, ValueError) as error:
+                warnings.warn(
+                    f"{key!r} could not be read: {error}. Give it through the custom_objects argument.", stacklevel=2
+                )
+        else:
+            data[key] = value
+    return data
+
+
+# -- paths and open files ----------------------------------------------------------------------------------------------
+
+
+def open_path(path: Any, mode: str, verbose: int = 0, suffix: str | None = None) -> Any:
+    """Open a path, or check that a file is open for what is wanted.
+
+    Args:
+        path: a path, or an open binary file, which is returned as it is.
+        mode: ``"r"`` or ``"w"``.
+        verbose: 2 warns of files that are overwritten and folders that are made.
+        suffix: added to a path without one: always to write, and to read if there is no file of that very name.
+
+    Raises:
+        TypeError: neither a path nor a file.
+        ValueError: an unknown mode, a closed file, or one opened for the other direction.
+    """
+    if not isinstance(path, (str, PathLike, io.IOBase)) and not hasattr(path, "readable"):
+        raise TypeError(f"path={path!r} is neither a path nor an open file.")
+    if mode not in _MODES:
+        raise ValueError(f"mode={mode!r}: expected 'r' or 'w'.")
+    if isinstance(path, (str, PathLike)):
+        return open_path_pathlib(Path(path), _MODES[mode], verbose, suffix)
+    usable = path.writable() if _MODES[mode] == "w" else path.readable()
+    if path.closed or not usable:
+        raise ValueError(f"path={path!r} is closed, or not open for mode={mode!r}.")
+    return path
+
+
+def open_path_str(path: str, mode: str, verbose: int = 0, suffix: str | None = None) -> IO[bytes]:
+    """:func:`open_path` for a string."""
+    return open_path_pathlib(Path(path), mode, verbose, suffix)
+
+
+def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | None = None) -> IO[bytes]:
+    """:func:`open_path` for a ``pathlib.Path``.
+
+    Raises:
+        ValueError: another mode than ``"r"`` and ``"w"``.
+        FileNotFoundError: nothing to read.
+    """
+    if mode not in ("r", "w"):
+        raise ValueError(f"mode={mode!r}: expected 'r' or 'w'.")
+    with_suffix = path.with_name(f"{path.name}.{suffix}") if suffix and not path.suffix else path
+    if mode == "r":
+        if not path.is_file() and with_suffix.is_file():
+            if verbose >= 2:
+                warnings.warn(f"{path} is not there: reading {with_suffix}.", stacklevel=3)
+            path = with_suffix
+        return path.open("rb")
+    path = with_suffix
+    if path.is_dir():
+        path = path.with_name(path.name + "_2")
+        warnings.warn(f"{path} would be a folder: writing {path} instead.", stacklevel=3)
+    if path.exists() and verbose >= 2:
+        warnings.warn(f"{path} exists and is overwritten.", stacklevel=3)
+    if not path.parent.exists():
+        warnings.warn(f"the folder {path.parent} does not exist: it is made.", stacklevel=3)
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("wb")
+
+
+def save_to_pkl(path: Any, obj: Any, verbose: int = 0) -> None:
+    """Pickle an object."""
+    file = open_path(path, "w", verbose, "pkl")
+    pickle.dump(obj, file, protocol=pickle.HIGHEST_PROTOCOL)
+    if file is not path:
+        file.close()
+
+
+def load_from_pkl(path: Any, verbose: int = 0, trust: bool = False) -> Any:
+    """Read a pickled object.
+
+    Args:
+        path: a path or a file opened for reading.
+        verbose: 2 warns if the suffix had to be added.
+        trust: read whatever it is; a pickle can run any code.
+
+    Raises:
+        ValueError: it holds something that is not read without ``trust``.
+    """
+    file = open_path(path, "r", verbose, "pkl")
+    try:
+        return unpickle.loads(file.read(), trust)
+    finally:
+        if file is not path:
+            file.close()
+
+
+# -- the model's zip ---------------------------------------------------------------------------------------------------
+
+
+def save_to_zip_file(
+    save_path: Any,
+    data: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    pytorch_variables: Mapping[str, Any] | None = None,
+    verbose: int = 0,
+) -> None:
+    """Write a zip of Stable-Baselines3's layout: ``data``, one ``.pth`` for each entry of ``params``, versions."""
+    file = open_path(save_path, "w", verbose, "zip")
+    with zipfile.ZipFile(file, "w") as archive:
+        if data is not None:
+            archive.writestr("data", data_to_json(data))
+        tensors = {"pytorch_variables": pytorch_variables, **(params or {})}
+        for name, value in tensors.items():
+            if value is not None:
+                with archive.open(f"{name}.pth", "w", force_zip64=True) as entry:
+                    torch.save(value, entry)
+        archive.writestr("_stable_baselines3_version", SB3_VERSION)
+        archive.writestr("system_info.txt", get_system_info(print_info=False)[1])
+    if file is not save_path:
+        file.close()
+
+
+def load_from_zip_file(
+    load_path: Any,
+    load_data: bool = True,
+    custom_objects: Mapping[str, Any] | None = None,
+    device: torch.device | str = "auto",
+    verbose: int = 0,
+    print_system_info: bool = False,
+    trust: bool = False,
+) -> tuple[dict[str, Any] | None, dict[str, Any], dict[str, Any] | None]:
+    """Read a zip of Stable-Baselines3's layout: data, state dicts by name, further tensors.
+
+    Raises:
+        ValueError: not a zip.
+    """
+    file = open_path(load_path, "r", verbose, "zip")
+    target = get_device(device)
+    data, params, variables = None, {}, None
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+            if print_system_info:
+                get_system_info()
+                stored = archive.read("system_info.txt").decode() if "system_info.txt" in names else "unknown\n"
+                print(f"== SAVED MODEL SYSTEM INFO ==\n{stored}")
+            if load_data and "data" in names:
+                data = json_to_data(archive.read("data").decode(), custom_objects, trust)
+            for name in names:
+                if name.endswith(".pth"):
+                    value = torch.load(io.BytesIO(archive.read(name)), map_location=target, weights_only=True)
+                    if name in ("pytorch_variables.pth", "tensors.pth"):
+                        variables = value
+                    else:
+                        params[name.removesuffix(".pth")] = value
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"load_path={load_path!r} is not a zip file ({error}).") from error
+    finally:
+        if file is not load_path:
+            file.close()
+    return data, params, variables

@@ -1,0 +1,82 @@
+"""Parameters and optimizer states of a learner, by Stable-Baselines3's names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyak.core.learner import Learner
+
+_KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
+"""How an optimizer computes; that is chosen where it runs and not taken from a file."""
+
+
+def optimizer_key(name: str) -> str:
+    """What Stable-Baselines3 calls an optimizer of a learner's."""
+    return "ent_coef_optimizer" if name == "ent_coef" else f"{name}.optimizer"
+
+
+def parameters(learner: Learner) -> dict[str, Any]:
+    """``{"policy": ..., "actor.optimizer": ..., ...}``."""
+    optimizers = {optimizer_key(name): optimizer.state_dict() for name, optimizer in learner.optimizers.items()}
+    return {"policy": learner.policy.state_dict(), **optimizers}
+
+
+def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: bool = True) -> None:
+    """Load what :func:`parameters` returned, and tensors of the learner's own (the temperature) by their names."""
+    targets = {"policy", *map(optimizer_key, learner.optimizers)}
+    optional = {name for name, _ in learner.named_parameters(recurse=False)}
+    if unknown := sorted(values.keys() - targets - optional):
+        raise ValueError(f"{unknown[0]!r} is not a part of this model, whose parts are {sorted(targets | optional)}.")
+    if exact_match and (missing := sorted(targets - values.keys())):
+        raise ValueError(
+            f"exact_match=True needs every part of the model, but {missing} are missing. Pass exact_match=False to"
+            " load only what is there."
+        )
+    if "policy" in values:
+        learner.policy.load_state_dict(values["policy"], strict=exact_match)
+    for name in learner.optimizers:
+        if (key := optimizer_key(name)) in values:
+            load_optimizer(learner, name, values[key])
+    for name in optional & values.keys():
+        with torch.no_grad():
+            learner.get_parameter(name).copy_(values[name])
+
+
+def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> None:
+    """Load an optimizer's state dict, which another kernel, another device or another library may have written.
+
+    Raises:
+        ValueError: it belongs to other parameters.
+    """
+    optimizer = learner.optimizers[name]
+    groups = [
+        group | {key: own[key] for key in _KERNEL_OPTIONS if key in own}
+        for group, own in zip(state["param_groups"], optimizer.param_groups, strict=False)
+    ]
+    if len(groups) == len(state["param_groups"]):
+        _check_state_shapes(name, optimizer, state)
+        state = {**state, "param_groups": groups}
+    learner.load_optimizer(name, dict(state))
+
+
+def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Kernels trust these shapes, and torch does not check them."""
+    if type(optimizer).__name__ in ("Adafactor", "LBFGS"):  # keep other shapes than those of the parameters
+        return
+    own = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = [index for group in state["param_groups"] for index in group["params"]]
+    if len(own) != len(numbers):
+        raise ValueError(
+            f"the {name} optimizer of the file has {len(numbers)} parameters, that of the model {len(own)}: they are "
+            "of different networks. Check policy_kwargs."
+        )
+    shapes = dict(zip(numbers, (p.shape for p in own), strict=True))
+    for index, values in state["state"].items():
+        for key, value in values.items():
+            if isinstance(value, Tensor) and value.numel() != 1 and value.shape != shapes.get(index):
+                raise ValueError(
+                    f"the {name} optimizer of the file has {key} of shape {tuple(value.shape)} for parameter {index}, "
+                    f"whose shape is {tuple(shapes.get(index, ()))}: the file is damaged."
+                )

@@ -1,0 +1,107 @@
+"""Writes the files in ``data/`` with an installed Stable-Baselines3, and what it computes from them.
+
+    python tests/compat/make_sb3_files.py
+
+The networks are as small as they can be: the files test the format, not the learning. ``expected.npz`` holds the
+deterministic actions for 1,000 observations, which :func:`observations` makes again from a seed.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+DATA = Path(__file__).parent / "data"
+ENVS = {
+    "ppo": "CartPole-v1",
+    "ppo_old_schedules": "CartPole-v1",
+    "a2c": "Pendulum-v1",
+    "dqn": "CartPole-v1",
+    "sac": "Pendulum-v1",
+    "sac_fixed": "Pendulum-v1",
+    "td3": "Pendulum-v1",
+    "ddpg": "Pendulum-v1",
+}
+SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
+
+
+def observations(env: str, n: int = 1000) -> Any:
+    """``n`` observations, the same wherever this is called. BitFlipping's are a dict of bits."""
+    rng = np.random.default_rng(7)
+    if env == "BitFlipping":
+        keys = ("observation", "achieved_goal", "desired_goal")
+        return {key: rng.integers(0, 2, (n, SIZES[env])).astype(np.int8) for key in keys}
+    return rng.normal(size=(n, SIZES[env])).astype(np.float32)
+
+
+def main() -> None:
+    """Write everything."""
+    import torch
+    from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
+    from stable_baselines3.common.envs import BitFlippingEnv
+    from stable_baselines3.common.noise import NormalActionNoise
+    from stable_baselines3.common.utils import constant_fn, get_linear_fn
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+
+    def tiny(**more: Any) -> dict[str, Any]:
+        return {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}, **more}
+
+    def replay(**more: Any) -> dict[str, Any]:
+        return tiny(buffer_size=32, learning_starts=8, batch_size=8, **more)
+
+    one_critic = replay() | {"policy_kwargs": {"net_arch": [4], "n_critics": 1}}
+    noise = NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
+    lines = {"learning_rate": get_linear_fn(1e-3, 1e-4, 0.5), "clip_range": constant_fn(0.1)}
+    hindsight = {"replay_buffer_class": HerReplayBuffer, "replay_buffer_kwargs": {"n_sampled_goal": 2}}
+    models = {
+        "ppo": (PPO("MlpPolicy", ENVS["ppo"], n_steps=32, batch_size=16, n_epochs=2, **tiny()), 32),
+        "ppo_old_schedules": (
+            PPO("MlpPolicy", ENVS["ppo"], n_steps=32, batch_size=16, n_epochs=1, **lines, **tiny()),
+            32,
+        ),
+        "a2c": (A2C("MlpPolicy", ENVS["a2c"], use_sde=True, **tiny()), 20),
+        "dqn": (DQN("MlpPolicy", ENVS["dqn"], **replay()), 40),
+        "sac": (SAC("MlpPolicy", ENVS["sac"], **replay()), 20),
+        "sac_fixed": (SAC("MlpPolicy", ENVS["sac"], ent_coef=0.1, **one_critic), 20),
+        "td3": (TD3("MlpPolicy", ENVS["td3"], action_noise=noise, **replay()), 20),
+        "ddpg": (DDPG("MlpPolicy", ENVS["ddpg"], **replay()), 20),
+        "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
+    }
+    expected: dict[str, np.ndarray] = {}
+    for name, (model, steps) in models.items():
+        model.learn(steps)
+        model.save(DATA / f"{name}.zip")
+        expected[name] = model.predict(observations(ENVS.get(name, "BitFlipping")), deterministic=True)[0]
+        if name in ("sac", "dqn_her"):
+            model.save_replay_buffer(DATA / f"{name}_replay.pkl")
+            buffer = model.replay_buffer
+            expected[f"{name}_replay/actions"] = buffer.actions[: buffer.size()]
+            expected[f"{name}_replay/rewards"] = buffer.rewards[: buffer.size()]
+
+    thrifty = DQN("MlpPolicy", ENVS["dqn"], optimize_memory_usage=True, **_single(replay()))
+    thrifty.learn(20)
+    thrifty.save_replay_buffer(DATA / "thrifty_replay.pkl")
+
+    env = VecNormalize(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), gamma=0.9, clip_obs=5.0)
+    env.seed(0)
+    env.reset()
+    for _ in range(20):
+        env.step(np.ones((1, 1), dtype=np.float32))
+    env.save(DATA / "vecnormalize.pkl")
+    expected["vecnormalize/obs"] = env.normalize_obs(observations("Pendulum-v1"))
+    expected["vecnormalize/reward"] = env.normalize_reward(np.linspace(-10, 0, 1000))
+    np.savez_compressed(DATA / "expected.npz", **expected)
+
+
+def _single(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a buffer that keeps each observation once: it cannot tell time limits from ends."""
+    return {**options, "replay_buffer_kwargs": {"handle_timeout_termination": False}}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Every program of ``examples/sb3`` runs under ``polyak run``, writes below its ``--out`` only, and needs no edit."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples" / "sb3"
+PROGRAMS = sorted(FOLDER.glob("*.py"))
+SLOW = {"several_processes"}
+PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
+
+#: A line that each prints when all went well.
+SAYS = {
+    "atari": "after a step: (2, 84, 84, 4)",
+    "basic_training": "A2C has seen 200 steps",
+    "callbacks": "a function was called 10 times",
+    "custom_environment": "the checker found: ",
+    "custom_policy": "own networks: ['mlp_extractor.policy_net.0.bias'",
+    "evaluation": "below the threshold: ",
+    "evolution": "a name that is not there is an error",
+    "export": "SAC's actor agrees: True",
+    "features_extractor": "PerKey of its own for the value: True",
+    "hindsight": "a batch holds ['achieved_goal', 'desired_goal', 'observation'] (8, 1)",
+    "logging_values": "'first_1'",
+    "multi_input": "normalised: ['vector']",
+    "normalize": "the statistics came back: True",
+    "record_video": "['a2c-step-0-to-step-60.mp4', 'random-step-0-to-step-60.mp4']",
+    "save_and_continue": "equal weights: True",
+    "schedules": "PPO: ['1.0e-03', '7.5e-04', '5.0e-04', '2.5e-04']",
+    "several_processes": "made in one call: (2, 4)",
+    "state_dependent_exploration": "OrnsteinUhlenbeckActionNoise (1,)",
+}
+
+
+def test_every_program_is_known() -> None:
+    assert {path.stem for path in PROGRAMS} == set(SAYS)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else []) for path in PROGRAMS],
+)
+def test_an_example_runs(program: Path, tmp_path: Path) -> None:
+    if program.stem == "atari":
+        pytest.importorskip("ale_py")
+    if program.stem == "callbacks":
+        pytest.importorskip("pandas")
+    here, out = tmp_path / "here", tmp_path / "out"
+    here.mkdir()
+    options = ["--out", str(out)] if '"--out"' in program.read_text() else []
+    result = subprocess.run(
+        [sys.executable, "-m", "polyak", "run", str(program), *options],
+        cwd=here,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert result.returncode == 0, result.stderr
+    assert SAYS[program.stem] in result.stdout
+    assert list(here.iterdir()) == []
+    assert out.exists() == bool(options)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_an_example_is_a_program_for_either_library(program: Path) -> None:
+    tree = ast.parse(program.read_text())
+    assert ast.get_docstring(tree)
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            top = name.partition(".")[0]
+            assert top in PEERS or top in sys.stdlib_module_names, f"{program.name}:{node.lineno} imports {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_an_example_runs_under_the_library_it_was_written_for(program: Path, tmp_path: Path) -> None:
+    """Needs a Python with Stable-Baselines3, named by ``POLYAK_SB3_PYTHON``."""
+    python = os.environ.get("POLYAK_SB3_PYTHON")
+    if not python:
+        pytest.skip("POLYAK_SB3_PYTHON names no Python with Stable-Baselines3")
+    options = ["--out", str(tmp_path / "out")] if '"--out"' in program.read_text() else []
+    result = subprocess.run([python, str(program), *options], cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    if "need another package" in result.stderr:
+        pytest.skip(result.stderr.strip())
+    assert result.returncode == 0, result.stderr
+    assert SAYS[program.stem] in result.stdout

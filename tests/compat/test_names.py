@@ -1,0 +1,96 @@
+"""The import names: every name of the table is there, and modules behave as imported ones do."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from unittest import mock
+
+import pytest
+
+import polyak.compat
+from polyak.compat.importer import parse
+from polyak.compat.table import CONTRIB, SB3
+
+
+@pytest.mark.parametrize("path", SB3)
+def test_every_name_of_the_table_is_there(path: str) -> None:
+    module = importlib.import_module(f"polyak.compat.sb3.{path}".rstrip("."))
+    names = [name for name, _, _ in parse(SB3[path])]
+    assert all(getattr(module, name) is not None for name in names)
+    assert set(module.__all__) == {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("path", CONTRIB)
+def test_every_name_of_contrib_is_there(path: str) -> None:
+    module = importlib.import_module(f"polyak.compat.contrib.{path}".rstrip("."))
+    assert all(hasattr(module, name) for name, _, _ in parse(CONTRIB[path]))
+
+
+def test_classes_are_the_same_under_all_paths() -> None:
+    from polyak.compat.sb3 import PPO
+    from polyak.compat.sb3.common.policies import ActorCriticPolicy
+    from polyak.compat.sb3.ppo import MlpPolicy
+    from polyak.compat.sb3.ppo.ppo import PPO as by_module
+
+    assert PPO is by_module
+    assert MlpPolicy is ActorCriticPolicy
+
+
+def test_names_are_reached_as_attributes_and_from_other_modules() -> None:
+    import polyak.compat.sb3 as sb3
+    from polyak.compat.sb3.common.callbacks import evaluate_policy  # where the other library uses it, too
+
+    assert sb3.common.vec_env.DummyVecEnv is importlib.import_module("polyak.envs").DummyVecEnv
+    assert callable(evaluate_policy)
+    assert not hasattr(sb3, "DummyVecEnv")
+    with pytest.raises(ImportError):
+        importlib.import_module("polyak.compat.sb3.common.nothing")
+
+
+def test_a_module_is_filled_anew_when_it_is_imported_anew() -> None:
+    name = "polyak.compat.sb3.common.results_plotter"
+    importlib.import_module(name)
+    with mock.patch.dict("sys.modules", {"pandas": None}):
+        del sys.modules[name]
+        with pytest.raises(ImportError, match="pandas is required for plotting"):
+            importlib.import_module(name)
+    assert importlib.import_module(name).ts2xy
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_install_answers_the_two_names_and_may_be_called_twice() -> None:
+    out = run(
+        "import polyak.compat as c; c.install(); c.install()\n"
+        "import stable_baselines3 as sb3, sb3_contrib, sys, polyak\n"
+        "from stable_baselines3.common.vec_env import SubprocVecEnv\n"
+        "from stable_baselines3 import *\n"
+        "print(sb3.__version__, issubclass(PPO, polyak.PPO), SubprocVecEnv.__module__)"
+    )
+    assert out.split() == ["2.9.2", "True", "polyak.envs.subproc"]
+
+
+def test_install_refuses_to_mix_with_a_library_that_is_already_imported() -> None:
+    out = run(
+        "import sys, types, importlib.machinery\n"
+        "real = types.ModuleType('stable_baselines3'); real.__spec__ = importlib.machinery.ModuleSpec('s', None)\n"
+        "sys.modules['stable_baselines3'] = real\n"
+        "import polyak.compat\n"
+        "try: polyak.compat.install()\n"
+        "except ImportError as error: print(error)"
+    )
+    assert "stable_baselines3 is already imported" in out
+    assert "before anything imports it" in out
+
+
+def test_importing_the_package_does_not_install() -> None:
+    code = "import polyak.compat, sys; print(any('stable' in getattr(f, 'root', '') for f in sys.meta_path))"
+    assert run(code).strip() == "False"
+    assert polyak.compat.install.__doc__

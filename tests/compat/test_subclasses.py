@@ -1,0 +1,243 @@
+"""What users override in Stable-Baselines3's classes takes effect here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import polyak
+from polyak.compat.sb3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from polyak.compat.sb3.common.off_policy_algorithm import OffPolicyAlgorithm
+from polyak.compat.sb3.common.on_policy_algorithm import OnPolicyAlgorithm
+from polyak.compat.sb3.common.policies import ActorCriticPolicy, BasePolicy, ContinuousCritic
+from polyak.compat.sb3.dqn.policies import DQNPolicy
+from polyak.compat.sb3.sac.policies import Actor, SACPolicy
+from polyak.compat.sb3.td3.policies import TD3Policy
+
+SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu"}
+REPLAY: dict[str, Any] = {**SMALL, "buffer_size": 200, "learning_starts": 10, "batch_size": 8}
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_actor_critic_with_its_own_networks_and_forward_pass() -> None:
+    calls = {"forward": 0}
+
+    class Halves(nn.Module):
+        latent_dim_pi, latent_dim_vf = 4, 6
+
+        def __init__(self, features: int) -> None:
+            super().__init__()
+            self.pi, self.vf = nn.Linear(features, 4), nn.Linear(features, 6)
+
+        def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.forward_actor(features), self.forward_critic(features)
+
+        def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(self.pi(features))
+
+        def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(self.vf(features))
+
+    class Mine(ActorCriticPolicy):
+        def __init__(self, observation_space: Any, action_space: Any, lr_schedule: Any, *args: Any, **kwargs: Any):
+            super().__init__(observation_space, action_space, lr_schedule, *args, **kwargs, ortho_init=False)
+
+        def _build_mlp_extractor(self) -> None:
+            self.mlp_extractor = Halves(self.features_dim)
+
+        def forward(self, obs: Any, deterministic: bool = False) -> Any:
+            calls["forward"] += 1
+            actions, values, log_prob = super().forward(obs, deterministic)
+            return actions, torch.full_like(values, 7.0), log_prob
+
+    model = PPO(Mine, "CartPole-v1", n_steps=16, batch_size=16, n_epochs=1, device="cpu").learn(16)
+    assert calls["forward"] == 16
+    assert np.allclose(model.rollout_buffer.values, 7.0), "what forward() returns is what the rollout holds"
+    assert isinstance(model.policy.mlp_extractor, Halves)
+    assert model.policy.ortho_init is False
+
+
+def test_a_policy_brings_its_optimizer_and_a_user_may_change_it() -> None:
+    model = A2C("MlpPolicy", "CartPole-v1", **SMALL)
+    assert isinstance(model.policy.optimizer, torch.optim.RMSprop)
+    assert model.learner.optimizers["policy"] is model.policy.optimizer
+    model.policy.optimizer = torch.optim.SGD(model.policy.parameters(), lr=0.0)
+    model.lr_schedule = lambda _: 0.0
+    before = model.policy.parameters_to_vector()
+    model.learn(20)
+    assert np.array_equal(before, model.policy.parameters_to_vector())
+    assert model.learner.optimizers["policy"] is model.policy.optimizer
+
+    class Built(ActorCriticPolicy):
+        def _build(self, lr_schedule: Any) -> None:
+            super()._build(lr_schedule)
+            self.optimizer = torch.optim.Adagrad(self.parameters(), lr=lr_schedule(1))
+
+    model = PPO(Built, "CartPole-v1", n_steps=16, batch_size=16, learning_rate=0.01, device="cpu").learn(16)
+    assert isinstance(model.learner.optimizers["policy"], torch.optim.Adagrad)
+    assert model.policy.optimizer.state, "it made the steps"
+
+
+def test_continuous_policies_with_their_own_actor_and_critic() -> None:
+    class MyActor(Actor):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.latent_pi = nn.Sequential(nn.Linear(self.features_dim, 8), nn.Tanh())
+
+    class MyCritic(ContinuousCritic):
+        calls = 0
+
+        def forward(self, obs: Any, actions: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            type(self).calls += 1
+            return tuple(q + 1 for q in super().forward(obs, actions))
+
+    class Mine(SACPolicy):
+        def make_actor(self, features_extractor: Any = None) -> MyActor:
+            return MyActor(**self._update_features_extractor(self.actor_kwargs, features_extractor)).to(self.device)
+
+        def make_critic(self, features_extractor: Any = None) -> MyCritic:
+            return MyCritic(**self._update_features_extractor(self.critic_kwargs, features_extractor)).to(self.device)
+
+    model = SAC(Mine, "Pendulum-v1", **REPLAY).learn(30)
+    assert isinstance(model.actor, MyActor)
+    assert isinstance(model.critic_target, MyCritic)
+    assert MyCritic.calls > 30
+    assert model.actor.squash_output
+    assert model.predict(np.zeros(3, np.float32))[0].shape == (1,)
+
+
+@pytest.mark.parametrize(("algorithm", "policy"), [(DQN, DQNPolicy), (TD3, TD3Policy), (SAC, SACPolicy)])
+def test_an_overridden_predict_decides_what_is_done(algorithm: Any, policy: Any) -> None:
+    class Mine(policy):
+        calls = 0
+
+        def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
+            type(self).calls += 1
+            return super()._predict(observation, deterministic)
+
+    env = "CartPole-v1" if algorithm is DQN else "Pendulum-v1"
+    options = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0} if algorithm is DQN else {}
+    model = algorithm(Mine, env, **REPLAY, **options).learn(20)
+    assert Mine.calls >= 10
+    assert isinstance(model.policy, BasePolicy)
+
+
+def test_policies_and_networks_are_saved_by_themselves(tmp_path: Path) -> None:
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    for model in (SAC("MlpPolicy", "Pendulum-v1", **REPLAY), TD3("MlpPolicy", "Pendulum-v1", **REPLAY)):
+        for number, network in enumerate((model.policy, model.actor)):
+            network.save(tmp_path / f"{number}.pkl")
+            again = type(network).load(tmp_path / f"{number}.pkl")
+            assert np.array_equal(
+                again.predict(observations, deterministic=True)[0], network.predict(observations, deterministic=True)[0]
+            )
+    (tmp_path / "x.pkl").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match="not a policy file"):
+        SACPolicy.load(tmp_path / "x.pkl")
+
+
+# -- algorithms --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", [A2C, DDPG, DQN, PPO, SAC, TD3])
+def test_hyper_parameters_may_be_given_by_position(algorithm: Any) -> None:
+    env = "CartPole-v1" if algorithm in (A2C, DQN, PPO) else "Pendulum-v1"
+    second = {A2C: ("n_steps", 7), PPO: ("n_steps", 64)}.get(algorithm, ("buffer_size", 77))
+    model = algorithm("MlpPolicy", env, 1e-3, second[1])
+    assert model.learning_rate == 1e-3
+    assert getattr(model, second[0]) == second[1]
+    assert issubclass(algorithm, getattr(polyak, algorithm.__name__))
+    assert issubclass(algorithm, OnPolicyAlgorithm if algorithm in (A2C, PPO) else OffPolicyAlgorithm)
+    with pytest.raises(TypeError, match="multiple values for keyword argument"):
+        algorithm("MlpPolicy", env, 1e-3, second[1], **{second[0]: 5})
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        algorithm("MlpPolicy", env, no_such_option=1)
+
+
+def test_an_off_policy_algorithm_of_a_users_own() -> None:
+    class Regression(OffPolicyAlgorithm):
+        """Fitted Q iteration, its own training loop and its own policy's optimizer."""
+
+        def __init__(self, policy: Any, env: Any, learning_rate: float = 1e-2, _init_setup_model: bool = True):
+            super().__init__(
+                policy,
+                env,
+                learning_rate,
+                buffer_size=200,
+                learning_starts=20,
+                batch_size=8,
+                train_freq=(4, "step"),
+                sde_support=False,
+                supported_action_spaces=(gym.spaces.Discrete,),
+            )
+            self.losses: list[float] = []
+            if _init_setup_model:
+                self._setup_model()
+
+        def train(self, gradient_steps: int, batch_size: int = 8) -> None:
+            self.policy.set_training_mode(True)
+            self._update_learning_rate(self.policy.optimizer)
+            for _ in range(gradient_steps):
+                data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
+                with torch.no_grad():
+                    best = self.policy.q_net_target(data.next_observations).amax(1, keepdim=True)
+                    target = data.rewards + (1 - data.dones) * self.gamma * best
+                q = self.policy.q_net(data.observations).gather(1, data.actions.long())
+                loss = F.mse_loss(q, target)
+                self.policy.optimizer.zero_grad()
+                loss.backward()
+                self.policy.optimizer.step()
+                self.losses.append(loss.item())
+            self._n_updates += gradient_steps
+
+    before = Regression(DQNPolicy, "CartPole-v1").policy.parameters_to_vector()
+    model = Regression(DQNPolicy, "CartPole-v1").learn(60)
+    assert len(model.losses) == model._n_updates > 0
+    assert not np.array_equal(before, model.policy.parameters_to_vector())
+    assert model.predict(np.zeros(4, np.float32), deterministic=True)[0] in (0, 1)
+    assert set(model.get_parameters()) == {"policy", "policy.optimizer"}
+    with pytest.raises(AssertionError, match="does not support the action space"):
+        Regression(DQNPolicy, "Pendulum-v1")
+    with pytest.raises(ValueError, match="2 environments"):
+        from polyak.compat.sb3.common.env_util import make_vec_env
+
+        Regression(DQNPolicy, make_vec_env("CartPole-v1", 2))
+
+
+def test_an_on_policy_algorithm_of_a_users_own() -> None:
+    class Plain(OnPolicyAlgorithm):
+        """REINFORCE with a baseline."""
+
+        def __init__(self, policy: Any, env: Any, learning_rate: float = 1e-3, **kwargs: Any) -> None:
+            super().__init__(policy, env, learning_rate, 16, 0.99, 1.0, 0.0, 0.5, 0.5, False, -1, **kwargs)
+            self.updates = 0
+
+        def train(self) -> None:
+            for data in self.rollout_buffer.get(None):
+                values, log_prob, _ = self.policy.evaluate_actions(data.observations, data.actions.long().flatten())
+                loss = F.mse_loss(values.flatten(), data.returns) - (data.advantages * log_prob).mean()
+                self.policy.optimizer.zero_grad()
+                loss.backward()
+                self.policy.optimizer.step()
+                self.updates += 1
+
+    model = Plain("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [8]})
+    before = model.policy.parameters_to_vector()
+    model.learn(48)
+    assert model.updates == 3
+    assert not np.array_equal(before, model.policy.parameters_to_vector())
+
+
+def test_a_file_written_by_polyaks_own_class_loads_and_normalises_once(tmp_path: Path) -> None:
+    polyak.PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, **SMALL).save(tmp_path / "m.zip")
+    assert isinstance(PPO.load(tmp_path / "m.zip"), PPO)
+    assert not PPO.predicts_raw
