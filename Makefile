@@ -37,7 +37,7 @@ test: $(VENV)/.installed-tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
 learn: $(VENV)/.installed-tests
-	$(BIN)/python -m pytest -m "learn or slow" -n $(JOBS) --durations=0
+	$(BIN)/python -m pytest -m "learn or slow" -n $(JOBS) -v --durations=0
 
 laws: $(VENV)/.installed-tests
 	$(BIN)/python -m pytest tests/laws

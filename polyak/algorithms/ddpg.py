@@ -104,6 +104,7 @@ class DDPG(OffPolicyAlgorithm):
 
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
     actor = Part("policy.actor")
     actor_target = Part("policy.actor_target")
     critic = Part("policy.critic")

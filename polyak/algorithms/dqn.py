@@ -132,6 +132,7 @@ class DQN(OffPolicyAlgorithm):
     # -- exploration and the target's clock ----------------------------------------------------------------------------
 
     def _after_setup(self) -> None:
+        super()._after_setup()
         if self.n_envs > self.target_update_interval:
             warnings.warn(
                 f"The number of environments used is greater than target_update_interval ({self.n_envs} > "

@@ -152,6 +152,7 @@ class SAC(OffPolicyAlgorithm):
 
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
     actor = Part("policy.actor")
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")

@@ -23,10 +23,14 @@ from polyak.core import algorithm, off_policy, on_policy
 from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.core.learner import Learner
 from polyak.core.schedules import Schedule
+from polyak.core.serialise import warn_untrusted
 from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.nn.catalog import check_policy_fits
+
+_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate"}
+"""Attributes of polyak's own that may appear after the model is set up."""
 
 Aliases = dict[str, type[policies.BasePolicy]]
 
@@ -89,6 +93,8 @@ class BaseAlgorithm(algorithm.Algorithm):
         use_sde, sde_sample_freq: state-dependent exploration.
         supported_action_spaces: kinds of action space that the algorithm can handle; ``None`` for all.
     """
+
+    learn = with_defaults(algorithm.Algorithm.learn, log_interval=100, tb_log_name="run")
 
     policy_aliases: ClassVar[Aliases] = {}
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
@@ -178,6 +184,31 @@ class BaseAlgorithm(algorithm.Algorithm):
 
     def learner_factory(self) -> Callable[[], Learner]:
         return partial(PolicyLearner, self.make_policy())
+
+    # -- what a program hangs on the model ---------------------------------------------------------------------------
+
+    _own_attributes: frozenset[str] = frozenset(_SET_LATER)
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        super().__post_init__(_init_setup_model)
+        self._own_attributes |= set(vars(self))
+
+    def _setup_model(self) -> None:
+        before = set(vars(self))
+        super()._setup_model()
+        self._own_attributes |= set(vars(self)) - before
+
+    def _extra_state(self) -> dict[str, Any]:
+        """Also the public attributes that a subclass or a program has added, as Stable-Baselines3 keeps them."""
+        names = [name for name in vars(self) if name not in self._own_attributes and not name.startswith("_")]
+        state = super()._extra_state()
+        return state | {"attributes": {name: getattr(self, name) for name in names}} if names else state
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        attributes = state.pop("attributes", {})
+        super()._load_extra_state(state)
+        for name, value in warn_untrusted(attributes).items():
+            setattr(self, name, value)
 
     # -- names that subclasses use -------------------------------------------------------------------------------------
 
@@ -386,6 +417,10 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(off_policy.OffPolicyAlgorithm.learn, tb_log_name="run")
 
+    def train(self, gradient_steps: int, batch_size: int) -> None:  # type: ignore[override]
+        """Sample minibatches and learn from them."""
+        super().train(gradient_steps, batch_size)
+
 
 # -- the algorithms ----------------------------------------------------------------------------------------------------
 
@@ -468,6 +503,10 @@ class SAC(sac.SAC, OffPolicyAlgorithm):
     policy_aliases = SAC_ALIASES
     learn = with_defaults(sac.SAC.learn, tb_log_name="SAC")
     train = with_defaults(sac.SAC.train, batch_size=64)
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self.target_entropy = self.learner.target_entropy  # type: ignore[assignment]
 
     @property
     def ent_coef_optimizer(self) -> Optimizer | None:

@@ -469,9 +469,9 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
         actions, shape = self._predict(obs, deterministic), self.action_space.shape
         return actions.unflatten(1, shape) if shape is not None and len(shape) > 1 else actions
 
-    def forward(self, observation: Obs, deterministic: bool = False) -> Tensor:
+    def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in [-1, 1]."""
-        return self._predict(observation, deterministic)
+        return self._predict(obs, deterministic)
 
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.actor(observation, deterministic)
@@ -587,6 +587,10 @@ class TD3Policy(_ContinuousPolicy):
             n_critics=n_critics,
             share_features_extractor=share_features_extractor,
         )
+
+    def forward(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        """Actions [B, A] in [-1, 1]."""
+        return self._predict(observation, deterministic)
 
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.actor(observation)

@@ -22,6 +22,7 @@ from gymnasium import spaces
 from typing_extensions import Self
 
 from polyak.core import checkpoint
+from polyak.core.advice import advise
 from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.core.device import get_device
 from polyak.core.learner import Learner, OptimizerRecipe
@@ -63,6 +64,19 @@ class _Signature:
         return inspect.Signature(
             [p.replace(annotation=getattr(p.annotation, "type", p.annotation)) for p in parameters]
         )
+
+
+class _Loader(classmethod):
+    """``load``, which warns when it is called on a model: that model stays as it is."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is not None:
+            advise(
+                "load on an instance",
+                "load() returns a new model and leaves the one that it is called on as it was. Write `model = "
+                f"{type(instance).__name__}.load(path)`, or `model.set_parameters(path)` to change this model.",
+            )
+        return super().__get__(None, type(instance) if owner is None else owner)
 
 
 class Part:
@@ -117,6 +131,8 @@ class Algorithm:
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
     """Action spaces that the algorithm can handle."""
+    policies_squash: ClassVar[bool] = False
+    """Whether actions are scaled to the bounds of a Box, however wide it is."""
     raw_experience: ClassVar[bool] = False
     """Whether experience is stored as it was before normalisation."""
     predicts_raw: ClassVar[bool] = True
@@ -200,6 +216,14 @@ class Algorithm:
                 f"{name} needs finite bounds of a continuous action space, got {space}. Wrap the environment in "
                 "gymnasium.wrappers.RescaleAction or give the Box finite low and high."
             )
+        if isinstance(space, spaces.Box) and not self.policies_squash:
+            half = float(np.max(space.high - space.low)) / 2
+            if not 0.1 <= half <= 10:
+                advise(
+                    "scale of actions",
+                    f"{name} explores with a standard deviation of about 1, but the actions of {space} span "
+                    f"+-{half:g}. Bring them to [-1, 1]: gymnasium.wrappers.RescaleAction(env, -1, 1).",
+                )
         if isinstance(space, spaces.MultiBinary) and len(space.shape) > 1:
             raise SpaceError(
                 f"Multi-dimensional MultiBinary({space.n}) action space is not supported. Flatten it to one dimension."
@@ -434,6 +458,12 @@ class Algorithm:
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(step=self.num_timesteps)
 
+    @property
+    def normalises_observations(self) -> bool:
+        """Whether the model learned, or learns, from observations normalised by ``VecNormalize``."""
+        normalizer = self.get_vec_normalize_env() or self._statistics
+        return normalizer is not None and normalizer.norm_obs
+
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def predict(
@@ -593,3 +623,6 @@ class Algorithm:
             trust=trust,
             resume=resume,
         )
+
+
+setattr(Algorithm, "load", _Loader(Algorithm.__dict__["load"].__func__))  # noqa: B010  # type checkers see the classmethod

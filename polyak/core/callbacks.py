@@ -14,6 +14,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import numpy as np
 
+from polyak.core.advice import advise
 from polyak.core.evaluation import evaluate_policy, seeded
 from polyak.core.logger import Logger
 from polyak.envs import DummyVecEnv, VecEnv, sync_envs_normalization
@@ -329,8 +330,17 @@ class _Clock:
         self.unit = unit
         self.last = 0
 
-    def restart(self, callback: BaseCallback) -> None:
+    def restart(self, callback: BaseCallback, freq: int) -> None:
+        """Start counting; warn if ``freq`` calls are more than the training has."""
         self.last = callback.num_timesteps
+        total, n_envs = getattr(callback.model, "_total_timesteps", 0), getattr(callback.model, "n_envs", 1)
+        if self.unit == "calls" and n_envs > 1 and freq <= total < freq * n_envs:
+            advise(
+                f"{type(callback).__name__} counts calls",
+                f"{type(callback).__name__} counts calls, and each is {n_envs} environment steps (n_envs={n_envs}): "
+                f"{freq} calls are {freq * n_envs} steps, more than the {total} of this training, so that it never "
+                f"acts. Divide by n_envs, or pass unit='timesteps'.",
+            )
 
     def due(self, freq: int, callback: BaseCallback) -> bool:
         if freq <= 0:
@@ -389,7 +399,7 @@ class CheckpointCallback(BaseCallback):
         os.makedirs(self.save_path, exist_ok=True)
 
     def _on_training_start(self) -> None:
-        self._clock.restart(self)
+        self._clock.restart(self, self.save_freq)
 
     def _checkpoint_path(self, checkpoint_type: str = "", extension: str = "") -> str:
         name = f"{self.name_prefix}_{checkpoint_type}{self.num_timesteps}_steps.{extension}"
@@ -512,7 +522,7 @@ class EvalCallback(EventCallback):
             os.makedirs(os.path.dirname(self.log_path) or ".", exist_ok=True)
 
     def _on_training_start(self) -> None:
-        self._clock.restart(self)
+        self._clock.restart(self, self.eval_freq)
         super()._on_training_start()
 
     def _log_success_callback(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:

@@ -367,7 +367,7 @@ def load(
         model._use_env(vec_env)
     model._setup_model()
     with _damage_named(source):
-        _restore(model, saved)
+        _restore(model, saved, trust)
     if env is not None and not force_reset and model.runner is not None:
         model.runner.load_state(saved.state_of("runner"))
     if resume:
@@ -481,7 +481,7 @@ def with_statistics(env: VecEnv, statistics: VecNormalize | None) -> VecEnv:
     return VecNormalize.from_state_dict(env, statistics.state_dict())
 
 
-def _restore(model: Model, saved: Saved) -> None:
+def _restore(model: Model, saved: Saved, trust: bool) -> None:
     learner, info = model.learner, saved.info
     own = learner.networks()
     for name, array in saved.networks.items():
@@ -498,7 +498,7 @@ def _restore(model: Model, saved: Saved) -> None:
     learner.steps = info["learner_steps"]
     model.ep_info_buffer.extend(decode(info["ep_info_buffer"]))
     model.ep_success_buffer.extend(info["ep_success_buffer"])
-    model._load_extra_state(decode(info["extra_state"]))
+    model._load_extra_state(decode(info["extra_state"], trust))
     if getattr(model, "use_sde", False):
         model.policy.reset_noise()  # by the deviations just loaded
 

@@ -10,8 +10,10 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from polyak.core.advice import advise
 from polyak.envs.dummy import DummyVecEnv
 from polyak.envs.monitor import Monitor
+from polyak.envs.normalize import unwrap_vec_normalize
 from polyak.envs.vec_env import VecEnv, is_vecenv_wrapped
 from polyak.envs.vec_monitor import VecMonitor
 
@@ -161,6 +163,7 @@ def evaluate_policy(
             UserWarning,
             stacklevel=2,
         )
+    _advise_on_normalisation(model, venv)
     episodes = _play(model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode)
     returns, lengths = [e.ret for e in episodes], [e.length for e in episodes]
     mean, std = np.mean(returns), np.std(returns)
@@ -207,6 +210,19 @@ def evaluate(
         n_capped=sum(e.capped for e in episodes),
         confidence=confidence,
     )
+
+
+def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
+    """Warn of a model that learned from normalised observations and is about to see others."""
+    learned = getattr(model, "normalises_observations", False)
+    by_itself = getattr(model, "env", None) is None and getattr(model, "predicts_raw", False)
+    if learned and not by_itself and unwrap_vec_normalize(env) is None:
+        advise(
+            "evaluation without normalisation",
+            "the model learned under VecNormalize, but env does not normalise: what it sees here has another scale. "
+            "Evaluate on model.get_env(), or wrap env: VecNormalize.load(statistics, env) with training=False and "
+            "norm_reward=False.",
+        )
 
 
 @contextmanager
@@ -321,6 +337,7 @@ def _play(
                 step |= {"observations": observations, "new_observations": new_observations, "rewards": rewards}
                 step |= {"dones": dones, "infos": infos, "states": states, "episode_starts": starts, "n_envs": n_envs}
                 step |= {"model": model, "env": env, "n_eval_episodes": n_episodes, "deterministic": deterministic}
+                step |= {"current_rewards": [s.total for s in seats], "current_lengths": [s.steps for s in seats]}
                 step |= {"current_reward": seat.total, "current_length": seat.steps, "render": render}
                 step |= {"episode_rewards": [e.ret for e in episodes], "episode_lengths": [e.length for e in episodes]}
                 callback(step, globals())

@@ -546,7 +546,7 @@ def configure_logger(
     if tensorboard_log is None:
         return configure(None, formats)
     run_id = get_latest_run_id(tensorboard_log, tb_log_name) + (1 if reset_num_timesteps else 0)
-    folder = os.path.join(tensorboard_log, f"{tb_log_name}_{max(run_id, 1)}")
+    folder = os.path.join(tensorboard_log, f"{tb_log_name}_{run_id}")
     return configure(folder, [*formats, "tensorboard"])
 
 

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from typing_extensions import Self
 
+from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm, GymEnv, MaybeCallback, require
 from polyak.core.callbacks import BaseCallback
 from polyak.core.checkpoint import load_buffer, save_buffer
@@ -98,6 +99,16 @@ class OffPolicyAlgorithm(Algorithm):
         super()._setup_model()
         if self.env is not None:
             self.replay_buffer = self._make_replay_buffer()
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        if self.n_envs > 1 and 0 < self.gradient_steps < self.n_envs:
+            advise(
+                "updates per step",
+                f"n_envs={self.n_envs} and gradient_steps={self.gradient_steps}: a vectorised step brings "
+                f"{self.n_envs} transitions but no more updates: {self.n_envs} times fewer per environment step "
+                "than with one environment. Pass gradient_steps=-1 for as many updates as transitions.",
+            )
 
     def _make_replay_buffer(self) -> ReplayBuffer:
         options = self._buffer_options()
@@ -204,7 +215,14 @@ class OffPolicyAlgorithm(Algorithm):
         callback.on_rollout_start()
         n_steps = n_episodes = 0
         publish = callback.needs_locals
-        names = self._callback_locals(replay_buffer=replay_buffer, callback=callback, learning_starts=learning_starts)
+        names = self._callback_locals(
+            replay_buffer=replay_buffer,
+            callback=callback,
+            learning_starts=learning_starts,
+            train_freq=train_freq,
+            action_noise=action_noise,
+            log_interval=log_interval,
+        )
 
         def act(obs: Observations) -> tuple[np.ndarray, np.ndarray]:
             return self._sample_action(learning_starts, action_noise, env.num_envs)
@@ -216,7 +234,8 @@ class OffPolicyAlgorithm(Algorithm):
             self.num_timesteps += env.num_envs
             n_steps += 1
             if publish:
-                callback.update_locals({**names, **off_policy_locals(step), "num_collected_steps": n_steps})
+                counts = {"num_collected_steps": n_steps, "num_collected_episodes": n_episodes}
+                callback.update_locals({**names, **off_policy_locals(step), **counts})
             if not callback.on_step():
                 return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=False)
             self._update_info_buffer(step.infos, step.dones)

@@ -125,7 +125,12 @@ class OnPolicyAlgorithm(Algorithm):
         own_add = forward is not None or type(rollout_buffer).add is not RolloutBuffer.add
         publish = callback.needs_locals
         cut: list[tuple[int, int, Any]] = []
-        names = self._callback_locals(callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_rollout_steps)
+        names = self._callback_locals(
+            callback=callback,
+            rollout_buffer=rollout_buffer,
+            n_rollout_steps=n_rollout_steps,
+            iteration=getattr(self, "_iteration", 0),
+        )
         callback.on_rollout_start()
         for t in range(n_rollout_steps):
             if self.use_sde and self.sde_sample_freq > 0 and t % self.sde_sample_freq == 0:
@@ -138,9 +143,9 @@ class OnPolicyAlgorithm(Algorithm):
             elif own_add or publish:
                 value, log_prob = self._evaluate(step.observations, step.actions)
             if publish:
-                callback.update_locals(
-                    {**names, **on_policy_locals(step), "values": value, "log_probs": log_prob, "n_steps": t}
-                )
+                tensors = self.policy.obs_to_tensor(step.observations)[0]
+                more = {"obs_tensor": tensors, "values": value, "log_probs": log_prob, "n_steps": t}
+                callback.update_locals({**names, **on_policy_locals(step), **more})
             if not callback.on_step():
                 return False
             self._update_info_buffer(step.infos, step.dones)
@@ -251,5 +256,4 @@ def on_policy_locals(step: Step) -> dict[str, Any]:
         "dones": step.dones,
         "infos": step.infos,
         "new_obs": step.new_obs,
-        "obs_tensor": step.observations,
     }

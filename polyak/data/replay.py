@@ -184,7 +184,7 @@ class ReplayBuffer(BaseBuffer):
         slot, done = self.pos, self._batched("done", done, self._scalar_batch)
         timeouts: Any = 0.0
         if self.handle_timeout_termination:
-            timeouts = [info.get("TimeLimit.truncated", False) for info in infos]
+            timeouts = np.array([info.get("TimeLimit.truncated", False) for info in infos], np.float32).reshape(-1)
         self.storage.write(
             slot,
             self._batched("obs", obs, self._obs_batch),

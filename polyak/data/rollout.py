@@ -87,8 +87,8 @@ class RolloutBuffer(BaseBuffer):
         action: np.ndarray,
         reward: np.ndarray,
         episode_start: np.ndarray,
-        value: Tensor | np.ndarray | None = None,
-        log_prob: Tensor | np.ndarray | None = None,
+        value: Tensor | np.ndarray | None,
+        log_prob: Tensor | np.ndarray | None,
     ) -> None:
         """Store one vectorised step.
 

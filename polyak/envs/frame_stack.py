@@ -15,6 +15,10 @@ from polyak.envs.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapp
 ChannelsOrder = str | None | Mapping[str, str | None]
 
 
+class ChannelsOrderError(ValueError, AssertionError):
+    """An unknown order of channels. Also an AssertionError, which is what Stable-Baselines3 raises here."""
+
+
 class StackedObservations:
     """Keeps the last ``n_stack`` observations of each environment, oldest first, zeros before the first.
 
@@ -88,7 +92,7 @@ class StackedObservations:
             observation; the dimension of one observation that grows (0 or -1).
         """
         if channels_order not in (None, "first", "last"):
-            raise ValueError(f"channels_order must be one of 'first', 'last' or None, got {channels_order!r}.")
+            raise ChannelsOrderError(f"channels_order must be one of 'first', 'last' or None, got {channels_order!r}.")
         if channels_order is None:
             channels_first = is_image_space(observation_space) and is_image_space_channels_first(observation_space)
         else:

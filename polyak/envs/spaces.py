@@ -121,13 +121,13 @@ def get_action_dim(action_space: spaces.Space) -> int:
     )
 
 
-def check_for_nested_spaces(observation_space: spaces.Space) -> None:
+def check_for_nested_spaces(obs_space: spaces.Space) -> None:
     """Refuse a Dict or Tuple inside a Dict or Tuple.
 
     Raises:
         NotImplementedError: naming the entry that is nested.
     """
-    for key, subspace in _children(observation_space).items():
+    for key, subspace in _children(obs_space).items():
         if isinstance(subspace, (spaces.Dict, spaces.Tuple)):
             raise NotImplementedError(
                 f"Nested observation spaces are not supported: entry {key!r} is {subspace}. "

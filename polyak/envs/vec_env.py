@@ -173,14 +173,23 @@ class VecEnv(ABC):
     def _batch_of_actions(self, actions: np.ndarray) -> np.ndarray:
         """``actions`` with one entry per environment; a single environment's own action will do for a vector of one.
 
+        What is beyond the last environment is left out, with a warning.
+
         Raises:
-            ValueError: there are more or fewer.
+            ValueError: there are fewer.
         """
         if self.num_envs == 1 and isinstance(actions, np.ndarray) and actions.shape == self.action_space.shape:
             return actions[None]
-        if np.ndim(actions) == 0 or len(actions) != self.num_envs:
-            given = "a scalar" if np.ndim(actions) == 0 else str(len(actions))
-            raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {given}.")
+        count = 0 if np.isscalar(actions) or getattr(actions, "ndim", 1) == 0 else len(actions)
+        if count < self.num_envs:
+            raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {count}.")
+        if count > self.num_envs:
+            warnings.warn(
+                f"actions hold {count} actions for {self.num_envs} environments: the last ones are left out.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return actions[: self.num_envs]
         return actions
 
     # --- pictures ---

@@ -240,8 +240,7 @@ class TanhBijector:
         limit = 1.0 - torch.finfo(y.dtype).eps
         return torch.atanh(y.clamp(-limit, limit))
 
-    @staticmethod
-    def log_prob_correction(x: Tensor) -> Tensor:
+    def log_prob_correction(self, x: Tensor) -> Tensor:
         """log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)), exact and finite for all finite x."""
         return 2.0 * (LOG_2 - x - F.softplus(-2.0 * x))
 
@@ -306,12 +305,12 @@ class StateDependentNoiseDistribution(Distribution):
 
         Args:
             log_std: [L, A] or [L, 1].
-            batch_size: how many, one for each environment; the first also serves batches of any other size.
+            batch_size: how many, one for each environment; one more serves batches of any other size.
         """
         self._weights_log_std = log_std
-        self._weights_noise = torch.randn(
-            batch_size, log_std.shape[0], self.action_dim, dtype=log_std.dtype, device=log_std.device
-        )
+        rows, columns, dtype, device = log_std.shape[0], self.action_dim, log_std.dtype, log_std.device
+        self._shared_noise = torch.randn(rows, columns, dtype=dtype, device=device)
+        self._weights_noise = torch.randn(batch_size, rows, columns, dtype=dtype, device=device)
 
     @property
     def exploration_matrices(self) -> Tensor:
@@ -323,7 +322,7 @@ class StateDependentNoiseDistribution(Distribution):
     def exploration_mat(self) -> Tensor:
         """Theta [L, A] for a batch whose size is not the number of exploration matrices."""
         log_std = self._weights_log_std
-        return self._weights_noise[0].to(log_std.device) * self.get_std(log_std)
+        return self._shared_noise.to(log_std.device) * self.get_std(log_std)
 
     def proba_distribution_net(
         self, latent_dim: int, log_std_init: float = -2.0, latent_sde_dim: int | None = None
@@ -337,9 +336,10 @@ class StateDependentNoiseDistribution(Distribution):
         """
         self.latent_sde_dim = latent_dim if latent_sde_dim is None else latent_sde_dim
         columns = self.action_dim if self.full_std else 1
+        means = nn.Linear(latent_dim, self.action_dim)
         log_std = nn.Parameter(torch.full((self.latent_sde_dim, columns), float(log_std_init)))
         self.sample_weights(log_std)
-        return nn.Linear(latent_dim, self.action_dim), log_std
+        return means, log_std
 
     def proba_distribution(self, mean_actions: Tensor, log_std: Tensor, latent_sde: Tensor) -> Self:
         """Means [B, A], ``log_std`` [L, A] or [L, 1], and z [B, L]."""

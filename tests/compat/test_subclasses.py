@@ -241,3 +241,25 @@ def test_a_file_written_by_polyaks_own_class_loads_and_normalises_once(tmp_path:
     polyak.PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, **SMALL).save(tmp_path / "m.zip")
     assert isinstance(PPO.load(tmp_path / "m.zip"), PPO)
     assert not PPO.predicts_raw
+
+
+def test_attributes_of_a_subclass_and_of_a_program_are_saved(tmp_path: Path) -> None:
+    class Mine(PPO):
+        def __init__(self, *args: Any, flavour: str = "plain", **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.flavour = flavour
+
+    model = Mine("MlpPolicy", "CartPole-v1", flavour="sweet", n_steps=16, batch_size=16, **SMALL)
+    model.note, model.table = "by hand", np.arange(3)
+    model.learn(16)
+    model.save(tmp_path / "m.zip")
+    again = Mine.load(tmp_path / "m.zip", env="CartPole-v1")
+    assert (again.flavour, again.note, again.table.tolist()) == ("sweet", "by hand", [0, 1, 2])
+    assert again.learn(16).num_timesteps == 16
+    again.save(tmp_path / "n.zip")
+    assert Mine.load(tmp_path / "n.zip").note == "by hand"
+    model.hook = lambda: 1
+    model.save(tmp_path / "m.zip")
+    with pytest.warns(UserWarning, match="hook"):
+        assert not hasattr(Mine.load(tmp_path / "m.zip"), "hook")
+    assert Mine.load(tmp_path / "m.zip", trust=True).hook() == 1

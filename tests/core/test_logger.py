@@ -361,7 +361,7 @@ def test_configure_logger_names_runs(tmp_path, capsys):
         logger = configure_logger(verbose, str(tmp_path), "PPO", reset)
         folders.append((logger.dir, len(logger.output_formats)))
         logger.close()
-    assert folders == [(str(tmp_path / f"PPO_{n}"), sinks) for n, sinks in ((1, 1), (2, 2), (2, 2), (3, 1))]
+    assert folders == [(str(tmp_path / f"PPO_{n}"), sinks) for n, sinks in ((0, 1), (1, 2), (1, 2), (2, 1))]
     assert [type(sink) for sink in configure_logger(verbose=1).output_formats] == [HumanOutputFormat]
 
 

@@ -254,6 +254,11 @@ def test_wrong_number_of_actions():
     venv.reset()
     with pytest.raises(ValueError, match=r"one action per environment \(2\), got 1"):
         venv.step(actions(0))
+    with pytest.warns(UserWarning, match="3 actions for 2 environments"):
+        assert len(venv.step(actions(0, 1, 0))[0]) == 2
+    single = counters(3)
+    single.reset()
+    assert single.step(actions(1)[0])[2].shape == (1,), "a single environment's own action"
 
 
 def test_old_gym_four_tuple():

@@ -81,15 +81,26 @@ _DQN_CARTPOLE = {
     "exploration_final_eps": 0.04,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
-_DQN_CARTPOLE_FALLING = {**_DQN_CARTPOLE, "learning_rate": "lin_2.3e-3"}
+_DQN_CARTPOLE_SOFT = {
+    "learning_rate": "lin_5e-4",
+    "batch_size": 128,
+    "learning_starts": 1_000,
+    "buffer_size": 100_000,
+    "train_freq": 1,
+    "target_update_interval": 1,
+    "tau": 0.005,
+    "exploration_fraction": 0.2,
+    "exploration_final_eps": 0.02,
+    "policy_kwargs": {"net_arch": [128, 128]},
+}
 _PPO_CARTPOLE = {
     "n_steps": 32,
     "batch_size": 256,
     "gae_lambda": 0.8,
     "gamma": 0.98,
     "n_epochs": 20,
-    "learning_rate": 1e-3,
-    "clip_range": 0.2,
+    "learning_rate": "lin_1e-3",
+    "clip_range": "lin_0.2",
 }
 _PPO_PENDULUM_GSDE = {
     "n_steps": 1024,
@@ -133,7 +144,7 @@ _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 LEARNING: dict[str, Task] = {
     "ppo-cartpole": Task("PPO", "CartPole-v1", 100_000, _PPO_CARTPOLE, n_envs=8, at_least=475),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {}, n_envs=8, at_least=475),
-    "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_FALLING, at_least=475),
+    "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
@@ -176,16 +187,21 @@ def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
 def make_model(task: Task, library: Library, seed: int) -> Any:
     """The untrained model, on its own training environment."""
     env = make_env(task, library, seed, task.n_envs)
-    settings = dict(task.settings)
-    if isinstance(rate := settings.get("learning_rate"), str):  # "lin_1e-3" falls to 0, as in the Zoo's settings
-        initial = float(rate.removeprefix("lin_"))
-        settings["learning_rate"] = lambda remaining: remaining * initial
+    settings = {name: _schedule(value) for name, value in task.settings.items()}
     if task.noise is not None:
         shape = env.action_space.shape
         settings["action_noise"] = library.normal_noise(np.zeros(shape), task.noise * np.ones(shape))
     if task.her is not None:
         settings.update(replay_buffer_class=library.her_buffer, replay_buffer_kwargs=dict(task.her))
     return getattr(library.algorithms, task.algo)(task.policy, env, seed=seed, device="cpu", **settings)
+
+
+def _schedule(value: Any) -> Any:
+    """``"lin_1e-3"`` falls from 1e-3 to 0 in the course of training, as in the Zoo's settings."""
+    if not isinstance(value, str) or not value.startswith("lin_"):
+        return value
+    initial = float(value.removeprefix("lin_"))
+    return lambda remaining: remaining * initial
 
 
 def evaluate(task: Task, model: Any, env: Any) -> list[float]:

@@ -101,7 +101,7 @@ def test_discrete_probabilities_sum_to_one():
 def test_the_tanh_correction_is_exact_where_the_naive_formula_is_not():
     x = torch.tensor([-30.0, -9.0, -1.0, 0.0, 0.3, 9.0, 30.0])
     exact = torch.log(1 - torch.tanh(x.double()) ** 2)
-    correction = TanhBijector.log_prob_correction(x)
+    correction = TanhBijector().log_prob_correction(x)
     assert torch.isfinite(correction).all()
     torch.testing.assert_close(correction[1:-1].double(), exact[1:-1], rtol=1e-5, atol=1e-5)
     assert correction[-1].item() == pytest.approx(2 * (math.log(2) - 30), rel=1e-6)  # log 4 exp(-60)

@@ -76,16 +76,6 @@ DELIBERATE = (
         ("mistakes/constructors/ent_coef",),
     ),
     Difference(
-        "gSDE draws its noise in another order",
-        "There, exploration matrices are drawn while networks are built and once for each environment of a batch that "
-        "may not come. Equal seeds give other first weights and other noise, with the same distribution.",
-        (
-            "formulas/state_dependent/1/*",
-            "parameters/first_weights/* gsde*",
-            "training/*_gsde/*",
-        ),
-    ),
-    Difference(
         "Callbacks inside callbacks hear the start and the end",
         "There, a child of an event callback is told of the start only, and callback_on_new_best of neither, so that "
         "they could not open and close files.",
@@ -118,11 +108,6 @@ DELIBERATE = (
         "A Monitor that goes on in a file writes the header of a new one",
         "override_existing=False leaves a new file without header there, which load_results cannot read.",
         ("monitors/monitor_options/header",),
-    ),
-    Difference(
-        "Run folders begin at 1",
-        "A new tb_log_name together with reset_num_timesteps=False begins at name_0 there.",
-        ("monitors/first_run_folder_without_reset/1",),
     ),
     Difference(
         "Tables round all numbers alike",
@@ -164,11 +149,6 @@ DELIBERATE = (
 
 MISSING = (
     Difference(
-        "Attributes of a subclass are not saved",
-        "Only hyper-parameters, counters and what was learned go into a file.",
-        ("files/excluded/0", "files/subclasses/0"),
-    ),
-    Difference(
         "A model loaded without an environment has no replay buffer",
         "It is None, not an empty one, until load_replay_buffer(), set_env() or load(path, env=...) makes it.",
         ("files/buffers",),
@@ -177,11 +157,6 @@ MISSING = (
         "A few private names",
         "_stats_window_size, and target_entropy as a number after it was computed.",
         ("files/attributes/*/_stats_window_size", "files/attribute_values/train_freq/2"),
-    ),
-    Difference(
-        "`obs_tensor` is an array",
-        "In locals of A2C and PPO; wrap it in torch.as_tensor().",
-        ("hooks/values_of_the_loop/A2C/obs_tensor/0",),
     ),
     Difference(
         "`check_env` says less about Tuple observations",
