@@ -104,8 +104,8 @@ class OnPolicyAlgorithm(Algorithm):
     ) -> bool:
         """Fill the rollout buffer with fresh experience, advantages and returns.
 
-        Only the actor runs while stepping. Values and log-probabilities are computed afterwards, in one pass over the
-        whole rollout: the networks have not changed, so the numbers are the same.
+        Where that is cheaper only the actor runs while stepping. Values and log-probabilities are then computed
+        afterwards, in one pass over the whole rollout: the networks have not changed, so the numbers are the same.
 
         Args:
             env: the environments.
@@ -121,7 +121,7 @@ class OnPolicyAlgorithm(Algorithm):
         rollout_buffer.reset()
         if self.use_sde:
             self.policy.reset_noise(env.num_envs)
-        forward = self._forward_act if self._actor_critic.acts_by_forward else None
+        forward = self._forward_act if self._actor_critic.values_while_acting else None
         own_add = forward is not None or type(rollout_buffer).add is not RolloutBuffer.add
         publish = callback.needs_locals
         cut: list[tuple[int, int, Any]] = []

@@ -202,6 +202,13 @@ class ActorCriticPolicy(Policy):
         distribution = self._get_action_dist_from_latent(latent_pi)
         return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), distribution.entropy()
 
+    @property
+    def values_while_acting(self) -> bool:
+        """Whether values had better be computed together with actions: features are learned, shared and dear, or a
+        subclass' ``forward`` has a say in them."""
+        shared = self.share_features_extractor and any(True for _ in self.features_extractor.parameters())
+        return self.acts_by_forward or shared
+
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...] in the network's units; the value function is left alone."""
         if self.acts_by_forward:
