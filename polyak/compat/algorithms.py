@@ -149,7 +149,7 @@ class BaseAlgorithm(algorithm.Algorithm):
             self.action_spaces = supported_action_spaces  # type: ignore[misc]  # of this instance
         if env is None:
             return None
-        vec_env = self._wrap_env(maybe_make_env(env, verbose), verbose, monitor_wrapper)
+        vec_env = self._wrap_env(env, verbose, monitor_wrapper)
         if not support_multi_env and vec_env.num_envs > 1:
             raise ValueError(
                 f"env has {vec_env.num_envs} environments, but {type(self).__name__} learns in one: pass a single one."

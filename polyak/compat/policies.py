@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -18,6 +17,8 @@ from torch.optim import Optimizer
 from typing_extensions import Self
 
 from polyak.compat import policy_file
+from polyak.compat.signatures import with_defaults
+from polyak.core.device import get_device
 from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
 from polyak.nn import actor_critic, continuous_policy, value_policy
@@ -115,7 +116,7 @@ class BaseModel(Network):
         weights, parameters = policy_file.load(path, trust)
         model = cls(**parameters)
         model.load_state_dict(weights)
-        return model.to(policy_file.device_of(device))
+        return model.to(get_device(device))
 
 
 class BasePolicy(BaseModel, Policy):
@@ -148,22 +149,8 @@ def reads_by(extractor: ExtractorClass) -> Callable[[type[P]], type[P]]:
     """Decorate a policy class: the same constructor, but ``features_extractor_class`` defaults to ``extractor``."""
 
     def decorate(cls: type[P]) -> type[P]:
-        build = cls.__init__
-        signature = inspect.signature(build)
-        parameters = [
-            p.replace(default=extractor) if name == "features_extractor_class" else p
-            for name, p in signature.parameters.items()
-        ]
-        own = signature.replace(parameters=parameters)
-
-        @wraps(build)
-        def __init__(self: P, *args: Any, **kwargs: Any) -> None:
-            bound = own.bind(self, *args, **kwargs)
-            bound.arguments.setdefault("features_extractor_class", extractor)
-            build(*bound.args, **bound.kwargs)
-
-        __init__.__signature__ = own  # type: ignore[attr-defined]
-        setattr(cls, "__init__", __init__)  # noqa: B010  # a plain assignment to a method does not type-check
+        own = with_defaults(cls.__init__, features_extractor_class=extractor)
+        setattr(cls, "__init__", own)  # noqa: B010  # a plain assignment to a method does not type-check
         return cls
 
     return decorate

@@ -12,12 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from polyak.core.checkpoint import opened
-from polyak.core.device import get_device as device_of
 from polyak.core.schedules import ConstantSchedule
 from polyak.core.serialise import decode, encode, holds_untrusted
 from polyak.nn.encoders import CombinedExtractor, FlattenExtractor, NatureCNN, make_extractor
-
-__all__ = ["device_of", "load", "save"]
 
 
 def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:

@@ -35,12 +35,12 @@ _VEC_ENV = (
 
 def _algorithm(name: str, policies: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The package of one algorithm: itself, its module and its policies."""
-    folder, face = name.lower(), tuple(f"{_ALGORITHMS}: {name}" for _ in range(1))
+    folder, face = name.lower(), f"{_ALGORITHMS}: {name}"
     named = {"MlpPolicy", "CnnPolicy", "MultiInputPolicy"}
     short = " ".join(entry for line in policies for entry in line.split()[1:] if entry.partition("=")[0] in named)
     return {
-        folder: (*face, f"{_POLICIES}: {short}"),
-        f"{folder}.{folder}": (*face, f"{_POLICIES}: {short}"),
+        folder: (face, f"{_POLICIES}: {short}"),
+        f"{folder}.{folder}": (face, f"{_POLICIES}: {short}"),
         f"{folder}.policies": (*policies, *_BASE_POLICY),
     }
 
