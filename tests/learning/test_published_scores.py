@@ -18,6 +18,15 @@ SEEDS = (0, 1, 2)
 pytestmark = pytest.mark.learn
 
 
+def test_sac_learns_halfcheetah_as_fast_as_its_peer() -> None:
+    # First in the file: it takes longest, and the other workers share out the rest meanwhile.
+    task = PARITY["sac-halfcheetah-50k"]
+    means = [float(np.mean(train_and_score(task, POLYAK, seed)[1])) for seed in SEEDS]
+    mean, half_width = PEER_SAC_HALFCHEETAH
+    print(f"SAC HalfCheetah-v5 at 50k steps: {means}; the peer's mean {mean:.0f} +- {half_width:.0f}")
+    assert np.mean(means) >= mean - half_width
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", LEARNING)
 def test_reaches_its_score(name: str, seed: int) -> None:
@@ -26,11 +35,3 @@ def test_reaches_its_score(name: str, seed: int) -> None:
     mean = float(np.mean(scores))
     print(f"{name} seed {seed}: {task.measure} {mean:.2f} over {len(scores)} episodes")
     assert task.holds(mean), f"{name} seed {seed}: {task.measure} {mean:.2f}, wanted {task.wanted()}"
-
-
-def test_sac_learns_halfcheetah_as_fast_as_its_peer() -> None:
-    task = PARITY["sac-halfcheetah-50k"]
-    means = [float(np.mean(train_and_score(task, POLYAK, seed)[1])) for seed in SEEDS]
-    mean, half_width = PEER_SAC_HALFCHEETAH
-    print(f"SAC HalfCheetah-v5 at 50k steps: {means}; the peer's mean {mean:.0f} +- {half_width:.0f}")
-    assert np.mean(means) >= mean - half_width
