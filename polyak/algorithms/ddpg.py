@@ -64,13 +64,10 @@ class DDPGLearner(Learner):
     def update(self, batch: Transition) -> Metrics:
         """One gradient step of critic and actor; then both targets follow."""
         self.steps += 1
-        metrics = self.gradient_step(batch)
-        polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
-        polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
-        return metrics
+        return self.gradient_step(batch)
 
     def gradient_step(self, batch: Transition) -> Metrics:
-        """Algorithm 1, without its target update."""
+        """Algorithm 1."""
         policy = self.policy
         with torch.no_grad():
             next_actions = policy.actor_target(batch.next_observations)
@@ -83,6 +80,8 @@ class DDPGLearner(Learner):
         actions = policy.actor(batch.observations)
         loss_actor = actor_loss(policy.critic.q1_forward(batch.observations, actions).flatten())
         self.minimise("actor", loss_actor)
+        polyak_update(policy.critic, policy.critic_target, self.tau)
+        polyak_update(policy.actor, policy.actor_target, self.tau)
         return {
             "actor_loss": loss_actor.detach(),
             "critic_loss": loss_critic.detach(),

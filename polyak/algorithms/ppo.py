@@ -62,7 +62,7 @@ class PPOLearner(Learner):
     vf_coef: Tensor
     max_grad_norm: Tensor
     normalize_advantage: bool
-    graphs = ("loss",)
+    counters = Learner.counters | {"too_far"}
 
     def __init__(
         self,
@@ -91,11 +91,20 @@ class PPOLearner(Learner):
     def update(self, batch: RolloutBufferSamples) -> Metrics:
         """One gradient step, unless the policy has moved more than 1.5 ``target_kl``: then ``too_far`` is set."""
         self.steps += 1
-        loss, metrics = self.loss(batch)
-        self.too_far = self.target_kl is not None and bool(metrics["approx_kl"] > 1.5 * self.target_kl)
-        if not self.too_far:
-            self.minimise("policy", loss, self.max_grad_norm)
+        metrics = dict(self.gradient_step(batch))
+        too_far = metrics.pop("too_far", None)
+        self.too_far = too_far is not None and bool(too_far)
         return metrics
+
+    def gradient_step(self, batch: RolloutBufferSamples) -> Metrics:
+        """Descend :meth:`loss`, unless the policy has moved too far."""
+        loss, metrics = self.loss(batch)
+        if self.target_kl is None:
+            self.minimise("policy", loss, self.max_grad_norm)
+            return metrics
+        too_far = metrics["approx_kl"] > 1.5 * self.target_kl
+        self.minimise("policy", loss, self.max_grad_norm, unless=too_far)
+        return {**metrics, "too_far": too_far}
 
     def loss(self, batch: RolloutBufferSamples) -> tuple[Tensor, Metrics]:
         """-(L^CLIP - c1 L^VF + c2 S), eq. 9."""
@@ -211,6 +220,9 @@ class PPO(OnPolicyAlgorithm):
             normalize_advantage=self.normalize_advantage,
             target_kl=self.target_kl,
         )
+
+    def _updates_per_rollout(self, rows: int) -> int:
+        return self.n_epochs * -(-rows // self.batch_size)
 
     def train(self) -> None:
         """Make ``n_epochs`` shuffled passes over the rollout."""

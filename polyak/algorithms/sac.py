@@ -60,7 +60,6 @@ class SACLearner(Learner):
     tau: Tensor
     ent_coef: Tensor
     target_update_interval: int
-    graphs = ("new_actions", "gradient_step")
 
     def __init__(
         self,
@@ -93,19 +92,13 @@ class SACLearner(Learner):
         self.steps += 1
         if self.use_sde:
             self.policy.reset_noise()
-        metrics = self.gradient_step(batch, *self.new_actions(batch))
-        if self.steps % self.target_update_interval == 0:
-            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
-        return metrics
+        return self.gradient_step(batch, self.steps % self.target_update_interval == 0)
 
-    def new_actions(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """Reparameterised actions [B, A] and their log-density [B], drawn before those of the target."""
-        return self.policy.actor.action_log_prob(batch.observations)
-
-    def gradient_step(self, batch: Transition, actions: Tensor, log_prob: Tensor) -> Metrics:
-        """Algorithm 1, without its target update; ``actions`` and ``log_prob`` are the present policy's."""
+    def gradient_step(self, batch: Transition, update_target: bool) -> Metrics:
+        """Algorithm 1."""
         policy = self.policy
         alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+        actions, log_prob = policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
 
         with torch.no_grad():
             next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)
@@ -123,6 +116,8 @@ class SACLearner(Learner):
             loss_alpha = temperature_loss(self.log_ent_coef, log_prob, self.target_entropy)
             self.minimise("ent_coef", loss_alpha)
             metrics["ent_coef_loss"] = loss_alpha.detach()
+        if update_target:
+            polyak_update(policy.critic, policy.critic_target, self.tau)
         return metrics | {"td_error": (q - target).detach().abs().mean(0)}
 
 

@@ -55,7 +55,6 @@ class TD3Learner(Learner):
     target_policy_noise: Tensor
     target_noise_clip: Tensor
     policy_delay: int
-    graphs = ("critic_step", "actor_step")
 
     def __init__(
         self,
@@ -82,8 +81,12 @@ class TD3Learner(Learner):
     def update(self, batch: Transition) -> Metrics:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
         self.steps += 1
+        return self.gradient_step(batch, self.steps % self.policy_delay == 0)
+
+    def gradient_step(self, batch: Transition, delayed_too: bool) -> Metrics:
+        """Algorithm 1; ``delayed_too`` says whether it is the turn of actor and targets."""
         metrics = self.critic_step(batch)
-        if self.steps % self.policy_delay == 0:
+        if delayed_too:
             metrics = {**metrics, **self.actor_step(batch)}
             polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
             polyak_update(self.policy.actor, self.policy.actor_target, self.tau)

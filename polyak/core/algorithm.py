@@ -25,6 +25,7 @@ from polyak.core import checkpoint
 from polyak.core.advice import advise
 from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.core.device import get_device
+from polyak.core.engine import Engine
 from polyak.core.learner import Learner, OptimizerRecipe
 from polyak.core.logger import Logger, configure_logger
 from polyak.core.parameters import parameters, set_parameters
@@ -123,8 +124,9 @@ class Algorithm:
     """Seeds python, numpy, torch, the environments and the action space."""
     device: torch.device | str = "auto"
     """``"auto"``, ``"cpu"``, ``"cuda"`` or a torch device."""
-    compile: bool = False
-    """Run the gradient steps through ``torch.compile``: the same numbers to rounding, after a slow first update."""
+    compile: bool | str = "auto"
+    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs on
+    the CPU, building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
     _init_setup_model: InitVar[bool] = True
     """Build the networks at once; ``False`` leaves it to a later ``_setup_model()``."""
 
@@ -181,6 +183,7 @@ class Algorithm:
         require(self.stats_window_size > 0, "stats_window_size", self.stats_window_size, "it must be at least 1.")
         if not callable(self.learning_rate):
             require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "it must not be negative.")
+        require(self.compile in (True, False, "auto"), "compile", self.compile, 'it must be True, False or "auto".')
         if self.seed is not None:
             require(0 <= self.seed < 2**32, "seed", self.seed, "it must lie in [0, 2**32).")
 
@@ -254,8 +257,7 @@ class Algorithm:
             self.set_random_seed(self.seed)
         self._setup_lr_schedule()
         self.learner = self.learner_factory()().to(self.device)
-        if self.compile:
-            self.learner.compile_graphs()
+        self.engine = Engine(self.learner, self.compile)
         self.policy = self.learner.policy
         self._after_setup()
 
@@ -390,9 +392,14 @@ class Algorithm:
         self._total_timesteps, self._num_timesteps_at_start = total_timesteps, self.num_timesteps
         if reset_num_timesteps or self.runner.obs is None:
             self._start_episodes()
+        self.engine.expect(*self._expected_updates(total_timesteps - self.num_timesteps))
         if not self._custom_logger:
             self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
         return total_timesteps, as_callback(callback, self, progress_bar)
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        """Gradient steps that so many environment steps will bring, and the rows of each."""
+        raise NotImplementedError
 
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""

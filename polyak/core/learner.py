@@ -1,7 +1,7 @@
 """The learner: everything that changes when you learn, and the rule that changes it.
 
 A learner sees tensors only: never an environment, a logger, a buffer or numpy. That is why the same object can run
-eagerly in this process, under ``torch.compile``, or in another process.
+eagerly in this process, as a compiled program, or in another process.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from polyak.core.optimizer_rules import TracedOptimizer
 from polyak.nn.policies import Policy
+from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
 """Detached 0-d tensors by log name. They stay on the device until somebody logs them."""
@@ -50,7 +52,10 @@ class Learner(nn.Module):
     steps: int
     """Calls of :meth:`update` so far."""
     graphs: ClassVar[tuple[str, ...]] = ("gradient_step",)
-    """Methods without Python branches on data or step counts: each may become one compiled graph."""
+    """Methods ``(batch, *plain values) -> metrics`` without Python branches on tensors or step counts: each may become
+    one compiled program."""
+    counters: ClassVar[frozenset[str]] = frozenset({"steps"})
+    """Plain attributes that move from step to step, and that no method in :attr:`graphs` reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +107,13 @@ class Learner(nn.Module):
                 self.optimizers[name] = assigned
                 self.dials.pop("learning_rate", None)
 
-    def minimise(self, name: str, loss: Tensor, max_grad_norm: Tensor | float | None = None) -> None:
+    def minimise(
+        self,
+        name: str,
+        loss: Tensor,
+        max_grad_norm: Tensor | float | None = None,
+        unless: Tensor | None = None,
+    ) -> None:
         """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.
 
         Only the gradients of this optimizer's parameters are computed, so an actor loss costs no critic gradients.
@@ -111,16 +122,21 @@ class Learner(nn.Module):
             name: an optimizer added by :meth:`add_optimizer`.
             loss: [] scalar.
             max_grad_norm: clip the global gradient norm to this; ``None`` does not clip.
+            unless: [] bool; where it is true, parameters and optimizer stay as they are.
         """
         optimizer = self.optimizers[name]
         params = [p for group in optimizer.param_groups for p in group["params"]]
         for p, grad in zip(params, torch.autograd.grad(loss, params, allow_unused=True), strict=True):
             p.grad = grad
+        grads = [p.grad for p in params if p.grad is not None]
         if self.sync_gradients is not None:
-            self.sync_gradients([p.grad for p in params if p.grad is not None])
+            self.sync_gradients(grads)
         if max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(params, max_grad_norm)  # type: ignore[arg-type]
-        optimizer.step()
+            clip_gradients(grads, max_grad_norm)
+        if isinstance(optimizer, TracedOptimizer):
+            optimizer.step(unless)
+        elif unless is None or not unless:
+            optimizer.step()
 
     def load_optimizer(self, name: str, state: dict[str, Any]) -> None:
         """Load an optimizer's state dict. A learning rate that is a tensor stays one, so that graphs see it move."""
@@ -176,12 +192,11 @@ class Learner(nn.Module):
                     group["lr"] = value
         self.dials["learning_rate"] = value
 
-    # -- compilation and state -----------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
-    def compile_graphs(self, mode: str = "default") -> None:
-        """Compile each method named in :attr:`graphs`. ``mode`` is torch's; results agree with eager to rounding."""
-        for name in self.graphs:
-            setattr(self, name, torch.compile(getattr(self, name), mode=mode))
+    def forward(self, method: str, *args: Any) -> Any:
+        """Call a method by its name, which is how ``torch.func.functional_call`` reaches it."""
+        return getattr(type(self), method)(self, *args)
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""

@@ -20,6 +20,9 @@ from polyak.core.schedules import Schedule
 from polyak.data import HerReplayBuffer, ReplayBuffer, Transition
 from polyak.envs import VecEnv
 
+_NOMINAL_EPISODE = 200
+"""Steps in an episode, where a guess is needed."""
+
 
 class TrainFrequencyUnit(str, Enum):
     """What ``train_freq`` counts."""
@@ -136,6 +139,14 @@ class OffPolicyAlgorithm(Algorithm):
             self.replay_buffer = self._make_replay_buffer()
         elif isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        freq: TrainFreq = self.train_freq  # type: ignore[assignment]
+        training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
+        if self.gradient_steps < 0:
+            return training, self.batch_size
+        steps = freq.frequency if freq.unit == "step" else _NOMINAL_EPISODE * freq.frequency
+        return training // (steps * self.n_envs) * self.gradient_steps, self.batch_size
 
     def _start_episodes(self) -> None:
         super()._start_episodes()

@@ -99,6 +99,14 @@ class OnPolicyAlgorithm(Algorithm):
         self._iteration = 0
         return super()._setup_learn(*args, **kwargs)
 
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        rows = self.n_steps * self.n_envs
+        return -(-timesteps // rows) * self._updates_per_rollout(rows), min(rows, getattr(self, "batch_size", rows))
+
+    def _updates_per_rollout(self, rows: int) -> int:
+        """Gradient steps that :meth:`train` makes of a rollout of so many rows."""
+        return 1
+
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:

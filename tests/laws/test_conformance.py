@@ -12,10 +12,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-import torch._inductor.config
 
 from polyak.algorithms import REGISTRY, get
 from polyak.core.off_policy import OffPolicyAlgorithm
+from polyak.core.program import Program
 from polyak.data import Transition
 
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())
@@ -113,27 +113,29 @@ def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, tmp_path: Path
     assert resumed.num_timesteps == model.num_timesteps
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_traced_it_equals_eager(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Program, "compile", lambda self: None)  # the graph runs operation by operation
+    check_compiled(name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@torch._inductor.config.patch(fallback_random=True)  # draw as eager code does
 def test_compiled_it_equals_eager(name: str) -> None:
-    eager, compiled = small(name), small(name, compile=True)
-    eager.learn(128)
-    compiled.learn(128)
-    batches = []
+    check_compiled(name)
+
+
+def check_compiled(name: str) -> None:
+    eager, compiled = (small(name, compile=choice).learn(128) for choice in (False, True))
     for _ in range(20):
         if isinstance(eager, OffPolicyAlgorithm):
-            batches.append(Transition.from_samples(eager.replay_buffer.sample(16), eager.gamma))
+            batch = Transition.from_samples(eager.replay_buffer.sample(16), eager.gamma)
         else:
-            batches.append(next(iter(eager.rollout_buffer.get(16))))
-    compiled.learner.load_networks(eager.learner.networks())
-    for key, optimizer in eager.learner.optimizers.items():
-        compiled.learner.optimizers[key].load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    compiled.learner.steps = eager.learner.steps
-    for model in (eager, compiled):
-        torch.manual_seed(0)
-        for batch in batches:
+            batch = next(iter(eager.rollout_buffer.get(16)))
+        for model in (eager, compiled):
+            torch.manual_seed(0)
             model.learner.update(batch)
+    assert compiled.engine.status == "compiled"
     assert_same(parameters(eager), parameters(compiled), tolerance=2e-5)
 
 

@@ -1,0 +1,139 @@
+"""When a learner's gradient step becomes a compiled program.
+
+The choice depends on the run alone, never on the clock: two runs with the same seed and settings make the same
+numbers, also when the first of them had to compile.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyak.core.learner import Learner
+from polyak.core.optimizer_rules import UnsteppedError, UntraceableError
+from polyak.core.program import Program, flatten, layout
+
+WORTHWHILE_SECONDS = 5.0
+"""Nominal time of a run's gradient steps above which compiling them pays."""
+STEP_SECONDS = 5e-4
+"""Nominal overhead of one uncompiled gradient step."""
+FLOPS_PER_SECOND = 1e11
+MOST_LAYOUTS = 8
+"""Batch layouts that are compiled; any further ones run uncompiled."""
+
+
+class Engine:
+    """Decides for one learner, and keeps its programs.
+
+    Args:
+        learner: whose methods named in ``graphs`` it takes over.
+        mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
+            does nothing.
+    """
+
+    def __init__(self, learner: Learner, mode: bool | str) -> None:
+        self.learner, self.mode = learner, mode
+        self.status = "uncompiled"
+        """What was decided, in words."""
+        self._compiles = mode is True
+        for name in learner.graphs if mode else ():
+            setattr(learner, name, _Step(self, name))
+
+    def expect(self, updates: int, batch_size: int) -> None:
+        """Prepare for a run of so many gradient steps; a decision to compile is never taken back."""
+        if self.mode != "auto" or self._compiles:
+            return
+        weights = sum(p.numel() for p in self.learner.parameters())
+        seconds = updates * (STEP_SECONDS + 6 * weights * batch_size / FLOPS_PER_SECOND)
+        if seconds < WORTHWHILE_SECONDS:
+            self.status = "uncompiled: the run is short"
+        elif (strange := _strange_module(self.learner)) is not None:
+            self.status = (
+                f"uncompiled: {strange} may hold Python code that a program would freeze (compile=True if not)"
+            )
+        else:
+            self._compiles = True
+
+    @property
+    def compiles(self) -> bool:
+        """Whether methods run as programs where they can."""
+        return self._compiles and self.learner.sync_gradients is None
+
+    def give_up(self, error: Exception) -> None:
+        """Stay uncompiled, after an attempt that failed.
+
+        Raises:
+            RuntimeError: the user asked for compilation.
+        """
+        self._compiles = False
+        self.status = f"uncompiled: {error}"
+        if self.mode is True:
+            raise RuntimeError(
+                f"compile=True, but the gradient step could not be compiled: {error}. Use compile='auto' or False."
+            ) from error
+
+
+class _Step:
+    """One method of a learner: the method itself, or its program for the layout of the batch at hand."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine, self._name = engine, name
+        self._method = getattr(type(engine.learner), name)
+        self._programs: dict[Any, Program | None] = {}
+
+    def __call__(self, batch: Any, *static: Any) -> Mapping[str, Tensor]:
+        engine = self._engine
+        if not engine.compiles:
+            return self._method(engine.learner, batch, *static)
+        leaves = flatten(batch)
+        key = (layout(leaves), static)
+        program = self._programs.get(key)
+        if program is None or not (program.current or program.rebind()):
+            program = self._make(key, batch, static)
+        return self._method(engine.learner, batch, *static) if program is None else program(leaves)
+
+    def _make(self, key: Any, batch: Any, static: tuple[Any, ...]) -> Program | None:
+        if key in self._programs and self._programs[key] is None:
+            return None
+        if key not in self._programs and len(self._programs) >= MOST_LAYOUTS:
+            return None
+        if any(leaf.device.type != "cpu" for leaf in flatten(batch)):
+            self._engine.give_up(UntraceableError("programs run on the CPU only"))
+            return None
+        try:
+            program = Program(self._engine.learner, self._name, batch, static)
+            program.compile()
+        except UnsteppedError:
+            return None
+        except Exception as error:
+            self._programs[key] = None
+            self._engine.give_up(error)
+            return None
+        self._programs[key] = program
+        self._engine.status = "compiled"
+        return program
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Step:
+        duplicate = copy.copy(self)
+        memo[id(self)] = duplicate
+        duplicate._engine = copy.deepcopy(self._engine, memo)
+        duplicate._programs = {}
+        return duplicate
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_programs": {}}
+
+
+def _strange_module(learner: torch.nn.Module) -> str | None:
+    """The name of a module's class that is neither torch's nor ours, or of one with hooks; None if there is none."""
+    for module in learner.modules():
+        cls = type(module)
+        if not cls.__module__.startswith(("torch.nn.", "polyak.")):
+            return cls.__qualname__
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+            return f"a hook on {cls.__qualname__}"
+    return None

@@ -1,0 +1,185 @@
+"""Optimizer steps as plain tensor lines, so that a whole gradient step can become one graph.
+
+torch's optimizers read numbers and look up dictionaries while they step. :class:`TracedOptimizer` does their
+arithmetic, and only that, on their own state; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from polyak.nn.optim import RMSpropTFLike
+
+State = Mapping[str, Tensor]
+Rule = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[State], Tensor, Mapping[str, Any]], None]
+"""(parameters, gradients, one state each, learning rate [], the group's options): change the first and third."""
+
+
+class UntraceableError(RuntimeError):
+    """A gradient step that cannot become one graph; the message says why."""
+
+
+class UnsteppedError(UntraceableError):
+    """An optimizer that has yet to make its state, which it does in its first step."""
+
+
+def adam(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+) -> None:
+    """Adam, Kingma and Ba 2015 (arXiv:1412.6980) algorithm 1; weight decay joins the gradient."""
+    _adam(params, _with_decay(params, grads, options), states, lr, options)
+
+
+def adamw(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+) -> None:
+    """Adam with decoupled weight decay, Loshchilov and Hutter 2019 (arXiv:1711.05101) algorithm 2."""
+    if options["weight_decay"]:
+        for param in params:
+            param.mul_(1 - lr * options["weight_decay"])
+    _adam(params, grads, states, lr, options)
+
+
+def _adam(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+) -> None:
+    beta1, beta2 = options["betas"]
+    for state in states:
+        state["step"].add_(1)
+    step = states[0]["step"].double()  # 1 - 0.999**1 in float32 would lose four digits
+    rate = (lr / (1 - beta1**step)).float()
+    scale = (1 - beta2**step).sqrt().float()
+    for param, grad, state in zip(params, grads, states, strict=True):
+        mean = state["exp_avg"].lerp_(grad, 1 - beta1)
+        square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        param.sub_(rate * mean / (square.sqrt() / scale + options["eps"]))
+
+
+def rmsprop(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+) -> None:
+    """RMSprop (Tieleman and Hinton 2012) as torch has it: ``eps`` outside the root."""
+    _rmsprop(params, grads, states, lr, options, lambda variance: variance.sqrt() + options["eps"])
+
+
+def rmsprop_tf_like(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+) -> None:
+    """RMSprop as TensorFlow 1 has it: ``eps`` inside the root."""
+    _rmsprop(params, grads, states, lr, options, lambda variance: (variance + options["eps"]).sqrt())
+
+
+def _rmsprop(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    states: Sequence[State],
+    lr: Tensor,
+    options: Mapping[str, Any],
+    root: Callable[[Tensor], Tensor],
+) -> None:
+    alpha = options["alpha"]
+    for param, grad, state in zip(params, _with_decay(params, grads, options), states, strict=True):
+        if isinstance(state["step"], Tensor):
+            state["step"].add_(1)
+        variance = state["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if options["centered"]:
+            mean = state["grad_avg"].lerp_(grad, 1 - alpha)
+            variance = variance - mean * mean
+        step = grad / root(variance)
+        if options["momentum"]:
+            step = state["momentum_buffer"].mul_(options["momentum"]).add_(step)
+        param.sub_(lr * step)
+
+
+def sgd(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+) -> None:
+    """Stochastic gradient descent, with torch's momentum."""
+    momentum = options["momentum"]
+    for param, grad, state in zip(params, _with_decay(params, grads, options), states, strict=True):
+        if momentum:
+            running = state["momentum_buffer"].mul_(momentum).add_(grad, alpha=1 - options["dampening"])
+            grad = grad + momentum * running if options["nesterov"] else running
+        param.sub_(lr * grad)
+
+
+def _with_decay(params: Sequence[Tensor], grads: Sequence[Tensor], options: Mapping[str, Any]) -> Sequence[Tensor]:
+    decay = options["weight_decay"]
+    return [grad + decay * param for param, grad in zip(params, grads, strict=True)] if decay else grads
+
+
+RULES: dict[type[Optimizer], Rule] = {
+    torch.optim.Adam: adam,
+    torch.optim.AdamW: adamw,
+    torch.optim.RMSprop: rmsprop,
+    torch.optim.SGD: sgd,
+    RMSpropTFLike: rmsprop_tf_like,
+}
+"""The optimizers whose steps can be part of a graph; subclasses are not, since they may step otherwise."""
+
+
+def check_traceable(optimizer: Optimizer) -> None:
+    """Check that there is a rule for what an optimizer does.
+
+    Raises:
+        UntraceableError: another optimizer, or an option that the rules leave out.
+        UnsteppedError: the optimizer has no state yet.
+    """
+    if type(optimizer) not in RULES:
+        raise UntraceableError(f"the optimizer {type(optimizer).__name__} is not one of {[c.__name__ for c in RULES]}")
+    for group in optimizer.param_groups:
+        for option in ("amsgrad", "maximize", "decoupled_weight_decay"):
+            if group.get(option) and not (option == "decoupled_weight_decay" and type(optimizer) is torch.optim.AdamW):
+                raise UntraceableError(f"the optimizer's option {option}={group[option]!r} has no rule")
+        stateful = type(optimizer) is not torch.optim.SGD or group["momentum"] != 0
+        if stateful and not any(optimizer.state.get(p) for p in group["params"]):
+            raise UnsteppedError(f"the optimizer {type(optimizer).__name__} has not stepped yet")
+        steps = {float(optimizer.state[p]["step"]) for p in group["params"] if "step" in optimizer.state.get(p, {})}
+        if len(steps) > 1:
+            raise UntraceableError("the optimizer has stepped some parameters more often than others")
+
+
+class TracedOptimizer:
+    """Stands for an optimizer while its step is traced.
+
+    Args:
+        optimizer: whose rule and options to follow.
+        params: for each group, the tensors that stand for its parameters.
+        states: for each group and parameter, the tensors that stand for its state.
+        rates: for each group, the tensor [] that stands for its learning rate.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        params: Sequence[Sequence[Tensor]],
+        states: Sequence[Sequence[State]],
+        rates: Sequence[Tensor],
+    ) -> None:
+        self._rule = RULES[type(optimizer)]
+        self._options = optimizer.param_groups
+        self._states, self._rates = states, rates
+        self.param_groups = [{"params": list(group)} for group in params]
+
+    @torch.no_grad()
+    def step(self, unless: Tensor | None = None) -> None:
+        """Move the parameters that have a gradient.
+
+        Args:
+            unless: [] bool; where it is true everything stays as it is.
+        """
+        for group, states, rate, options in zip(
+            self.param_groups, self._states, self._rates, self._options, strict=True
+        ):
+            moved = [(p, p.grad, s) for p, s in zip(group["params"], states, strict=True) if p.grad is not None]
+            params, grads, kept = [p for p, _, _ in moved], [g for _, g, _ in moved], [s for _, _, s in moved]
+            touched = [*params, *(t for state in kept for t in state.values() if isinstance(t, Tensor))]
+            before = [t.clone() for t in touched] if unless is not None else []
+            self._rule(params, grads, kept, rate, options)
+            for old, tensor in zip(before, touched, strict=False):
+                tensor.copy_(torch.where(unless, old, tensor))  # type: ignore[arg-type]

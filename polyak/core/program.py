@@ -1,0 +1,431 @@
+"""A learner's gradient step as one compiled program: no Python layers, no autograd, no optimizer loop.
+
+The step is run once on fake tensors while every tensor operation of it, forward, backward, clipping, optimizer and
+target update, is written down. What comes out is a flat graph over all tensors that the learner reads or changes.
+TorchInductor turns the graph into a shared library, which is kept on disk: a later process loads it in milliseconds.
+
+Random numbers are drawn outside of the graph, in the order in which the step draws them, so that a compiled and an
+uncompiled training draw the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.optim import Optimizer
+
+from polyak.core.learner import Learner
+from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable
+from polyak.nn.optim import RMSpropTFLike
+
+aten = torch.ops.aten
+
+Draw = Callable[[], Tensor]
+
+OPTIONS: dict[str, Any] = {}
+"""Settings of TorchInductor."""
+LIBRARY = "program.so"
+
+
+class Leaf(NamedTuple):
+    """How one tensor of a batch is laid out; a program takes batches of one layout."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Program:
+    """One method of a learner, for one layout of its batch, compiled.
+
+    Args:
+        learner: whose tensors are read and changed in place.
+        method: its name; called with a batch and ``static``, it returns tensors by name.
+        batch: an example.
+        static: further arguments, plain values that are built into the program.
+
+    Raises:
+        UntraceableError: the method cannot become one graph.
+        Exception: whatever the compiler raises.
+    """
+
+    def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
+        inputs = _Inputs(learner)
+        leaves = flatten(batch)
+        names: list[str] = []
+
+        def step(*tensors: Tensor) -> list[Tensor]:
+            mine, given = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
+            with inputs.replaced(mine) as state:
+                results = functional_call(learner, state, (method, unflatten(batch, iter(given)), *static))
+            names[:] = results
+            return list(results.values())
+
+        graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *leaves)
+        self.graph = graph
+        self._run: Callable[[list[Tensor]], Sequence[Tensor]] = self._interpret
+        self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors))
+        self._names = names
+        self._inputs = inputs
+        self._arguments = [*inputs.tensors, *blanks, *leaves]
+
+    def compile(self) -> None:
+        """Build the library, or find it on disk, and load it."""
+        self._run = _load(_library(self.graph, self._arguments))
+
+    @torch.no_grad()
+    def _interpret(self, arguments: list[Tensor]) -> Sequence[Tensor]:
+        """The graph as it is, operation by operation: what :meth:`compile` must not change."""
+        return self.graph(*arguments)
+
+    @property
+    def current(self) -> bool:
+        """Whether the learner still is what the program was made of: modules, parameters, optimizers, options."""
+        return self._inputs.current
+
+    def rebind(self) -> bool:
+        """Take up the tensors that the learner has now. False if it needs another program: it is built otherwise."""
+        try:
+            fresh = _Inputs(self._inputs.learner)
+        except UntraceableError:
+            return False
+        if fresh.signature != self._inputs.signature:
+            return False
+        self._arguments[: len(fresh.tensors)] = fresh.tensors
+        self._inputs = fresh
+        return True
+
+    def __call__(self, leaves: Sequence[Tensor]) -> Mapping[str, Tensor]:
+        """Run on a batch, given as :func:`flatten` gives it."""
+        self._inputs.refresh()
+        arguments = self._arguments
+        at = len(self._inputs.tensors)
+        for draw in self._draws:
+            arguments[at] = draw()
+            at += 1
+        arguments[at:] = leaves
+        return dict(zip(self._names, self._run(arguments), strict=True))
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def flatten(batch: Any) -> list[Tensor]:
+    """The tensors of a batch: a tensor, or a tuple or dict of batches; None counts as none."""
+    if isinstance(batch, Tensor):
+        return [batch]
+    if batch is None:
+        return []
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    leaves: list[Tensor] = []
+    for part in parts:
+        if isinstance(part, Tensor):
+            leaves.append(part)
+        else:
+            leaves += flatten(part)
+    return leaves
+
+
+def unflatten(like: Any, leaves: Iterator[Tensor]) -> Any:
+    """The inverse of :func:`flatten`: a batch built like ``like``."""
+    if isinstance(like, Tensor):
+        return next(leaves)
+    if like is None:
+        return None
+    if isinstance(like, Mapping):
+        return {key: unflatten(part, leaves) for key, part in like.items()}
+    parts = [unflatten(part, leaves) for part in like]
+    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
+
+
+def layout(leaves: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What must not change between two calls of a program."""
+    return tuple([(t.shape, t.stride(), t.dtype) for t in leaves])
+
+
+# -- what a learner is made of -----------------------------------------------------------------------------------------
+
+
+class _Inputs:
+    """Every tensor that a learner's step reads or changes, and the means to notice that they are others now."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.names = [name for name, _ in learner.named_parameters()] + [name for name, _ in learner.named_buffers()]
+        self.tensors: list[Tensor] = [*learner.parameters(), *learner.buffers()]
+        of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
+        self._counters: list[dict[str, Any]] = []
+        self._rates: list[tuple[dict[str, Any], Tensor]] = []
+        self._plans = [self._plan(name, optimizer, of) for name, optimizer in learner.optimizers.items()]
+        self._watch = _Watch(learner)
+        plans = [(plan.name, type(plan.optimizer), *plan[2:]) for plan in self._plans]
+        hooks = [[*m._forward_hooks.values(), *m._forward_pre_hooks.values()] for m in learner.modules()]
+        self.signature = (repr(learner), hooks, self.names, layout(self.tensors), plans, self._watch.options)
+        """What a program is made for: two learners that agree in it differ in the values of tensors only."""
+
+    def _plan(self, name: str, optimizer: Optimizer, of: Mapping[int, str]) -> _OptimizerPlan:
+        check_traceable(optimizer)
+        params, states, rates = [], [], []
+        for group in optimizer.param_groups:
+            params.append([of[id(p)] for p in group["params"]])
+            states.append([self._state(optimizer.state.get(p, {})) for p in group["params"]])
+            rate = group["lr"]
+            if not isinstance(rate, Tensor):
+                rate = torch.tensor(float(rate))
+                self._rates.append((group, rate))
+            rates.append(self._add(rate))
+        return _OptimizerPlan(name, optimizer, params, states, rates)
+
+    def _state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """One parameter's state, with the places of its tensors among the inputs instead of them."""
+        if isinstance(state.get("step"), int):
+            self._counters.append(state)
+        return {key: _Place(self._add(value)) if isinstance(value, Tensor) else value for key, value in state.items()}
+
+    def _add(self, tensor: Tensor) -> int:
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    @contextmanager
+    def replaced(self, tensors: Sequence[Tensor]) -> Iterator[dict[str, Tensor]]:
+        """Let optimizers work on other tensors for a while; yields those that stand for the modules' own, by name."""
+        state = dict(zip(self.names, tensors, strict=False))
+        optimizers = self.learner.optimizers
+        kept = dict(optimizers)
+        for plan in self._plans:
+            optimizers[plan.name] = plan.on(state, tensors)  # type: ignore[assignment]
+        try:
+            yield state
+        finally:
+            optimizers.update(kept)
+
+    @property
+    def current(self) -> bool:
+        """Whether the learner is still made of these tensors and has the same options."""
+        return self._watch.unchanged
+
+    def refresh(self) -> None:
+        """Before a run: bring learning rates that are plain numbers, and count in counters that are."""
+        for group, rate in self._rates:
+            if group["lr"] != rate.item():
+                rate.fill_(group["lr"])
+        for state in self._counters:
+            state["step"] += 1
+
+
+class _Place(int):
+    """A place among a program's inputs."""
+
+
+class _OptimizerPlan(NamedTuple):
+    """Where an optimizer's tensors stand among the inputs, group by group."""
+
+    name: str
+    optimizer: Optimizer
+    params: list[list[str]]
+    states: list[list[dict[str, Any]]]
+    rates: list[int]
+
+    def on(self, state: Mapping[str, Tensor], tensors: Sequence[Tensor]) -> TracedOptimizer:
+        """The optimizer's step on other tensors."""
+        return TracedOptimizer(
+            self.optimizer,
+            [[state[name] for name in group] for group in self.params],
+            [
+                [{k: tensors[v] if isinstance(v, _Place) else v for k, v in row.items()} for row in group]
+                for group in self.states
+            ],
+            [tensors[at] for at in self.rates],
+        )
+
+
+class _Watch:
+    """Notices, in a few microseconds, that a learner was changed by hand.
+
+    Dictionaries are compared with copies of themselves, which C code does by the identity of what is in them.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        kinds = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
+        self._made_of = [getattr(module, kind) for module in learner.modules() for kind in kinds] + [learner.optimizers]
+        self._was_made_of = [dict(each) for each in self._made_of]
+        plain = (bool, int, float, str, type(None))
+        self._options = [n for n, v in vars(learner).items() if isinstance(v, plain) and n not in learner.counters]
+        self._had_options = [getattr(learner, name) for name in self._options]
+        self._training = [module.training for module in learner.modules()]
+        self._optimizers = list(learner.optimizers.values())
+        self._had_groups = [[{**g, "params": list(g["params"])} for g in o.param_groups] for o in self._optimizers]
+        self._had_states = [{p: dict(state) for p, state in o.state.items()} for o in self._optimizers]
+
+    @property
+    def options(self) -> list[Any]:
+        """Plain values that are built into a program."""
+        groups = [[{k: v for k, v in g.items() if k not in ("params", "lr")} for g in had] for had in self._had_groups]
+        return [self._had_options, groups, self._training]
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether all is as it was; learning rates and counters may move."""
+        self._follow_numbers()
+        learner = self._learner
+        try:
+            return bool(
+                self._made_of == self._was_made_of
+                and [getattr(learner, name) for name in self._options] == self._had_options
+                and [o.param_groups for o in self._optimizers] == self._had_groups
+                and [o.state for o in self._optimizers] == self._had_states
+            )
+        except RuntimeError:  # other tensors than before, which cannot be compared as numbers are
+            return False
+
+    def _follow_numbers(self) -> None:
+        for optimizer, groups, states in zip(self._optimizers, self._had_groups, self._had_states, strict=True):
+            for group, had in zip(optimizer.param_groups, groups, strict=False):
+                if isinstance(group["lr"], float):
+                    had["lr"] = group["lr"]
+            if type(optimizer) is RMSpropTFLike:
+                for param, had_state in states.items():
+                    had_state["step"] = optimizer.state[param].get("step")
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+def _norms(tensors: list[Tensor], ord: float = 2, dtype: torch.dtype | None = None) -> list[Tensor]:
+    """torch._foreach_norm in operations that fuse with their neighbours."""
+    if ord != 2 or dtype is not None:
+        return NotImplemented
+    return [tensor.square().sum().sqrt() for tensor in tensors]
+
+
+def _lerp(tensors: list[Tensor], ends: list[Tensor], weights: list[Tensor]) -> None:
+    for tensor, end, weight in zip(tensors, ends, weights, strict=True):
+        tensor.lerp_(end, weight)
+
+
+_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {aten._foreach_norm.Scalar: _norms, aten._foreach_lerp_.List: _lerp}
+"""Operations on lists of tensors that the compiler knows tensor by tensor only."""
+
+_RANDOM = {
+    aten.randn_like.default: torch.randn,
+    aten.randn.default: torch.randn,
+    aten.rand_like.default: torch.rand,
+    aten.rand.default: torch.rand,
+}
+"""Operations that draw numbers of a known distribution: what draws the same ones, given shape and type."""
+
+
+def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], list[Tensor]]:
+    """Turn every random draw of a graph into an input, the first of them at ``place``.
+
+    Returns:
+        The draws in order, and a tensor of the shape of each.
+
+    Raises:
+        UntraceableError: a draw depends on more than a shape.
+    """
+    nodes = list(graph.graph.nodes)
+    following = [node for node in nodes if node.op == "placeholder"][place]
+    draws: list[Draw] = []
+    blanks: list[Tensor] = []
+    for node in nodes:
+        if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+            continue
+        value = node.meta["val"]
+        if node.target not in _RANDOM or not value.is_contiguous():
+            raise UntraceableError(f"it draws random numbers by {node.target}")
+        with graph.graph.inserting_before(following):
+            drawn = graph.graph.placeholder(f"drawn_{len(draws)}")
+        drawn.meta["val"] = value
+        node.replace_all_uses_with(drawn)
+        graph.graph.erase_node(node)
+        shape = tuple(value.shape)
+        draws.append(partial(_RANDOM[node.target], shape, dtype=value.dtype, device=value.device))
+        blanks.append(torch.zeros(shape, dtype=value.dtype, device=value.device))
+    graph.recompile()
+    return draws, blanks
+
+
+# -- libraries ---------------------------------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
+    if chosen := os.environ.get("POLYAK_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "polyak" / "programs"
+
+
+def _library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
+    """The shared library of a graph: from the cache folder, else built into it."""
+    folder = cache_folder() / _key(graph, arguments)
+    library = folder / LIBRARY
+    if library.exists():
+        return library
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as building:
+        _build(graph, arguments, Path(building) / "made")
+        with suppress(OSError):  # another process was quicker
+            (Path(building) / "made").rename(folder)
+    return library
+
+
+def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> None:
+    import torch._inductor
+
+    with _random_states_kept(), torch.no_grad():
+        built = torch._inductor.aot_compile(
+            graph, tuple(arguments), options={**OPTIONS, "aot_inductor.output_path": str(folder / LIBRARY)}
+        )
+    if Path(str(built)).name != LIBRARY:
+        Path(str(built)).rename(folder / LIBRARY)
+
+
+def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:
+    """Names everything that the library depends on."""
+    constants = [(name, tensor.tolist()) for name, tensor in graph.named_buffers()]
+    machine = (platform.system(), platform.machine(), _processor(), torch.get_num_threads())
+    facts = (graph.code, constants, layout(arguments), torch.__version__, torch.version.git_version, machine, OPTIONS)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
+
+
+def _processor() -> str:
+    """The model of the processor: libraries are built for its instructions."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line + torch.backends.cpu.get_cpu_capability()
+    return platform.processor() + torch.backends.cpu.get_cpu_capability()
+
+
+def _load(library: Path) -> Callable[[list[Tensor]], list[Tensor]]:
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1).run
+
+
+@contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """Whatever the compiler draws, the program's user sees no difference."""
+    python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(torch_state)

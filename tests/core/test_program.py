@@ -1,0 +1,341 @@
+"""Gradient steps as programs: the same numbers as the plain step, whatever happens to the learner meanwhile."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polyak import A2C, DQN, PPO, SAC
+from polyak.core import program
+from polyak.core.engine import Engine
+from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable
+from polyak.core.program import Program, flatten
+from polyak.data import Transition
+from polyak.nn.encoders import BaseFeaturesExtractor
+from polyak.nn.optim import RMSpropTFLike
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Run graphs operation by operation: all but the compiler is at work, which takes seconds (see ``make learn``)."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(Program, "compile", lambda self: None)
+
+
+def sac(**options: Any) -> SAC:
+    options = {"policy_kwargs": {"net_arch": [8, 8]}, "learning_starts": 20, "batch_size": 16} | options
+    return SAC("MlpPolicy", "Pendulum-v1", buffer_size=200, device="cpu", seed=0, **options)
+
+
+def batches(model: Any, n: int) -> list[Transition]:
+    return [Transition.from_samples(model.replay_buffer.sample(16), model.gamma) for _ in range(n)]
+
+
+def weights(model: Any) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.learner.state_dict().items()}
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float = 2e-5) -> None:
+    for name, tensor in ours.items():
+        torch.testing.assert_close(
+            tensor, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+# -- optimizers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.Adam(p, lr=1e-2, betas=(0.8, 0.99), eps=1e-5),
+        lambda p: torch.optim.Adam(p, lr=1e-2, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, lr=1e-2, weight_decay=0.1),
+        lambda p: torch.optim.RMSprop(p, lr=1e-2, alpha=0.9, eps=1e-5),
+        lambda p: torch.optim.RMSprop(p, lr=1e-2, centered=True, momentum=0.5, weight_decay=0.1),
+        lambda p: RMSpropTFLike(p, lr=1e-2, alpha=0.9, eps=1e-5),
+        lambda p: RMSpropTFLike(p, lr=1e-2, centered=True, momentum=0.5, weight_decay=0.1),
+        lambda p: torch.optim.SGD(p, lr=1e-2),
+        lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, dampening=0.1, weight_decay=0.1),
+        lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, nesterov=True),
+    ],
+)
+def test_rules_do_what_torchs_optimizers_do(make: Callable[..., torch.optim.Optimizer]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    theirs = [nn.Parameter(torch.randn(3, 4, generator=generator)), nn.Parameter(torch.randn(5, generator=generator))]
+    optimizer = make(theirs)
+    for step in range(8):
+        grads = [torch.randn(p.shape, generator=generator) for p in theirs]
+        if step == 1:  # by now there is state to go on from
+            ours = [p.detach().clone() for p in theirs]
+            states = [copy.deepcopy(optimizer.state[p]) for p in theirs]
+            rule = TracedOptimizer(optimizer, [ours], [states], [torch.tensor(1e-2)])
+        for p, grad in zip(theirs, grads, strict=True):
+            p.grad = grad.clone()
+        optimizer.step()
+        if step >= 1:
+            for p, grad in zip(ours, grads, strict=True):
+                p.grad = grad.clone()
+            rule.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("forbidden", [True, False])
+def test_a_step_that_is_forbidden_leaves_all_as_it_was(forbidden: bool) -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.Adam([parameter], lr=0.1)
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    state = optimizer.state[parameter]
+    before = [t.detach().clone() for t in (parameter, *state.values())]
+    moved = parameter.detach().clone()
+    moved.grad = torch.full((3,), 2.0)
+    TracedOptimizer(optimizer, [[moved]], [[state]], [torch.tensor(0.1)]).step(unless=torch.tensor(forbidden))
+    same = [torch.equal(a, b) for a, b in zip(before, (moved, *state.values()), strict=True)]
+    assert same == [forbidden] * 4
+
+
+def test_optimizers_without_a_rule_are_named() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    with pytest.raises(UntraceableError, match="Adagrad"):
+        check_traceable(torch.optim.Adagrad([parameter]))
+    with pytest.raises(UntraceableError, match="amsgrad=True"):
+        check_traceable(torch.optim.Adam([parameter], amsgrad=True))
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_draws_the_random_numbers_of_the_plain_step() -> None:
+    plain, traced = (sac(compile=choice).learn(60) for choice in (False, True))
+    assert traced.engine.status == "compiled"
+    assert_same(weights(plain), weights(traced))
+    assert plain._last_obs.tobytes() == traced._last_obs.tobytes()  # acting drew the same numbers too
+
+
+def test_making_a_program_draws_no_random_numbers() -> None:
+    model = sac(compile=False).learn(40)
+    batch, state = batches(model, 1)[0], torch.get_rng_state()
+    Program(model.learner, "gradient_step", batch, (True,))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kl", [1e-4, 1e3])
+def test_ppo_stops_where_the_plain_update_stops(kl: float) -> None:
+    models = []
+    for compile in (False, True):
+        options = {"n_steps": 64, "n_epochs": 5, "learning_rate": 3e-3, "compile": compile}
+        models.append(PPO("MlpPolicy", "CartPole-v1", target_kl=kl, seed=0, device="cpu", **options).learn(256))
+    plain, traced = models
+    assert plain.learner.steps == traced.learner.steps == (20 if kl > 1 else plain.learner.steps)
+    assert (plain._n_updates == 20) == (kl > 1)
+    assert plain._n_updates == traced._n_updates
+    assert_same(weights(plain), weights(traced))
+
+
+def test_learning_rates_and_other_dials_reach_it() -> None:
+    models = []
+    for compile in (False, True):
+        model = PPO(
+            "MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, n_epochs=2, seed=0, device="cpu", compile=compile,
+            learning_rate=lambda left: 1e-2 * left, clip_range=lambda left: 0.3 * left,
+        )  # fmt: skip
+        model.learn(160)
+        model.ent_coef, model.max_grad_norm = 0.5, 0.01
+        models.append(model.learn(160, reset_num_timesteps=False))
+    assert_same(*map(weights, models))
+
+
+def test_a_learning_rate_that_is_a_plain_number_reaches_it_too() -> None:
+    models = [
+        A2C(
+            "MlpPolicy", "CartPole-v1", learning_rate=lambda left: 1e-2 * left, seed=0, device="cpu", compile=compile
+        ).learn(100)
+        for compile in (False, True)
+    ]
+    assert not isinstance(models[1].policy.optimizer.param_groups[0]["lr"], Tensor)
+    assert_same(*map(weights, models))
+
+
+def replaced_network(model: SAC) -> None:
+    model.policy.critic.qf0 = copy.deepcopy(model.policy.critic.qf1)
+    model.learner.optimizers["critic"] = torch.optim.Adam(model.policy.critic.parameters(), lr=3e-4)
+
+
+def other_activation(model: SAC) -> None:
+    model.policy.actor.latent_pi[1] = nn.Tanh()
+
+
+def loaded_optimizer(model: SAC) -> None:
+    state = copy.deepcopy(model.actor.optimizer.state_dict())
+    for each in state["state"].values():
+        each["exp_avg"] += 1
+    model.learner.load_optimizer("actor", state)
+
+
+def other_option(model: SAC) -> None:
+    model.learner.target_entropy = -7.0
+
+
+def other_betas(model: SAC) -> None:
+    model.actor.optimizer.param_groups[0]["betas"] = (0.5, 0.9)
+
+
+def a_hook(model: SAC) -> None:
+    model.policy.actor.mu.register_forward_hook(lambda module, inputs, output: output + 0.5)
+
+
+def loaded_weights(model: SAC) -> None:
+    model.learner.load_networks({k: v + 0.01 for k, v in model.learner.networks().items()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [replaced_network, other_activation, loaded_optimizer, other_option, other_betas, a_hook, loaded_weights],
+)
+def test_it_notices_what_is_done_to_the_learner(change: Callable[[SAC], None]) -> None:
+    plain, traced = (sac(compile=choice).learn(40) for choice in (False, True))
+    for model in (plain, traced):
+        change(model)
+        torch.manual_seed(1)
+        np.random.seed(1)
+        for batch in batches(model, 4):
+            model.learner.update(batch)
+    assert traced.engine.status == "compiled"
+    assert_same(weights(plain), weights(traced), tolerance=1e-4)
+
+
+def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
+    model = sac(compile=True).learn(40)
+    (step,) = [model.learner.gradient_step]
+    (before,) = step._programs.values()
+    loaded_optimizer(model)
+    model.learner.update(batches(model, 1)[0])
+    assert list(step._programs.values()) == [before]
+    other_activation(model)
+    model.learner.update(batches(model, 1)[0])
+    assert list(step._programs.values()) != [before]
+
+
+def test_another_batch_size_gets_another_program() -> None:
+    model = sac(compile=True).learn(40)
+    small = Transition.from_samples(model.replay_buffer.sample(5), 0.99)
+    model.learner.update(small)
+    assert len(model.learner.gradient_step._programs) == 2
+
+
+def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
+    model = sac(compile=True).learn(40)
+    twin = copy.deepcopy(model)
+    before = weights(model)
+    twin.learner.update(batches(twin, 1)[0])
+    assert_same(before, weights(model))
+    assert any(not torch.equal(a, b) for a, b in zip(before.values(), weights(twin).values(), strict=True))
+
+
+def test_flatten_keeps_the_order_of_dicts_and_tuples() -> None:
+    a, b, c = (torch.full((1,), float(i)) for i in range(3))
+    assert [t.item() for t in flatten(({"x": a, "y": b}, None, c))] == [0.0, 1.0, 2.0]
+
+
+# -- the choice --------------------------------------------------------------------------------------------------------
+
+
+class Halved(BaseFeaturesExtractor):
+    """A user's extractor."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 2
+
+
+def dqn(**options: Any) -> DQN:
+    return DQN("MlpPolicy", "CartPole-v1", learning_starts=50, buffer_size=500, device="cpu", seed=0, **options)
+
+
+def test_short_runs_are_not_compiled() -> None:
+    model = dqn().learn(200)
+    assert model.compile == "auto"
+    assert model.engine.status == "uncompiled: the run is short"
+
+
+def test_long_runs_are() -> None:
+    model = dqn()
+    model.engine.expect(100_000, 32)
+    model.learn(200)
+    assert model.engine.status == "compiled"
+
+
+def test_what_is_expected_follows_from_the_settings() -> None:
+    assert dqn()._expected_updates(10_050) == (2_500, 32)
+    assert dqn(gradient_steps=-1)._expected_updates(10_050) == (10_000, 32)
+    ppo = PPO("MlpPolicy", "CartPole-v1", n_steps=100, batch_size=30, n_epochs=3, device="cpu")
+    assert ppo._expected_updates(1_000) == (10 * 3 * 4, 30)
+    assert A2C("MlpPolicy", "CartPole-v1", n_steps=5, device="cpu")._expected_updates(50) == (10, 5)
+
+
+def test_foreign_python_is_left_alone_unless_asked_for() -> None:
+    kwargs = {"features_extractor_class": Halved}
+    model = dqn(policy_kwargs=kwargs)
+    model.engine.expect(100_000, 32)
+    assert "Halved" in model.engine.status
+    assert dqn(policy_kwargs=kwargs, compile=True).learn(200).engine.status == "compiled"
+
+
+def test_what_cannot_be_compiled_runs_uncompiled() -> None:
+    model = sac(use_sde=True)  # its noise is not among the learner's tensors
+    model.engine.expect(100_000, 256)
+    model.learn(60)
+    assert model.engine.status.startswith("uncompiled: ")
+    assert model._n_updates > 0
+
+
+def test_what_cannot_be_compiled_but_must_be_is_an_error() -> None:
+    kwargs = {"optimizer_class": torch.optim.Adagrad}
+    with pytest.raises(RuntimeError, match="compile=True, but .*Adagrad.*Use compile='auto' or False"):
+        dqn(policy_kwargs=kwargs, compile=True).learn(200)
+
+
+def test_a_wrong_choice_is_refused() -> None:
+    with pytest.raises(ValueError, match="compile='yes'"):
+        dqn(compile="yes")
+
+
+def test_averaging_over_learners_runs_uncompiled() -> None:
+    model = dqn(compile=True)
+    seen: list[int] = []
+    model.learner.sync_gradients = lambda grads: seen.append(len(grads))
+    model.learn(100)
+    assert seen
+    assert isinstance(model.engine, Engine)
+    assert model.engine.status == "uncompiled"
+
+
+# -- the compiler ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_libraries_are_built_once_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
+    dqn(compile=True).learn(100)
+    (library,) = tmp_path.glob("*/program.so")
+    monkeypatch.setattr(program, "_build", None)
+    assert dqn(compile=True).learn(100).engine.status == "compiled"
+    assert list(tmp_path.iterdir()) == [library.parent]
+
+
+@pytest.mark.slow
+def test_a_failed_build_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(RuntimeError, match="could not be compiled"):
+        dqn(compile=True).learn(100)
+    assert list(tmp_path.iterdir()) == []
