@@ -32,6 +32,7 @@ from polyak.core.parameters import parameters, set_parameters
 from polyak.core.runner import Observations, Runner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
+from polyak.core.threads import threads_for
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.nn.policies import Policy
@@ -361,11 +362,13 @@ class Algorithm:
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
         )
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
-        try:
-            while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
-                pass
-        finally:
-            callback.on_training_end()
+        _, rows = self._expected_updates(0)
+        with threads_for(self.engine.operations(rows)):
+            try:
+                while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
+                    pass
+            finally:
+                callback.on_training_end()
         return self
 
     def _setup_learn(

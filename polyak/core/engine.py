@@ -47,8 +47,7 @@ class Engine:
         """Prepare for a run of so many gradient steps; a decision to compile is never taken back."""
         if self.mode != "auto" or self._compiles:
             return
-        weights = sum(p.numel() for p in self.learner.parameters())
-        seconds = updates * (STEP_SECONDS + 6 * weights * batch_size / FLOPS_PER_SECOND)
+        seconds = updates * (STEP_SECONDS + self.operations(batch_size) / FLOPS_PER_SECOND)
         if seconds < WORTHWHILE_SECONDS:
             self.status = "uncompiled: the run is short"
         elif (strange := _strange_module(self.learner)) is not None:
@@ -57,6 +56,10 @@ class Engine:
             )
         else:
             self._compiles = True
+
+    def operations(self, batch_size: int) -> float:
+        """Floating-point operations of a gradient step, roughly: forward, and twice that backward."""
+        return 6.0 * batch_size * sum(p.numel() for p in self.learner.parameters())
 
     @property
     def compiles(self) -> bool:

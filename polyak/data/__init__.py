@@ -6,6 +6,7 @@ from polyak.data.batch import (
     DictRolloutBufferSamples,
     ReplayBufferSamples,
     RolloutBufferSamples,
+    RolloutRows,
     Transition,
 )
 from polyak.data.her import HerReplayBuffer
@@ -33,6 +34,7 @@ __all__ = [
     "ReplayBufferSamples",
     "RolloutBuffer",
     "RolloutBufferSamples",
+    "RolloutRows",
     "Sampler",
     "Transition",
     "Uniform",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -42,6 +42,23 @@ class RolloutBufferSamples(NamedTuple):
     old_log_prob: Tensor  # [B]
     advantages: Tensor  # [B]
     returns: Tensor  # [B]
+
+
+class RolloutRows(NamedTuple):
+    """Some rows of a rollout, to be gathered by whoever learns from them: a compiled step does so as it reads them."""
+
+    rollout: RolloutBufferSamples  # of R rows
+    rows: Tensor  # [B] int64, in [0, R)
+
+    def gathered(self) -> RolloutBufferSamples:
+        """The minibatch itself."""
+
+        def gather(column: TensorObs) -> Any:
+            if isinstance(column, dict):
+                return {key: entry.index_select(0, self.rows) for key, entry in column.items()}
+            return column.index_select(0, self.rows)
+
+        return type(self.rollout)(*map(gather, self.rollout))
 
 
 class DictRolloutBufferSamples(RolloutBufferSamples):

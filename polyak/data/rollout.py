@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import DictRolloutBufferSamples, RolloutBufferSamples, TensorObs
+from polyak.data.batch import DictRolloutBufferSamples, RolloutBufferSamples, RolloutRows, TensorObs
 from polyak.data.memory import check_memory
 from polyak.data.table import ArrayObs, observation_dtype
 from polyak.ops.returns import gae
@@ -151,6 +152,29 @@ class RolloutBuffer(BaseBuffer):
         Args:
             batch_size: rows of a minibatch (the last one may be smaller); None gives all rows at once.
         """
+        if type(self)._get_samples is not RolloutBuffer._get_samples:
+            for rows in self._orders(batch_size):
+                yield self._get_samples(rows)
+            return
+        for minibatch in self.minibatches(batch_size):
+            yield minibatch.gathered()
+
+    def minibatches(self, batch_size: int | None = None) -> Generator[RolloutRows, None, None]:
+        """As :meth:`get`, but nothing is gathered yet."""
+        orders = self._orders(batch_size)
+        first = next(orders)  # flattens the arrays
+        rollout = self._rollout()  # converted once for all minibatches
+        for rows in chain((first,), orders):
+            yield RolloutRows(rollout, torch.from_numpy(rows).to(self.device))
+
+    @property
+    def plain(self) -> bool:
+        """Whether minibatches are just rows of the rollout: no subclass makes them otherwise."""
+        cls = type(self)
+        return cls.get is RolloutBuffer.get and cls._get_samples is RolloutBuffer._get_samples
+
+    def _orders(self, batch_size: int | None) -> Generator[np.ndarray, None, None]:
+        """The rows of one minibatch after the other, of all rows in a new random order."""
         if not self.full:
             raise AssertionError(
                 f"The rollout buffer holds {self.pos} of {self.buffer_size} steps: fill it before reading it."
@@ -162,11 +186,8 @@ class RolloutBuffer(BaseBuffer):
         order = self.rng.permutation(rows)
         if not self.generator_ready:
             self._flatten()
-        overridden = type(self)._get_samples is not RolloutBuffer._get_samples
-        rollout = None if overridden else self._rollout()  # converted once for all minibatches
         for start in range(0, rows, batch_size):
-            chosen = order[start : start + batch_size]
-            yield self._get_samples(chosen) if rollout is None else self._select(rollout, chosen)
+            yield order[start : start + batch_size]
 
     def _flatten(self) -> None:
         """Join the steps of all environments into one axis, environment by environment."""
@@ -185,19 +206,10 @@ class RolloutBuffer(BaseBuffer):
             self._tensors(obs), self._tensor(actions), *(self._tensor(column.reshape(-1)) for column in scalars)
         )
 
-    def _select(self, rollout: RolloutBufferSamples, rows: np.ndarray) -> RolloutBufferSamples:
-        index = torch.from_numpy(rows).to(self.device)
-
-        def select(column: TensorObs) -> Any:
-            if isinstance(column, dict):
-                return {key: entry.index_select(0, index) for key, entry in column.items()}
-            return column.index_select(0, index)
-
-        return type(rollout)(*map(select, rollout))
-
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutBufferSamples:
         """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
-        return self._select(self._rollout(), np.asarray(batch_inds, np.int64))
+        rows = torch.from_numpy(np.asarray(batch_inds, np.int64)).to(self.device)
+        return RolloutRows(self._rollout(), rows).gathered()
 
 
 class DictRolloutBuffer(RolloutBuffer):
