@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
-_AT_IMPORT = torch.get_num_threads()
+AT_IMPORT = torch.get_num_threads()
+"""Threads that torch started with."""
 _SET_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 SMALL_STEP = 1e8
@@ -17,7 +18,7 @@ SMALL_STEP = 1e8
 
 def chosen_by_user() -> bool:
     """Whether somebody has set the number of threads, by environment variable or ``torch.set_num_threads``."""
-    return any(name in os.environ for name in _SET_BY) or torch.get_num_threads() != _AT_IMPORT
+    return any(name in os.environ for name in _SET_BY) or torch.get_num_threads() != AT_IMPORT
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list``, ``demo`` and ``run``."""
+"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list``, ``demo``, ``doctor`` and ``run``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from polyak.compat.run import run as run_program
 from polyak.zoo.demo import DemoOptions, demo
+from polyak.zoo.doctor import DoctorOptions, doctor
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.listing import ListOptions, show
@@ -24,6 +25,7 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "plot": (PlotOptions, plot),
     "list": (ListOptions, show),
     "demo": (DemoOptions, demo),
+    "doctor": (DoctorOptions, doctor),
 }
 
 

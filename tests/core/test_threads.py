@@ -18,7 +18,7 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     for name in threads._SET_BY:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads, "_AT_IMPORT", 2)
+    monkeypatch.setattr(threads, "AT_IMPORT", 2)
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)

@@ -1,0 +1,87 @@
+"""What this machine does in a second, and what follows from it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import torch
+
+from polyak.core.program import cache_folder
+from polyak.core.threads import AT_IMPORT, chosen_by_user
+
+SIZES = (64, 256)
+"""Widths of the square matrices that are multiplied; 64 and 256 are the usual hidden layers."""
+
+
+class Rate(NamedTuple):
+    """One measurement."""
+
+    what: str
+    value: float
+    unit: str
+
+
+def fastest(run: Callable[[], object], seconds: float = 0.05) -> float:
+    """Seconds of the quickest call among those that fit into ``seconds``."""
+    run()
+    best, end = float("inf"), time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def matrix_rates() -> Iterator[Rate]:
+    """Float32 matrix products by torch's own library and by oneDNN, for each number of threads."""
+    before = torch.get_num_threads()
+    try:
+        for threads in sorted({1, before}):
+            torch.set_num_threads(threads)
+            for size in SIZES:
+                for library, product in _products(size).items():
+                    rate = 2 * size**3 / fastest(product) / 1e9
+                    yield Rate(f"{library}, {size} x {size} matrices, {threads} thread(s)", rate, "GFLOP/s")
+    finally:
+        torch.set_num_threads(before)
+
+
+def _products(size: int) -> dict[str, Callable[[], object]]:
+    a, b, bias = torch.zeros(size, size), torch.zeros(size, size), torch.zeros(size)
+    products: dict[str, Callable[[], object]] = {"torch": partial(torch.addmm, bias, a, b.t())}
+    if torch.backends.mkldnn.is_available():
+        products["oneDNN"] = partial(torch.ops.mkldnn._linear_pointwise, a, b, bias, "none", [], "")
+    return products
+
+
+def memory_rate() -> Rate:
+    """How fast a large array is copied."""
+    source = torch.zeros(16_000_000)
+    target = torch.empty_like(source)
+    return Rate("copying memory", 2 * 4 * len(source) / fastest(lambda: target.copy_(source), 0.2) / 1e9, "GB/s")
+
+
+def call_rate() -> Rate:
+    """The cost of one small torch operation, which uncompiled code pays a few hundred times per gradient step."""
+    one = torch.zeros(1)
+    with torch.no_grad():
+        return Rate("one small torch operation", fastest(lambda: one + one) * 1e6, "us")
+
+
+def choices() -> Iterator[str]:
+    """What ``"auto"`` settings come to here, in words."""
+    yield f"device: {'cuda' if torch.cuda.is_available() else 'cpu'}"
+    if chosen_by_user():
+        yield f"threads: {torch.get_num_threads()}, as set by you"
+    else:
+        yield f"threads: 1 for small networks, {AT_IMPORT} for others"
+    compiler = next((c for c in ("g++", "clang++", "c++") if shutil.which(c)), None)
+    if compiler is None:
+        yield "gradient steps: uncompiled, since there is no C++ compiler (install g++)"
+    else:
+        yield f"gradient steps: compiled with {compiler} in long runs on the CPU"
+    folder = cache_folder()
+    yield f"compiled programs: {len(list(folder.glob('*/program.so')))} in {folder}"
