@@ -106,6 +106,14 @@ class FrameStack:
         planes = torch.index_select(self._planes, 0, torch.from_numpy(places)).numpy()
         return planes.reshape(*numbers.shape, *self.plane_shape)
 
+    def pairs(self, numbers: np.ndarray, successors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pictures [B, C, H, W] of two lots of numbers [B, C]; where they follow each other they share their frames."""
+        shift = self.shift
+        if (numbers[:, shift:] != successors[:, :-shift]).any():
+            return self.frames(numbers), self.frames(successors)
+        planes = self.frames(np.concatenate([numbers, successors[:, -shift:]], axis=1))
+        return planes[:, :-shift], planes[:, shift:]
+
     def state_dict(self) -> np.ndarray:
         """The planes in use, [head - tail, H, W]; numbers saved with them count from ``tail``."""
         return self.frames(np.arange(self.tail, self.head))
