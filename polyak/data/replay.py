@@ -11,7 +11,7 @@ A draw is always the same pipeline, so every combination is legal and none needs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import DictReplayBufferSamples, ReplayBufferSamples, TensorObs, Transition
+from polyak.data.batch import DictReplayBufferSamples, ReplayBufferSamples, Transition
 from polyak.data.memory import GIGABYTE, check_memory
 from polyak.data.relabel import Relabel, Window
 from polyak.data.samplers import Prioritized, Sampler, Uniform, make_sampler
@@ -126,7 +126,7 @@ class ReplayBuffer(BaseBuffer):
         self._check_memory()
         self.storage = self._make_storage()
         self._drawn: _Draw | None = None
-        self._unit_weights: Tensor | None = None
+        self._unit_weights = 0, torch.ones(0)  # see _ones
         self.reset()
         self.seed(seed)
 
@@ -429,26 +429,21 @@ class ReplayBuffer(BaseBuffer):
         """The same bits as :meth:`Transition.from_samples` of :meth:`_samples`, but for the type of observations."""
         discounts = 1 - rows.terminated
         discounts *= gamma if rows.discounts is None else rows.discounts
+        tensor = torch.from_numpy if self.device.type == "cpu" else self._tensor
         return Transition(
-            self._network_tensors(rows.observations),
-            self._tensor(rows.actions),
-            self._tensor(rows.rewards),
-            self._network_tensors(rows.next_observations),
-            self._tensor(discounts),
-            self._ones(len(discounts)) if weights is None else self._tensor(weights),
+            _map(rows.observations, _single_precision, tensor),
+            tensor(rows.actions),
+            tensor(rows.rewards),
+            _map(rows.next_observations, _single_precision, tensor),
+            tensor(discounts),
+            self._ones(discounts.size) if weights is None else tensor(weights),
         )
-
-    def _network_tensors(self, obs: ArrayObs) -> TensorObs:
-        """Observations as tensors, float64 ones as float32: networks would convert them at every use."""
-        if isinstance(obs, dict):
-            return {key: self._tensor(a.astype(np.float32) if a.dtype == np.float64 else a) for key, a in obs.items()}
-        return self._tensor(obs.astype(np.float32) if obs.dtype == np.float64 else obs)
 
     def _ones(self, size: int) -> Tensor:
         """[size] ones, the same tensor every time."""
-        if self._unit_weights is None or len(self._unit_weights) != size:
-            self._unit_weights = torch.ones(size, device=self.device)
-        return self._unit_weights
+        if self._unit_weights[0] != size or self._unit_weights[1].device.type != self.device.type:
+            self._unit_weights = size, torch.ones(size, device=self.device)
+        return self._unit_weights[1]
 
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
         """Tell the sampler how wrong the critic was.
@@ -543,7 +538,7 @@ class ReplayBuffer(BaseBuffer):
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and deepcopy: only the filled part of the storage."""
-        return {**vars(self), "storage": self.storage.state_dict(self._slots()), "_unit_weights": None}
+        return {**vars(self), "storage": self.storage.state_dict(self._slots())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays = state.pop("storage")
@@ -551,6 +546,20 @@ class ReplayBuffer(BaseBuffer):
         self.storage = self._make_storage()
         slots = self._slots()
         self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)
+
+
+def _single_precision(array: np.ndarray) -> np.ndarray:
+    """float64 as float32, to which the networks would convert it at every use; other types as they are."""
+    return array.astype(np.float32) if array.dtype.char == "d" else array
+
+
+def _map(obs: ArrayObs, *steps: Callable[[Any], Any]) -> Any:
+    """Functions applied one after the other to observations, key by key if they are a dict."""
+    if isinstance(obs, dict):
+        return {key: _map(array, *steps) for key, array in obs.items()}
+    for step in steps:
+        obs = step(obs)
+    return obs
 
 
 def _array(values: Tensor | np.ndarray) -> np.ndarray:
