@@ -138,6 +138,11 @@ def test_unrelated_pictures_are_not_mistaken_for_stacks(experience):
         row["obs"] = before["next_obs"]
     naive, saving = (data.fill(make(data, 300, optimize_memory_usage=saving)) for saving in (False, True))
     assert_equal_content(naive, saving)
+    for buffer in (naive, saving):
+        buffer.seed(2)
+    for (a, _), (b, _) in zip(*(buffer.transitions(16, GAMMA, batches=3) for buffer in (naive, saving)), strict=True):
+        assert torch.equal(a.observations, b.observations)
+        assert torch.equal(a.next_observations, b.next_observations)
 
 
 def test_bits_of_nan_and_negative_zero_survive():
