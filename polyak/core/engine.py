@@ -41,7 +41,8 @@ class Engine:
         """What was decided, in words."""
         self._compiles = mode is True
         for name in learner.graphs if mode else ():
-            setattr(learner, name, _Step(self, name))
+            if hasattr(type(learner), name):
+                setattr(learner, name, _Step(self, name))
 
     def expect(self, updates: int, batch_size: int) -> None:
         """Prepare for a run of so many gradient steps; a decision to compile is never taken back."""

@@ -17,7 +17,7 @@ from polyak.core.checkpoint import load_buffer, save_buffer
 from polyak.core.noise import ActionNoise, VectorizedActionNoise
 from polyak.core.runner import Observations, Step
 from polyak.core.schedules import Schedule
-from polyak.data import HerReplayBuffer, ReplayBuffer, Transition
+from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.envs import VecEnv
 
 _NOMINAL_EPISODE = 200
@@ -310,12 +310,13 @@ class OffPolicyAlgorithm(Algorithm):
         self.policy.set_training_mode(True)
         self._turn_dials()
         metrics: dict[str, list[torch.Tensor]] = {}
-        for _ in range(gradient_steps):
-            samples = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            results = dict(self.learner.update(Transition.from_samples(samples, self.gamma)))
+        for transition, indices in self.replay_buffer.transitions(
+            batch_size, self.gamma, self._vec_normalize_env, gradient_steps
+        ):
+            results = dict(self.learner.update(transition))
             td_error = results.pop("td_error", None)
-            if samples.indices is not None and td_error is not None:
-                self.replay_buffer.update_priorities(samples.indices, td_error)
+            if indices is not None and td_error is not None:
+                self.replay_buffer.update_priorities(indices, td_error)
             for name, value in results.items():
                 metrics.setdefault(name, []).append(value)
         self._n_updates += gradient_steps

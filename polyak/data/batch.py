@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 import torch
@@ -97,3 +98,20 @@ class Transition(NamedTuple):
             discounts=alive * (gamma if discounts is None else discounts.reshape(-1)),
             weights=torch.ones_like(rewards) if weights is None else weights.reshape(-1),
         )
+
+    def split(self, parts: int) -> Iterator[Transition]:
+        """``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied."""
+        columns = (
+            _unbind(field, parts)
+            for field in (self.observations, self.actions, self.rewards, self.next_observations, self.discounts)
+        )
+        weights = self.weights.unflatten(0, (parts, -1)).unbind(0)
+        return map(Transition._make, zip(*columns, weights, strict=True))
+
+
+def _unbind(rows: TensorObs, parts: int) -> Sequence[TensorObs]:
+    """[B, ...] -> ``parts`` slices [B / parts, ...]; of a dict, as many dicts."""
+    if isinstance(rows, dict):
+        columns = zip(*(_unbind(tensor, parts) for tensor in rows.values()), strict=True)
+        return [dict(zip(rows, column, strict=True)) for column in columns]
+    return rows.unflatten(0, (parts, -1)).unbind(0)

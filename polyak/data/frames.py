@@ -106,6 +106,14 @@ class FrameStack:
         planes = torch.index_select(self._planes, 0, torch.from_numpy(places)).numpy()
         return planes.reshape(*numbers.shape, *self.plane_shape)
 
+    def pairs(self, numbers: np.ndarray, successors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pictures [B, C, H, W] of two lots of numbers [B, C]; where they follow each other they share their frames."""
+        shift = self.shift
+        if (numbers[:, shift:] != successors[:, :-shift]).any():
+            return self.frames(numbers), self.frames(successors)
+        planes = self.frames(np.concatenate([numbers, successors[:, -shift:]], axis=1))
+        return planes[:, :-shift], planes[:, shift:]
+
     def state_dict(self) -> np.ndarray:
         """The planes in use, [head - tail, H, W]; numbers saved with them count from ``tail``."""
         return self.frames(np.arange(self.tail, self.head))
@@ -119,7 +127,9 @@ class FrameStack:
         self._rows = len(slots) * self.envs
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
-        return np.where(numbers < 0, 0, 1 + numbers % self.capacity)  # place 0 stays empty
+        places = numbers % self.capacity + 1
+        places[numbers < 0] = 0  # stays empty
+        return places
 
     def _append(self, planes: np.ndarray) -> np.ndarray:
         if self.head + len(planes) - self.tail > self.capacity:
@@ -138,7 +148,8 @@ class FrameStack:
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        self._planes = torch.zeros((capacity + 1, int(np.prod(self.plane_shape))), dtype=torch.uint8)
+        # made by numpy, which asks the system for large pages: a random read then costs a fifth less
+        self._planes = torch.from_numpy(np.zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8))
 
     def _resize(self, capacity: int) -> None:
         check_memory(

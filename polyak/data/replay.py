@@ -6,11 +6,12 @@
 
 A draw is always the same pipeline, so every combination is legal and none needs its own class:
 
-    cells --gather--> window [B, n] --relabel--> window [B, n] --reduce--> ReplayBufferSamples [B]
+    cells --gather--> window [B, n] --relabel--> window [B, n] --reduce--> ReplayBufferSamples [B] or Transition [B]
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -20,14 +21,15 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import DictReplayBufferSamples, ReplayBufferSamples
+from polyak.data.batch import DictReplayBufferSamples, ReplayBufferSamples, Transition
 from polyak.data.memory import GIGABYTE, check_memory
 from polyak.data.relabel import Relabel, Window
-from polyak.data.samplers import Prioritized, Sampler, make_sampler
+from polyak.data.samplers import Prioritized, Sampler, Uniform, make_sampler
 from polyak.data.storage import PairStorage, SingleStorage, Storage
 from polyak.data.table import ArrayObs, observation_dtype
 
 STATE_VERSION = 1
+BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
 
 
 class _Draw(NamedTuple):
@@ -36,6 +38,17 @@ class _Draw(NamedTuple):
     rows: np.ndarray
     cells: np.ndarray
     weights: np.ndarray | None
+
+
+class _Rows(NamedTuple):
+    """Drawn transitions as arrays, normalised and reduced to one step each."""
+
+    observations: ArrayObs  # [B, ...]
+    actions: np.ndarray  # [B, A]
+    next_observations: ArrayObs  # [B, ...]
+    terminated: np.ndarray  # [B] float32
+    rewards: np.ndarray  # [B] float32
+    discounts: np.ndarray | None  # [B] float32; None: one step each
 
 
 def _column(name: str) -> property:
@@ -113,6 +126,7 @@ class ReplayBuffer(BaseBuffer):
         self._check_memory()
         self.storage = self._make_storage()
         self._drawn: _Draw | None = None
+        self._unit_weights = 0, torch.ones(0)  # see _ones
         self.reset()
         self.seed(seed)
 
@@ -181,24 +195,35 @@ class ReplayBuffer(BaseBuffer):
             reward, done: [n_envs]; ``done`` marks terminations and truncations.
             infos: one dict per environment; "TimeLimit.truncated" is read, and HER's copy_info_dict keeps all.
         """
-        slot, done = self.pos, self._batched("done", done, self._scalar_batch)
-        timeouts: Any = 0.0
-        if self.handle_timeout_termination:
-            timeouts = np.array([info.get("TimeLimit.truncated", False) for info in infos], np.float32).reshape(-1)
-        self.storage.write(
-            slot,
-            self._batched("obs", obs, self._obs_batch),
-            self._batched("next_obs", next_obs, self._obs_batch),
-            actions=self._batched("action", action, self._action_batch),
-            rewards=self._batched("reward", reward, self._scalar_batch),
-            dones=done,
-            timeouts=timeouts,
-        )
+        # `_batched` would accept what has the right shape as well: asking here saves five calls a step
+        if type(obs) is not np.ndarray or obs.shape != self._obs_batch:
+            obs = self._batched("obs", obs, self._obs_batch)
+        if type(next_obs) is not np.ndarray or next_obs.shape != self._obs_batch:
+            next_obs = self._batched("next_obs", next_obs, self._obs_batch)
+        if type(action) is not np.ndarray or action.shape != self._action_batch:
+            action = self._batched("action", action, self._action_batch)
+        if type(reward) is not np.ndarray or reward.shape != self._scalar_batch:
+            reward = self._batched("reward", reward, self._scalar_batch)
+        if type(done) is not np.ndarray or done.shape != self._scalar_batch:
+            done = self._batched("done", done, self._scalar_batch)
+        slot = self.pos
+        self.storage.write(slot, obs, next_obs, action, reward, done, self._timeouts(infos))
         if self.relabel is not None or self.sampler.adaptive:
             self._announce(slot, done, infos)
-        self.pos += 1
+        self.pos = slot + 1
         if self.pos == self.buffer_size:
             self.pos, self.full = 0, True
+
+    def _timeouts(self, infos: list[dict[str, Any]]) -> np.ndarray | float:
+        """Which environments [n_envs] ran into a time limit; 0 if none did, as nearly always."""
+        if not self.handle_timeout_termination:
+            return 0.0
+        if len(infos) == 1 == self.n_envs:
+            return infos[0].get("TimeLimit.truncated", False)
+        flags = [info.get("TimeLimit.truncated", False) for info in infos]
+        if len(flags) == self.n_envs and not any(flags):
+            return 0.0
+        return np.array(flags, np.float32)
 
     def _announce(self, slot: int, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
         """Tell sampler and relabelling about the rows just written."""
@@ -255,19 +280,77 @@ class ReplayBuffer(BaseBuffer):
             RuntimeError: hindsight replay, and no episode has ended yet.
             ValueError: nothing was added yet.
         """
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-        if self.relabel is not None or not self.size():
-            self._require_rows()
+        self._require_rows(batch_size)
         cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
         rows = cells if self.n_envs == 1 else cells // self.n_envs
         self._drawn = _Draw(rows, cells, weights)
         return self._get_samples(rows, env=env)
 
-    def _require_rows(self) -> None:
+    def transitions(
+        self, batch_size: int, gamma: float, env: Normalizer | None = None, batches: int = 1
+    ) -> Iterator[tuple[Transition, Tensor | None]]:
+        """Draw minibatches in the form that learners eat: what ``batches`` calls of :meth:`sample` would draw, sooner.
+
+        Uniformly drawn batches are gathered many at a time; their tensors are slices of common blocks, to be read only.
+        Prioritised and relabelled ones are drawn when they are asked for, so that they know what was learned from those
+        before. A subclass with its own ``sample``, ``_get_samples`` or ``to_torch`` is asked through ``sample``.
+
+        Args:
+            batch_size: transitions in each batch.
+            gamma: discount of one step, where the buffer does not sum several.
+            env: a VecNormalize, to normalise observations and rewards.
+            batches: how many.
+        Yields:
+            a :class:`Transition` whose float64 observations became float32, and the indices [batch_size] for
+            :meth:`update_priorities` (None unless prioritised).
+        Raises:
+            RuntimeError, ValueError: as :meth:`sample`, at the first batch.
+        """
+        if self._makes_own_batches():
+            for _ in range(batches):
+                samples = self.sample(batch_size, env=env)
+                yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
+            return
+        self._require_rows(batch_size)
+        if self.relabel is None and type(self.sampler) is Uniform:
+            yield from self._uniform_transitions(self.sampler, batch_size, gamma, env, batches)
+            return
+        for _ in range(batches):
+            cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
+            transition = self._transition(self._rows(cells, env), weights, gamma)
+            yield transition, None if weights is None else torch.from_numpy(cells)
+
+    def _makes_own_batches(self) -> bool:
+        """Whether a subclass, or a patch of this object, says how batches are made."""
+        kind, ours = type(self), ReplayBuffer
+        return (
+            kind.sample is not ours.sample
+            or kind._get_samples is not ours._get_samples
+            or kind.to_torch is not ours.to_torch
+            or not vars(self).keys().isdisjoint(("sample", "_get_samples", "to_torch"))
+        )
+
+    def _uniform_transitions(
+        self, sampler: Uniform, batch_size: int, gamma: float, env: Normalizer | None, batches: int
+    ) -> Iterator[tuple[Transition, None]]:
+        """:meth:`transitions` that depend on nothing but the random numbers: several are gathered at once."""
+        filled = self.size() * self.n_envs
+        at_once = max(BLOCK_BYTES // (batch_size * self.storage.row_bytes), 1)
+        for start in range(0, batches, at_once):
+            count = min(at_once, batches - start)
+            cells = sampler.draw_batches(count, batch_size, filled)
+            block = self._transition(self._rows(cells, env, shared=True), None, gamma)
+            if count == 1:
+                yield block, None
+            else:
+                yield from ((part, None) for part in block.split(count))
+
+    def _require_rows(self, batch_size: int) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if self.size() == 0:
             raise ValueError("The replay buffer is empty: add transitions before sampling.")
-        if not self.can_sample():
+        if self.relabel is not None and not self.can_sample():
             raise RuntimeError(
                 "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
                 "above the number of steps (times n_envs) that the longest episode takes, or give the environment a "
@@ -284,31 +367,37 @@ class ReplayBuffer(BaseBuffer):
         if drawn is None or drawn.rows is not batch_inds:
             rows = np.asarray(batch_inds, np.int64)
             drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
+        return self._samples(self._rows(drawn.cells, env), drawn)
+
+    def _rows(self, cells: np.ndarray, env: Normalizer | None, shared: bool = False) -> _Rows:
+        """The transitions that begin in some cells [B]; ``shared``: both observations may share memory."""
         if self.n_steps == 1 and self.relabel is None:
-            return self._one_step(drawn, env)
-        return self._n_step(drawn, env)
+            return self._one_step(cells, env, shared)
+        return self._n_step(cells, env)
 
-    def _one_step(self, drawn: _Draw, env: Normalizer | None) -> ReplayBufferSamples:
-        row = self.storage.read(drawn.cells)
-        rewards = self._normalize_reward(row["rewards"], env)
-        dones = row["dones"] * (1 - row["timeouts"])
-        return self._batch(drawn, row, row["next_observations"], rewards, dones, None, env)
+    def _one_step(self, cells: np.ndarray, env: Normalizer | None, shared: bool) -> _Rows:
+        row = self.storage.read(cells, shared)
+        terminated = row["dones"] * (1 - row["timeouts"])
+        observations, then, rewards = row["observations"], row["next_observations"], row["rewards"]
+        observations, then = self._normalize_obs(observations, env), self._normalize_obs(then, env)
+        return _Rows(observations, row["actions"], then, terminated, self._normalize_reward(rewards, env), None)
 
-    def _n_step(self, drawn: _Draw, env: Normalizer | None) -> ReplayBufferSamples:
+    def _n_step(self, first: np.ndarray, env: Normalizer | None) -> _Rows:
         """[B, n] -> [B]: the discounted sum of the window's rewards, and the successor of its last row."""
-        cells, valid = self._windows(drawn.cells)
+        cells, valid = self._windows(first)
         length = valid.sum(1)
         last = cells[np.arange(len(cells)), length - 1]
-        row = self.storage.read(drawn.cells)
+        row = self.storage.read(first)
         then = row["next_observations"] if self.n_steps == 1 else self.storage.next_observations(last)
         window = Window(cells, valid, self.storage.scalars("rewards", cells), row["observations"], then)
         if self.relabel is not None:
             self.relabel(self.storage, window)
         rewards = self._normalize_reward(window.rewards, env) * valid
         rewards = (rewards @ self.gamma ** np.arange(self.n_steps)).astype(np.float32)
-        dones = self.storage.scalars("dones", last) * (1 - self.storage.scalars("timeouts", last))
+        terminated = self.storage.scalars("dones", last) * (1 - self.storage.scalars("timeouts", last))
         discounts = None if self.n_steps == 1 else (self.gamma**length).astype(np.float32)
-        return self._batch(drawn, row, then, rewards, dones, discounts, env)
+        observations, then = self._normalize_obs(row["observations"], env), self._normalize_obs(then, env)
+        return _Rows(observations, row["actions"], then, terminated, rewards, discounts)
 
     def _windows(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[B] cells -> the ``n_steps`` cells from each on [B, n], and which of them belong to the episode [B, n]."""
@@ -321,29 +410,40 @@ class ReplayBuffer(BaseBuffer):
         valid[:, 1:] = ~np.logical_or.accumulate(ends[:, :-1], axis=1)
         return cells, valid
 
-    def _batch(
-        self,
-        drawn: _Draw,
-        row: dict[str, Any],
-        next_observations: ArrayObs,
-        rewards: np.ndarray,
-        dones: np.ndarray,
-        discounts: np.ndarray | None,
-        env: Normalizer | None,
-    ) -> ReplayBufferSamples:
+    def _samples(self, rows: _Rows, drawn: _Draw) -> ReplayBufferSamples:
         """Everything as tensors, scalars as columns [B, 1]."""
-        weighted = drawn.weights is not None
-        samples = DictReplayBufferSamples if isinstance(next_observations, dict) else ReplayBufferSamples
+        weights, discounts = drawn.weights, rows.discounts
+        samples = DictReplayBufferSamples if isinstance(rows.observations, dict) else ReplayBufferSamples
         return samples(
-            self._tensors(self._normalize_obs(row["observations"], env)),
-            self._tensor(row["actions"]),
-            self._tensors(self._normalize_obs(next_observations, env)),
-            self._tensor(dones[:, None]),
-            self._tensor(rewards[:, None]),
+            self._tensors(rows.observations),
+            self._tensor(rows.actions),
+            self._tensors(rows.next_observations),
+            self._tensor(rows.terminated[:, None]),
+            self._tensor(rows.rewards[:, None]),
             None if discounts is None else self._tensor(discounts[:, None]),
-            self._tensor(drawn.weights[:, None]) if drawn.weights is not None else None,
-            torch.from_numpy(drawn.cells) if weighted else None,
+            None if weights is None else self._tensor(weights[:, None]),
+            None if weights is None else torch.from_numpy(drawn.cells),
         )
+
+    def _transition(self, rows: _Rows, weights: np.ndarray | None, gamma: float) -> Transition:
+        """The same bits as :meth:`Transition.from_samples` of :meth:`_samples`, but for the type of observations."""
+        discounts = 1 - rows.terminated
+        discounts *= gamma if rows.discounts is None else rows.discounts
+        tensor = torch.from_numpy if self.device.type == "cpu" else self._tensor
+        return Transition(
+            _map(rows.observations, _single_precision, tensor),
+            tensor(rows.actions),
+            tensor(rows.rewards),
+            _map(rows.next_observations, _single_precision, tensor),
+            tensor(discounts),
+            self._ones(discounts.size) if weights is None else tensor(weights),
+        )
+
+    def _ones(self, size: int) -> Tensor:
+        """[size] ones, the same tensor every time."""
+        if self._unit_weights[0] != size or self._unit_weights[1].device.type != self.device.type:
+            self._unit_weights = size, torch.ones(size, device=self.device)
+        return self._unit_weights[1]
 
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
         """Tell the sampler how wrong the critic was.
@@ -446,6 +546,20 @@ class ReplayBuffer(BaseBuffer):
         self.storage = self._make_storage()
         slots = self._slots()
         self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)
+
+
+def _single_precision(array: np.ndarray) -> np.ndarray:
+    """float64 as float32, to which the networks would convert it at every use; other types as they are."""
+    return array.astype(np.float32) if array.dtype.char == "d" else array
+
+
+def _map(obs: ArrayObs, *steps: Callable[[Any], Any]) -> Any:
+    """Functions applied one after the other to observations, key by key if they are a dict."""
+    if isinstance(obs, dict):
+        return {key: _map(array, *steps) for key, array in obs.items()}
+    for step in steps:
+        obs = step(obs)
+    return obs
 
 
 def _array(values: Tensor | np.ndarray) -> np.ndarray:

@@ -89,6 +89,12 @@ class Uniform(Randomness):
             cells[overwritten] = pool[self.rng.randint(0, len(pool), overwritten.size)]
         return cells, None
 
+    def draw_batches(self, batches: int, batch_size: int, filled: int) -> np.ndarray:
+        """The cells [batches * batch_size] that so many calls of :meth:`draw` would choose, where all may be drawn."""
+        if self.envs == 1:  # a row takes its own numbers from the stream: one long call draws what many short ones do
+            return self.rng.randint(0, filled, batches * batch_size)
+        return np.concatenate([self.draw(batch_size, filled, None)[0] for _ in range(batches)])
+
     def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
         pass
 

@@ -41,13 +41,27 @@ class Storage(ABC):
         """One of the scalar columns at some cells of any shape."""
         return self.table.cells[name][cells]
 
+    @property
     @abstractmethod
-    def write(self, slot: int, observations: Any, next_observations: Any, **scalars: np.ndarray) -> None:
-        """Write one vectorised step over whatever the slot held; every value starts with the env axis."""
+    def row_bytes(self) -> int:
+        """Bytes of one transition as :meth:`read` returns it."""
 
     @abstractmethod
-    def read(self, cells: np.ndarray) -> dict[str, Any]:
-        """Whole transitions: field -> [B, ...] copies."""
+    def write(
+        self,
+        slot: int,
+        observations: Any,
+        next_observations: Any,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        dones: np.ndarray,
+        timeouts: np.ndarray | float,
+    ) -> None:
+        """Write one vectorised step over whatever the slot held; arrays start with the env axis."""
+
+    @abstractmethod
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
+        """Whole transitions: field -> [B, ...] copies; ``shared``: copies that may overlap one another."""
 
     @abstractmethod
     def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
@@ -84,15 +98,36 @@ class PairStorage(Storage):
         """Bytes of a full ring."""
         return cls.record(observation, action).itemsize * cells
 
-    def write(self, slot: int, observations: Any, next_observations: Any, **scalars: np.ndarray) -> None:
-        columns = self.table.columns
-        assign(columns["observations"], slot, observations)
-        assign(columns["next_observations"], slot, next_observations)
-        for name, value in scalars.items():
-            columns[name][slot] = value
+    @property
+    def row_bytes(self) -> int:
+        return self.table.dtype.itemsize
 
-    def read(self, cells: np.ndarray) -> dict[str, Any]:
+    def write(
+        self,
+        slot: int,
+        observations: Any,
+        next_observations: Any,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        dones: np.ndarray,
+        timeouts: np.ndarray | float,
+    ) -> None:
+        columns = self.table.columns
+        if self.observation.names is None:
+            columns["observations"][slot] = observations
+            columns["next_observations"][slot] = next_observations
+        else:
+            assign(columns["observations"], slot, observations)
+            assign(columns["next_observations"], slot, next_observations)
+        columns["actions"][slot] = actions
+        columns["rewards"][slot] = rewards
+        columns["dones"][slot] = dones
+        columns["timeouts"][slot] = timeouts
+
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         rows = self.table.take(cells)
+        if self.observation.names is None:
+            return {name: rows[name] for name in self.table.columns}
         return {name: unpack(rows[name]) for name in self.table.columns}
 
     def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
@@ -148,14 +183,28 @@ class SingleStorage(Storage):
         for stack in self.stacks.values():
             stack.clear()
 
-    def write(self, slot: int, observations: Any, next_observations: Any, **scalars: np.ndarray) -> None:
+    @property
+    def row_bytes(self) -> int:
+        return self.table.dtype.itemsize + 2 * self.observation.itemsize
+
+    def write(
+        self,
+        slot: int,
+        observations: Any,
+        next_observations: Any,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        dones: np.ndarray,
+        timeouts: np.ndarray | float,
+    ) -> None:
         cells = slot * self.envs + np.arange(self.envs)
         now = {key: np.ascontiguousarray(value, dtype) for key, value, dtype in self._entries(observations)}
         then = {key: np.array(value, dtype, order="C") for key, value, dtype in self._entries(next_observations)}
         continues = self._continues(now)
         numbers = {key: self._number(key, slot, now[key], continues) for key in self.stacks}
         self._drop(np.concatenate([cells, self._newest[continues]]))
-        for name, value in scalars.items():
+        facts = {"actions": actions, "rewards": rewards, "dones": dones, "timeouts": timeouts}
+        for name, value in facts.items():
             self.columns[name][slot] = value
         assign(self.columns["observations"], slot, self._join({**now, **numbers}))
         self._pending, self._newest = then, cells
@@ -230,14 +279,15 @@ class SingleStorage(Storage):
             return self.stacks[None].frames(stored)
         return {key: self.stacks[key].frames(a) if key in self.stacks else a for key, a in unpack(stored).items()}  # type: ignore[union-attr]
 
-    def read(self, cells: np.ndarray) -> dict[str, Any]:
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         rows = self.table.take(cells)
         fields = {name: unpack(rows[name]) for name in ("actions", *SCALARS)}
-        return {
-            "observations": self._decode(rows["observations"]),
-            "next_observations": self._decode(self._successors(cells)),
-            **fields,
-        }
+        stored, successors = rows["observations"], self._successors(cells)
+        if shared and None in self.stacks:
+            fields["observations"], fields["next_observations"] = self.stacks[None].pairs(stored, successors)
+        else:
+            fields["observations"], fields["next_observations"] = self._decode(stored), self._decode(successors)
+        return fields
 
     def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
         successors = self._successors(cells)

@@ -21,6 +21,7 @@ from polyak.data import (
 )
 
 GAMMA = 0.9
+ACTIONS = spaces.Box(-1, 1, (2,), np.float32)
 PLAIN = itertools.product(
     ["box", "stack", "mixed"], ["uniform", "prioritized"], [1, 3], [False], [False, True], [24, 200]
 )
@@ -137,6 +138,11 @@ def test_unrelated_pictures_are_not_mistaken_for_stacks(experience):
         row["obs"] = before["next_obs"]
     naive, saving = (data.fill(make(data, 300, optimize_memory_usage=saving)) for saving in (False, True))
     assert_equal_content(naive, saving)
+    for buffer in (naive, saving):
+        buffer.seed(2)
+    for (a, _), (b, _) in zip(*(buffer.transitions(16, GAMMA, batches=3) for buffer in (naive, saving)), strict=True):
+        assert torch.equal(a.observations, b.observations)
+        assert torch.equal(a.next_observations, b.next_observations)
 
 
 def test_bits_of_nan_and_negative_zero_survive():
@@ -475,3 +481,136 @@ def test_bad_rows(experience):
         make(goal).add(obs, then, *rest)
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         data.fill(buffer).sample(0)
+
+
+@pytest.mark.parametrize("kind", ["box", "goal", "stack", "mixed"])
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
+@pytest.mark.parametrize("n_envs", [1, 2])
+@pytest.mark.parametrize(
+    ("n", "saving", "her"), [(1, False, False), (3, True, False), (1, True, False), (1, False, True)]
+)
+def test_transitions_are_the_samples(experience, goal_env, monkeypatch, kind, sampler, n_envs, n, saving, her):
+    """The same bits from the same random numbers, however many batches are drawn together."""
+    if her and kind != "goal":
+        pytest.skip("hindsight needs goals")
+    data = experience(kind, n_envs=n_envs, breaks=0.1)
+    keywords = {"optimize_memory_usage": saving, "sampler": sampler, "n_steps": n, "gamma": GAMMA}
+    buffers = [make(data, 40, **keywords, relabel=Hindsight(goal_env) if her else None) for _ in range(2)]
+    for buffer in buffers:
+        data.fill(buffer)
+    for batches, rows_at_once in [(1, 1000), (7, 1000), (7, 33)]:
+        monkeypatch.setattr("polyak.data.replay.BLOCK_BYTES", rows_at_once * buffers[0].storage.row_bytes)
+        results, states = [], []
+        for draw in (one_by_one, together):
+            np.random.seed(3)
+            results.append(draw(buffers[len(results)], batches))
+            states.append(np.random.get_state()[1:3])
+        assert len(results[0]) == len(results[1]) == batches
+        for (ours, cells), (theirs, their_cells) in zip(*results, strict=True):
+            assert (cells is None) == (sampler == "uniform")
+            for a, b in zip((*ours, cells), (*theirs, their_cells), strict=True):
+                assert all(x is y is None or (torch.equal(x, y) and x.dtype == y.dtype) for x, y in leaves(a, b))
+        np.testing.assert_array_equal(states[0][0], states[1][0])
+        assert states[0][1] == states[1][1]
+
+
+def one_by_one(buffer, batches):
+    result = []
+    for _ in range(batches):
+        samples = buffer.sample(11)
+        result.append((Transition.from_samples(samples, GAMMA), samples.indices))
+        learn(buffer, samples.indices)
+    return result
+
+
+def together(buffer, batches):
+    result = []
+    for transition, cells in buffer.transitions(11, GAMMA, batches=batches):
+        result.append((transition, cells))
+        learn(buffer, cells)
+    return result
+
+
+def learn(buffer, cells):
+    """Give the rows new priorities, which the next batch must know."""
+    if cells is not None:
+        buffer.update_priorities(cells, 10.0 ** (cells % 5))
+
+
+def test_transitions_hold_float32_observations_and_the_buffer_its_own():
+    space = spaces.Box(-1, 1, (2,), np.float64)
+    buffer = ReplayBuffer(8, spaces.Dict({"a": space, "b": spaces.Discrete(3)}), ACTIONS, "cpu")
+    plain = ReplayBuffer(8, space, ACTIONS, "cpu")
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        a, then = rng.random((1, 2)), rng.random((1, 2))
+        rest = rng.random((1, 2)), np.zeros(1), np.zeros(1), [{}]
+        buffer.add({"a": a, "b": np.array([1])}, {"a": then, "b": np.array([2])}, *rest)
+        plain.add(a, then, *rest)
+    for batches in (1, 3):
+        np.random.seed(0)
+        samples = buffer.sample(5)
+        np.random.seed(0)
+        transition, _ = next(buffer.transitions(5, GAMMA, batches=batches))
+        assert samples.observations["a"].dtype == torch.float64
+        assert torch.equal(transition.observations["a"], samples.observations["a"].float())
+        assert torch.equal(transition.next_observations["a"], samples.next_observations["a"].float())
+        assert transition.observations["b"].dtype == torch.int64
+        np.random.seed(0)
+        transition, _ = next(plain.transitions(5, GAMMA, batches=batches))
+        assert torch.equal(transition.observations, samples.observations["a"].float())
+
+
+def test_transitions_ask_a_subclass_that_makes_its_own_batches(experience):
+    class Zeroed(ReplayBuffer):
+        def _get_samples(self, batch_inds, env=None):
+            return super()._get_samples(batch_inds, env)._replace(rewards=torch.zeros(len(batch_inds), 1))
+
+    class Short(ReplayBuffer):
+        def sample(self, batch_size, env=None):
+            return ReplayBufferSamples(*super().sample(2, env)[:5])
+
+    data = experience("box")
+    zeroed, short, patched = (
+        data.fill(kind(200, data.space, ACTIONS, "cpu", data.n_envs)) for kind in (Zeroed, Short, ReplayBuffer)
+    )
+    batches = list(zeroed.transitions(6, GAMMA, batches=3))
+    assert len(batches) == 3
+    assert all((batch.rewards == 0).all() for batch, _ in batches)
+    assert len(next(short.transitions(6, GAMMA))[0].rewards) == 2
+    patched.sample = short.sample
+    assert len(next(patched.transitions(6, GAMMA))[0].rewards) == 2
+
+
+def test_to_torch_can_be_overridden(experience):
+    class Doubled(ReplayBuffer):
+        def to_torch(self, array, copy=True):
+            return super().to_torch(array, copy).to(torch.float64)
+
+    data = experience("box")
+    buffer = data.fill(Doubled(200, data.space, ACTIONS, "cpu", data.n_envs))
+    assert buffer.sample(3).rewards.dtype == torch.float64
+    assert next(buffer.transitions(3, GAMMA))[0].rewards.dtype == torch.float64
+
+
+def test_transitions_of_nothing(experience):
+    data = experience("box")
+    with pytest.raises(ValueError, match="empty"):
+        next(make(data).transitions(5, GAMMA))
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        next(data.fill(make(data)).transitions(0, GAMMA))
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_time_limits_are_noted_whether_done_or_not(n_envs):
+    space = spaces.Box(-1, 1, (1,), np.float32)
+    buffer = ReplayBuffer(30, space, space, "cpu", n_envs=n_envs)
+    flags = [np.random.default_rng(t).random(n_envs) < 0.4 for t in range(10)]
+    for flag in flags:
+        one = np.zeros((n_envs, 1), np.float32)
+        infos = [{"TimeLimit.truncated": f} if f else {} for f in flag]
+        buffer.add(one, one, one, np.zeros(n_envs), np.zeros(n_envs), infos)
+    np.testing.assert_array_equal(buffer.timeouts[:10], np.array(flags, np.float32))
+    if n_envs > 1:
+        with pytest.raises(ValueError, match="broadcast"):
+            buffer.add(one, one, one, np.zeros(n_envs), np.zeros(n_envs), [{}, {}])

@@ -1,11 +1,14 @@
 """Sum tree against brute force, prioritised frequencies against the formula, importance weights against the formula."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.data import PrioritizedReplayBuffer
+from polyak.data import PrioritizedReplayBuffer, sum_tree, tree_kernels
 from polyak.data.samplers import Prioritized, Uniform
 from polyak.data.sum_tree import SumTree
 
@@ -50,12 +53,12 @@ def test_sum_tree_at_the_seams():
     rng = np.random.default_rng(0)
     for _ in range(50):
         tree = SumTree(4096)
-        weights = rng.random((len(tree._sums), tree.width)) ** 9
+        weights = rng.random((len(tree._tops), tree.width**2)) ** 9
         weights[:, [0, -1]] = 0
         tree.set(np.arange(4096), weights.ravel())
         seams = np.nextafter(tree._running_sums().numpy()[1:], 0)
         assert (tree.leaves[tree.find(seams)] > 0).all()
-        assert (tree.find(seams) // tree.width == np.arange(len(seams))).all()
+        assert (tree.find(seams) // tree.width**2 == np.arange(len(seams))).all()
 
 
 def test_sum_tree_does_not_drift():
@@ -65,6 +68,46 @@ def test_sum_tree_does_not_drift():
     for _ in range(2000):
         tree.set(rng.integers(0, 1000, 500), rng.random(500) * 10.0 ** rng.integers(-12, 12))
     assert tree.total == pytest.approx(tree.leaves.sum(), rel=1e-14)
+
+
+def numba_kernels():
+    pytest.importorskip("numba")
+    return tree_kernels.compiled()
+
+
+def plain_kernels():
+    return tree_kernels.Kernels(tree_kernels.update, tree_kernels.find)
+
+
+@pytest.mark.parametrize("kernels", [numba_kernels, plain_kernels])
+@pytest.mark.parametrize("size", [1, 5, 17, 300, 5000])
+def test_loops_and_arrays_give_the_same_bits(monkeypatch, kernels, size):
+    """With and without numba: the same sums to the last bit, and the same leaf for every mass, seams included."""
+    kernels = kernels()
+    rng = np.random.default_rng(size)
+    arrays, loops = SumTree(size), SumTree(size)
+    for _ in range(25):
+        index, value = rng.integers(0, size, 20), rng.random(20) * 10.0 ** rng.integers(-15, 15, 20)
+        value[rng.random(20) < 0.3] = 0
+        found = []
+        for tree, code in ((arrays, None), (loops, kernels)):
+            monkeypatch.setattr(sum_tree, "compiled", lambda code=code: code)
+            tree.set(index, value)
+            if tree.total > 0:
+                seams = np.nextafter(tree._running_sums().numpy(), 0)
+                rng_of_both = np.random.default_rng(0)
+                mass = np.concatenate([rng_of_both.random(50) * tree.total, [tree.total], seams.clip(0)])
+                found.append(tree.find(mass))
+                assert (tree.leaves[found[-1]] > 0).all()
+        np.testing.assert_array_equal(arrays._sums, loops._sums)
+        np.testing.assert_array_equal(arrays._tops, loops._tops)
+        if found:
+            np.testing.assert_array_equal(*found)
+
+
+def test_numba_is_not_loaded_before_it_is_needed():
+    code = "import sys, polyak.data; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
