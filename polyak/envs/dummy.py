@@ -74,6 +74,9 @@ class DummyVecEnv(VecEnv):
 
     def _observations(self) -> VecEnvObs:
         # A copy: the buffers are written again at the next step.
+        single = self.buf_obs.get(None)
+        if single is not None:
+            return single.copy()
         return dict_to_obs(self.observation_space, {key: array.copy() for key, array in self.buf_obs.items()})
 
     def close(self) -> None:

@@ -202,6 +202,8 @@ def own_info(info: dict[str, Any]) -> dict[str, Any]:
 
     An environment may reuse its info or an array in it; the copy keeps what was true at this step.
     """
+    if not info and type(info) is dict:
+        return {}
     return {key: value if type(value) in _IMMUTABLE else _owned(value) for key, value in info.items()}
 
 
