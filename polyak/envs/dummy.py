@@ -64,8 +64,9 @@ class DummyVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         rewards, dones, infos = self.buf_rews, self.buf_dones, []
-        for index, (slot, env, action) in enumerate(zip(self._slots, self.envs, self.actions, strict=True)):
-            rewards[index], dones[index], info, reset_info = slot.step(env, action)
+        envs, actions = self.envs, self.actions
+        for index, slot in enumerate(self._slots):
+            rewards[index], dones[index], info, reset_info = slot.step(envs[index], actions[index])
             infos.append(info)
             if reset_info is not None:
                 self.reset_infos[index] = reset_info

@@ -81,8 +81,10 @@ class Acting:
         arrays = self._arrays
         if arrays is not None and not arrays.current():
             arrays = self._arrays = array_actor(self.policy)
-        if arrays is not None and arrays.reads(obs):
-            return arrays.act(obs, deterministic)
+        if arrays is not None:
+            actions = arrays.act(obs, deterministic)
+            if actions is not None:
+                return actions
         with torch.no_grad():
             tensors = self.policy.obs_to_tensor(obs)[0]
             return self.policy.act(tensors, deterministic=deterministic).numpy(force=True)
@@ -134,41 +136,44 @@ class ArrayActor:
         self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
         self._action_shape: tuple[int, ...] = tuple(policy.action_space.shape)
         self._plans: dict[int, _Plan] = {}
-        self._plan: _Plan | None = None
-        self._batch_shape: tuple[int, ...] = ()
+        self._plan: _Plan
+        self._batch_shape: tuple[int, ...] | None = None
         self._dtype: np.dtype | None = None
 
-    def reads(self, obs: Any) -> bool:
-        """Whether ``obs`` is a batch [B, ...] of numbers; anything else is for the policy to convert or refuse."""
+    def act(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
+        """Observations [B, ...] -> new array of actions [B, ...].
+
+        Returns:
+            the actions; ``None`` if ``obs`` is not a batch of numbers, and so for the policy to convert or to refuse.
+
+        Raises:
+            ValueError: an observation is NaN or infinite.
+        """
         if type(obs) is not np.ndarray:
-            return False
-        if obs.shape == self._batch_shape and obs.dtype == self._dtype:
-            return True
-        if obs.ndim == 0 or obs.shape[1:] != self._obs_shape or len(obs) == 0 or obs.dtype.kind not in "fiub":
+            return None
+        if (obs.shape != self._batch_shape or obs.dtype != self._dtype) and not self._plan_for(obs):
+            return None
+        inputs, flat, tiny, calls, head = self._plan
+        if self._dtype == np.float64:  # beyond float32 it becomes infinite, and is refused below
+            with np.errstate(over="ignore"):
+                inputs[...] = obs
+        else:
+            inputs[...] = obs
+        # Finite if, and only if, all entries are; the factor keeps the sum from overflowing when they are.
+        if not math.isfinite(flat.dot(tiny)):
+            self._policy.obs_to_tensor(obs)  # raises, naming the entry
+        for call in calls:
+            call()
+        return head.mode() if deterministic else head.sample()
+
+    def _plan_for(self, obs: np.ndarray) -> bool:
+        """Make the plan for observations like this one the present plan; False if they cannot have one."""
+        if obs.ndim == 0 or obs.shape[1:] != self._obs_shape or obs.size == 0 or obs.dtype.kind not in "fiub":
             return False
         if len(obs) not in self._plans:
             self._plans[len(obs)] = self._make_plan(len(obs))
         self._plan, self._batch_shape, self._dtype = self._plans[len(obs)], obs.shape, obs.dtype
         return True
-
-    def act(self, obs: np.ndarray, deterministic: bool = False) -> np.ndarray:
-        """Observations [B, ...] that :meth:`reads` has just accepted -> new array of actions [B, ...].
-
-        Raises:
-            ValueError: an observation is NaN or infinite.
-        """
-        plan = self._plan
-        assert plan is not None
-        if obs.dtype == np.float64:  # beyond float32 it becomes infinite, and is refused below
-            with np.errstate(over="ignore"):
-                plan.inputs[...] = obs
-        else:
-            plan.inputs[...] = obs
-        if not plan.finite():
-            self._policy.obs_to_tensor(obs)  # raises, naming the entry
-        for call in plan.calls:
-            call()
-        return plan.head.mode() if deterministic else plan.head.sample()
 
     def _make_plan(self, batch: int) -> _Plan:
         inputs = torch.zeros(batch, math.prod(self._obs_shape))
@@ -179,29 +184,24 @@ class ArrayActor:
                 calls += product
             else:
                 calls += activation(layer, values)
-        array = inputs.numpy()
         head = self._chain.head(values, self._action_shape)
+        array = inputs.numpy()
         flat = array.reshape(-1)
-        return _Plan(array.reshape(batch, *self._obs_shape), flat, np.zeros_like(flat), calls, head)
+        return _Plan(array.reshape(batch, *self._obs_shape), flat, np.full_like(flat, 1e-20), calls, head)
 
 
 class _Plan(NamedTuple):
-    """The network for one batch size: its arrays, and calls that fill them one after another."""
+    """The network for one batch size."""
 
     inputs: np.ndarray
     """[B, ...]"""
     flat: np.ndarray
     """The same memory as a vector."""
-    zeros: np.ndarray
+    tiny: np.ndarray
+    """As long as ``flat``: the constant factor with which it is summed up."""
     calls: list[Call]
+    """What fills the arrays one after another."""
     head: Head
-
-    def finite(self) -> bool:
-        """Whether all inputs are finite: then, and only then, zero times each of them sums up to zero."""
-        try:
-            return bool(self.flat.dot(self.zeros) == 0)
-        except (FloatingPointError, RuntimeWarning):  # of infinity times zero, where the program raises those
-            return False
 
 
 class _Watch:
