@@ -139,6 +139,7 @@ class ArrayActor:
         self._plan: _Plan
         self._batch_shape: tuple[int, ...] | None = None
         self._dtype: np.dtype | None = None
+        self._wide = False
 
     def act(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
         """Observations [B, ...] -> new array of actions [B, ...].
@@ -154,7 +155,7 @@ class ArrayActor:
         if (obs.shape != self._batch_shape or obs.dtype != self._dtype) and not self._plan_for(obs):
             return None
         inputs, flat, tiny, calls, head = self._plan
-        if self._dtype == np.float64:  # beyond float32 it becomes infinite, and is refused below
+        if self._wide:  # beyond float32 it becomes infinite, and is refused below
             with np.errstate(over="ignore"):
                 inputs[...] = obs
         else:
@@ -173,6 +174,7 @@ class ArrayActor:
         if len(obs) not in self._plans:
             self._plans[len(obs)] = self._make_plan(len(obs))
         self._plan, self._batch_shape, self._dtype = self._plans[len(obs)], obs.shape, obs.dtype
+        self._wide = obs.dtype.kind == "f" and obs.dtype.itemsize > 4
         return True
 
     def _make_plan(self, batch: int) -> _Plan:
