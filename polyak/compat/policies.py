@@ -22,6 +22,7 @@ from polyak.core.device import get_device
 from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
 from polyak.nn import actor_critic, continuous_policy, value_policy
+from polyak.nn.acting import plain
 from polyak.nn.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs, make_extractor
 from polyak.nn.policies import Network, Policy
 
@@ -266,6 +267,7 @@ def network_parameters(network: Any) -> Kwargs:
 class QNetwork(value_policy.QNetwork, BasePolicy):
     """See :class:`polyak.nn.QNetwork`; acts greedily."""
 
+    @plain
     def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
         return self(observation).argmax(dim=1).reshape(-1)
 
@@ -326,10 +328,12 @@ class DQNPolicy(value_policy.ValuePolicy, BasePolicy):
         """A new action-value network."""
         return QNetwork(**self._update_features_extractor(self.net_args)).to(self.device)
 
+    @plain
     def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
         q_net: Any = self.q_net
         return q_net._predict(observation, deterministic=deterministic)
 
+    @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
         return self._predict(obs, deterministic)
 
@@ -384,6 +388,7 @@ class TD3Actor(continuous_policy.DeterministicActor, BasePolicy):
 
     squashes = True
 
+    @plain
     def forward(self, obs: Obs) -> Tensor:  # type: ignore[override]
         return super().forward(obs)
 
@@ -452,6 +457,7 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
             self.device
         )
 
+    @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         actions, shape = self._predict(obs, deterministic), self.action_space.shape
         return actions.unflatten(1, shape) if shape is not None and len(shape) > 1 else actions
@@ -460,6 +466,7 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
         """Actions [B, A] in [-1, 1]."""
         return self._predict(obs, deterministic)
 
+    @plain
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.actor(observation, deterministic)
 
@@ -579,6 +586,7 @@ class TD3Policy(_ContinuousPolicy):
         """Actions [B, A] in [-1, 1]."""
         return self._predict(observation, deterministic)
 
+    @plain
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.actor(observation)
 

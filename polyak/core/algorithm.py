@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
 from operator import attrgetter
 from pkgutil import resolve_name
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import gymnasium as gym
 import numpy as np
@@ -35,6 +35,7 @@ from polyak.core.seeding import set_random_seed
 from polyak.core.threads import threads_for
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
+from polyak.nn.acting import Acting
 from polyak.nn.policies import Policy
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
@@ -141,6 +142,7 @@ class Algorithm:
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
     __signature__: ClassVar[Any] = _Signature()
+    _acting = cast("Acting | None", None)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         policy, env = self.policy, self.env
@@ -413,12 +415,28 @@ class Algorithm:
         """What a callback finds in ``self.locals``."""
         return {"self": self, "env": self.env, "total_timesteps": self._total_timesteps, **names}
 
+    def _prepare_to_act(self) -> None:
+        """To be called before experience is collected: see what is the quickest way to the policy's actions now."""
+        if self._acting is None or self._acting.policy is not self.policy:
+            self._acting = Acting(self.policy)
+        self._acting.refresh()
+
+    def _act_on(self, obs: Observations) -> np.ndarray:
+        """The policy's own stochastic actions [N, ...] for observations [N, ...], in the network's units."""
+        if self._acting is None or self._acting.policy is not self.policy:  # a callback may have put in another
+            self._prepare_to_act()
+        assert self._acting is not None
+        return self._acting(obs)
+
     def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
         """Remember the statistics of the episodes that ended in this step."""
-        for i, info in enumerate(infos):
+        for info in infos:
             if (episode := info.get("episode")) is not None:
                 self.ep_info_buffer.append(episode)
-            if dones is not None and dones[i] and (success := info.get("is_success")) is not None:
+        if dones is None or not np.count_nonzero(dones):
+            return
+        for info, done in zip(infos, dones, strict=False):
+            if done and (success := info.get("is_success")) is not None:
                 self.ep_success_buffer.append(success)
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:

@@ -140,11 +140,13 @@ class OnPolicyAlgorithm(Algorithm):
             iteration=getattr(self, "_iteration", 0),
         )
         callback.on_rollout_start()
+        self._prepare_to_act()
+        act, n_envs = forward or self._act, env.num_envs
         for t in range(n_rollout_steps):
             if self.use_sde and self.sde_sample_freq > 0 and t % self.sde_sample_freq == 0:
-                self.policy.reset_noise(env.num_envs)
-            step = self.runner.step(forward or self._act)
-            self.num_timesteps += env.num_envs
+                self.policy.reset_noise(n_envs)
+            step = self.runner.step(act)
+            self.num_timesteps += n_envs
             value = log_prob = None
             if forward is not None:
                 value, log_prob = self._forwarded
@@ -158,7 +160,7 @@ class OnPolicyAlgorithm(Algorithm):
                 return False
             self._update_info_buffer(step.infos, step.dones)
             rewards = step.rewards
-            if step.truncated.any():
+            if step.ended and step.truncated.any():
                 final = [(t, int(i), step.infos[i]["terminal_observation"]) for i in step.truncated.nonzero()[0]]
                 if own_add:
                     rewards = rewards.copy()
@@ -178,8 +180,7 @@ class OnPolicyAlgorithm(Algorithm):
         return True
 
     def _act(self, obs: Observations) -> tuple[np.ndarray, np.ndarray]:
-        with torch.no_grad():
-            actions = self.policy.act(self.policy.obs_to_tensor(obs)[0]).numpy(force=True)
+        actions = self._act_on(obs)
         return self.policy.to_env(actions), actions
 
     @torch.no_grad()

@@ -39,6 +39,8 @@ class Step(NamedTuple):
     """[N, ...] what to act on next: as ``next_observations``, but after a reset where an episode ended."""
     episode_starts: np.ndarray
     """[N] bool: ``observations`` is the first of an episode."""
+    ended: bool
+    """Whether ``dones`` has a True at all."""
 
 
 class Runner:
@@ -56,6 +58,8 @@ class Runner:
         self.obs: Observations | None = None
         self.original_obs: Observations | None = None
         self.episode_starts = np.ones(env.num_envs, dtype=bool)
+        self._none = np.zeros(env.num_envs, dtype=bool)
+        self._none.setflags(write=False)
 
     def reset(self) -> None:
         """Start new episodes everywhere."""
@@ -77,12 +81,26 @@ class Runner:
         if self.normalizer is not None:
             successors = self.original_obs = self.normalizer.get_original_obs()
             rewards = self.normalizer.get_original_reward()
-        truncated = np.zeros_like(dones)
-        if dones.any():
+        truncated = self._none
+        ended = bool(np.count_nonzero(dones))  # on an array this small, a fraction of the cost of any()
+        if ended:
+            truncated = np.zeros_like(dones)
             successors = self._true_successors(successors, dones, infos)
             for i in dones.nonzero()[0]:
                 truncated[i] = infos[i].get("TimeLimit.truncated", False)
-        return Step(observations, actions, env_actions, rewards, successors, dones, truncated, infos, new_obs, starts)
+        return Step(
+            observations,
+            actions,
+            env_actions,
+            rewards,
+            successors,
+            dones,
+            truncated,
+            infos,
+            new_obs,
+            starts,
+            ended,
+        )
 
     def _true_successors(
         self, successors: Observations, dones: np.ndarray, infos: list[dict[str, Any]]

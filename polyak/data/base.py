@@ -134,8 +134,11 @@ class BaseBuffer(Randomness, ABC):
         Raises:
             ValueError: they have another size; names the argument.
         """
-        if isinstance(value, np.ndarray) and value.shape == shape:
-            return value
+        if isinstance(value, np.ndarray):
+            if value.shape == shape:
+                return value
+            if value.shape == shape[:1] and shape[1:] == (1,):  # one number for each environment
+                return value.reshape(shape)
         if isinstance(shape, dict):
             missing = [key for key in shape if key not in value]
             if missing:

@@ -104,20 +104,26 @@ class RolloutBuffer(BaseBuffer):
             raise ValueError(
                 f"The rollout buffer is full after buffer_size={self.buffer_size} steps: call reset() first."
             )
-        obs = self._batched("obs", obs, self._obs_batch)
+        pos = self.pos
+        if not isinstance(obs, np.ndarray) or obs.shape != self._obs_batch:
+            obs = self._batched("obs", obs, self._obs_batch)
         if isinstance(obs, dict):
             for key, array in obs.items():
-                self.observations[key][self.pos] = array
+                self.observations[key][pos] = array
         else:
-            self.observations[self.pos] = obs
-        self.actions[self.pos] = self._batched("action", action, self._action_batch)
-        self.rewards[self.pos] = self._batched("reward", reward, self._scalar_batch)
-        self.episode_starts[self.pos] = self._batched("episode_start", episode_start, self._scalar_batch)
+            self.observations[pos] = obs
+        self.actions[pos] = self._batched("action", action, self._action_batch)
+        if not isinstance(reward, np.ndarray) or reward.shape != self._scalar_batch:
+            reward = self._batched("reward", reward, self._scalar_batch)
+        if not isinstance(episode_start, np.ndarray) or episode_start.shape != self._scalar_batch:
+            episode_start = self._batched("episode_start", episode_start, self._scalar_batch)
+        self.rewards[pos] = reward
+        self.episode_starts[pos] = episode_start
         if value is not None:
-            self.values[self.pos] = _flat(value)
+            self.values[pos] = _flat(value)
         if log_prob is not None:
-            self.log_probs[self.pos] = _flat(log_prob)
-        self.pos += 1
+            self.log_probs[pos] = _flat(log_prob)
+        self.pos = pos + 1
         self.full = self.pos == self.buffer_size
 
     def flat_inputs(self) -> tuple[TensorObs, Tensor]:

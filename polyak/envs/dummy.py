@@ -64,8 +64,9 @@ class DummyVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         rewards, dones, infos = self.buf_rews, self.buf_dones, []
-        for index, (slot, env, action) in enumerate(zip(self._slots, self.envs, self.actions, strict=True)):
-            rewards[index], dones[index], info, reset_info = slot.step(env, action)
+        envs, actions = self.envs, self.actions
+        for index, slot in enumerate(self._slots):
+            rewards[index], dones[index], info, reset_info = slot.step(envs[index], actions[index])
             infos.append(info)
             if reset_info is not None:
                 self.reset_infos[index] = reset_info
@@ -74,6 +75,9 @@ class DummyVecEnv(VecEnv):
 
     def _observations(self) -> VecEnvObs:
         # A copy: the buffers are written again at the next step.
+        single = self.buf_obs.get(None)
+        if single is not None:
+            return single.copy()
         return dict_to_obs(self.observation_space, {key: array.copy() for key, array in self.buf_obs.items()})
 
     def close(self) -> None:

@@ -97,11 +97,15 @@ class EnvSlot:
             if not isinstance(result, tuple) or len(result) != 5:
                 raise ValueError(self._wrong_step(env, result))
             obs, reward, terminated, truncated, raw_info = result
-            self._write(obs)
-            info = own_info(raw_info)
-            info["TimeLimit.truncated"] = bool(truncated and not terminated)
+            if type(obs) is np.ndarray and obs.shape == self._shape and self._single is not None:
+                self._single[...] = obs
+            else:
+                self._write(obs)
+            info = {} if raw_info == {} else own_info(raw_info)
             if not (terminated or truncated):
+                info["TimeLimit.truncated"] = False
                 return reward, False, info, None
+            info["TimeLimit.truncated"] = not terminated
             info["terminal_observation"] = self._read(obs)
             return reward, True, info, self._accept_reset(env, env.reset())
         except Exception as error:

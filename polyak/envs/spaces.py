@@ -58,10 +58,10 @@ def transpose_image(image: np.ndarray) -> np.ndarray:
 
 def maybe_transpose(observation: np.ndarray, observation_space: spaces.Space) -> np.ndarray:
     """Transpose pictures that come channels-last when the space is channels-first; return anything else as it is."""
-    if not is_image_space(observation_space):
-        return observation
     shape = observation_space.shape
     if observation.shape == shape or observation.shape[1:] == shape or observation.ndim not in (3, 4):
+        return observation
+    if not is_image_space(observation_space):  # last, because it looks at every pixel's bounds
         return observation
     transposed = transpose_image(observation)
     fits = transposed.shape == shape or transposed.shape[1:] == shape

@@ -180,6 +180,8 @@ class VecEnv(ABC):
         """
         if self.num_envs == 1 and isinstance(actions, np.ndarray) and actions.shape == self.action_space.shape:
             return actions[None]
+        if isinstance(actions, np.ndarray) and actions.ndim and len(actions) == self.num_envs:
+            return actions
         count = 0 if np.isscalar(actions) or getattr(actions, "ndim", 1) == 0 else len(actions)
         if count < self.num_envs:
             raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {count}.")

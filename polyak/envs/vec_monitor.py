@@ -56,8 +56,9 @@ class VecMonitor(VecEnvWrapper):
         observations, rewards, dones, infos = self.venv.step_wait()
         self.episode_returns += rewards
         self.episode_lengths += 1
-        for index in np.flatnonzero(dones).tolist():
-            self._end_episode(index, infos)
+        if np.count_nonzero(dones):
+            for index in np.flatnonzero(dones).tolist():
+                self._end_episode(index, infos)
         return observations, rewards, dones, infos
 
     def _end_episode(self, index: int, infos: list[dict[str, Any]]) -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.nn.acting import Chain, is_plain, plain
+from polyak.nn.array_layers import BernoulliHead, CategoricalHead, GaussianHead, MultiCategoricalHead
 from polyak.nn.distributions import (
+    BernoulliDistribution,
+    CategoricalDistribution,
     DiagGaussianDistribution,
     Distribution,
+    MultiCategoricalDistribution,
     StateDependentNoiseDistribution,
     make_proba_distribution,
 )
@@ -144,6 +150,7 @@ class ActorCriticPolicy(Policy):
 
     # --- features, distribution, value --------------------------------------------------------------------------------
 
+    @plain
     def extract_features(self, obs: Obs, features_extractor: nn.Module | None = None) -> Any:
         """Raw observations [B, ...] -> features [B, F] of the extractor given; without one, those of the shared
         extractor, or a pair: actor's and value function's."""
@@ -161,6 +168,7 @@ class ActorCriticPolicy(Policy):
         pi_features, vf_features = features
         return self.mlp_extractor.forward_actor(pi_features), self.mlp_extractor.forward_critic(vf_features)
 
+    @plain
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
         params = self.action_net(latent_pi)
         if isinstance(self.action_dist, DiagGaussianDistribution):
@@ -169,6 +177,7 @@ class ActorCriticPolicy(Policy):
             return self.action_dist.proba_distribution(params, self.log_std, latent_pi)
         return self.action_dist.proba_distribution(params)
 
+    @plain
     def get_distribution(self, obs: Obs) -> Distribution:
         """The action distribution for observations [B, ...]; valid until the next call."""
         features = self.extract_features(obs, self.pi_features_extractor)
@@ -209,15 +218,33 @@ class ActorCriticPolicy(Policy):
         shared = self.share_features_extractor and any(True for _ in self.features_extractor.parameters())
         return self.acts_by_forward or shared
 
+    @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...] in the network's units; the value function is left alone."""
         if self.acts_by_forward:
             return self.forward(obs, deterministic)[0]
         return self._shaped(self.get_distribution(obs).get_actions(deterministic))
 
+    def acting_chain(self) -> Chain | None:
+        methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")
+        if self.acts_by_forward or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
+            return None
+        layers = (self.pi_features_extractor, self.mlp_extractor.policy_net, self.action_net)
+        dist, owners = self.action_dist, (self, self.mlp_extractor)
+        if type(dist) is CategoricalDistribution:
+            return Chain(owners, layers, CategoricalHead)
+        if type(dist) is MultiCategoricalDistribution:
+            return Chain(owners, layers, partial(MultiCategoricalHead, sizes=dist.action_dims))
+        if type(dist) is BernoulliDistribution:
+            return Chain(owners, layers, BernoulliHead)
+        if type(dist) is DiagGaussianDistribution:
+            return Chain(owners, layers, partial(GaussianHead, log_std=self.log_std), weights=(self.log_std,))
+        return None
+
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.get_distribution(observation).get_actions(deterministic)
 
+    @plain
     def _shaped(self, actions: Tensor) -> Tensor:
         """[B] or [B, A] as the distribution gives them -> [B, *shape of the action space]."""
         shape = self.action_space.shape or ()

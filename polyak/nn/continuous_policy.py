@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -10,6 +11,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.spaces import get_action_dim
+from polyak.nn.acting import Chain, is_plain, plain
+from polyak.nn.array_layers import DeterministicHead, SquashedGaussianHead
 from polyak.nn.distributions import SquashedDiagGaussianDistribution, StateDependentNoiseDistribution
 from polyak.nn.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.errors import PolicyError
@@ -116,6 +119,7 @@ class SquashedGaussianActor(Network):
             raise PolicyError("reset_noise() needs state-dependent exploration: build the policy with use_sde=True.")
         self.action_dist.sample_weights(self.log_std, batch_size)  # type: ignore[arg-type]
 
+    @plain
     def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for gSDE."""
         latent = self.latent_pi(self.extract_features(obs, self.features_extractor))
@@ -123,6 +127,7 @@ class SquashedGaussianActor(Network):
             return self.mu(latent), self.log_std, {"latent_sde": latent}  # type: ignore[return-value]
         return self.mu(latent), self.log_std(latent).clamp(LOG_STD_MIN, LOG_STD_MAX), {}  # type: ignore[operator]
 
+    @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in (-1, 1); tanh of the mean if ``deterministic``."""
         if deterministic:
@@ -172,6 +177,7 @@ class DeterministicActor(Network):
         """Hidden widths of actor and critics when the user gives none; narrower after :class:`NatureCNN`."""
         return [256, 256] if extractor_class is NatureCNN else [400, 300]
 
+    @plain
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
         """Actions [B, A]; exploration noise is the algorithm's business, so ``deterministic`` changes nothing."""
         return self.mu(self.extract_features(obs, self.features_extractor))
@@ -372,10 +378,28 @@ class ContinuousPolicy(Policy):
         """Actions [B, ...] in [-1, 1]."""
         return self.act(obs, deterministic)
 
+    @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...] in [-1, 1]."""
         actions = self.actor(obs, deterministic)
         return actions if len(self.action_space.shape) == 1 else actions.unflatten(1, self.action_space.shape)  # type: ignore[arg-type]
+
+    def acting_chain(self) -> Chain | None:
+        actor, methods = self.actor, ("forward", "extract_features", "preprocess", "get_action_dist_params")
+        if not is_plain(self, "act", "_predict") or not is_plain(actor, *methods):
+            return None
+        if isinstance(actor, DeterministicActor):
+            return Chain((self, actor), (actor.features_extractor, actor.mu), DeterministicHead)
+        if type(getattr(actor, "action_dist", None)) is not SquashedDiagGaussianDistribution:
+            return None
+        head = partial(
+            SquashedGaussianHead,
+            mean=actor.mu,
+            log_std=actor.log_std,
+            bounds=(LOG_STD_MIN, LOG_STD_MAX),
+        )
+        weights = (actor.mu, actor.log_std)
+        return Chain((self, actor), (actor.features_extractor, actor.latent_pi), head, weights)
 
     def reset_noise(self, batch_size: int = 1) -> None:
         """Draw new exploration matrices, one for each environment.

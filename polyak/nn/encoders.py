@@ -60,21 +60,22 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
         parts = {key: make_preprocess(space, normalize_images) for key, space in observation_space.spaces.items()}
         return partial(_each_key, parts=parts)
     if isinstance(observation_space, spaces.Box):
-        return _picture_to_unit if normalize_images and is_image_space(observation_space) else _to_float
+        return _picture_to_unit if normalize_images and is_image_space(observation_space) else to_float
     if isinstance(observation_space, spaces.Discrete):
         return partial(_one_hot, sizes=(int(observation_space.n),), starts=(int(observation_space.start),))
     if isinstance(observation_space, spaces.MultiDiscrete):
         sizes = tuple(int(n) for n in observation_space.nvec.flatten())
         return partial(_one_hot, sizes=sizes, starts=tuple(int(s) for s in observation_space.start.flatten()))
     if isinstance(observation_space, spaces.MultiBinary):
-        return _to_float
+        return to_float
     raise NotImplementedError(
         f"The observation space {observation_space} is not supported. "
         "Use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these."
     )
 
 
-def _to_float(obs: Tensor) -> Tensor:
+def to_float(obs: Tensor) -> Tensor:
+    """What preprocessing does to observations that are numbers already."""
     return obs.float()
 
 

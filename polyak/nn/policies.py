@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
+from polyak.nn.acting import Chain, plain
 from polyak.nn.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
 from polyak.nn.errors import PolicyError
 from polyak.nn.options import keywords_of
@@ -37,10 +38,12 @@ class Network(nn.Module):
         self.normalize_images = normalize_images
         self._preprocess = make_preprocess(observation_space, normalize_images)
 
+    @plain
     def preprocess(self, obs: Obs) -> Obs:
         """Raw observations as float32 tensors: see :func:`~polyak.nn.encoders.preprocess_obs`."""
         return self._preprocess(obs)
 
+    @plain
     def extract_features(self, obs: Obs, features_extractor: nn.Module) -> Any:
         """Raw observations [B, ...] -> features [B, F] of ``features_extractor``."""
         return features_extractor(self._preprocess(obs))
@@ -82,6 +85,7 @@ class Network(nn.Module):
         """
         return is_vectorized_observation(_transpose(observation, self.observation_space), self.observation_space)
 
+    @plain
     def obs_to_tensor(self, observation: NumpyObs) -> tuple[Obs, bool]:
         """One observation or a batch, as numpy arrays, -> a batch of tensors, and whether it was a batch.
 
@@ -189,6 +193,15 @@ class Policy(Network, ABC):
         Those are: Discrete [B] int64, counted from 0; squashed Box [B, ...] in [-1, 1]; other Box unclipped.
         """
 
+    def acting_chain(self) -> Chain | None:
+        """The network behind :meth:`act` for :mod:`polyak.nn.acting`, which repeats it at less cost.
+
+        ``None`` where the actions do not come from layers applied one after another to flat observations, or where a
+        subclass has a say in how they come about.
+        """
+        return None
+
+    @plain
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         """The step of :meth:`predict` between tensors: :meth:`act`, unless a subclass changes it."""
         return self.act(observation, deterministic)
@@ -216,19 +229,20 @@ class Policy(Network, ABC):
         """
         space = self.action_space
         if isinstance(space, spaces.Box):
-            return self.unscale_action(action) if self._squash_output else np.clip(action, space.low, space.high)
-        if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and np.any(space.start):
-            return action + space.start
-        return action
+            if self._squash_output:
+                return self.unscale_action(action)
+            # np.clip costs several times as much on arrays this small
+            return np.minimum(np.maximum(action, space.low), space.high)
+        start = _start(space)
+        return action if start is None else action + start
 
     def from_env(self, action: np.ndarray) -> np.ndarray:
         """Actions from the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
         space = self.action_space
         if isinstance(space, spaces.Box):
             return self.scale_action(action) if self._squash_output else action
-        if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and np.any(space.start):
-            return action - space.start
-        return action
+        start = _start(space)
+        return action if start is None else action - start
 
     def scale_action(self, action: np.ndarray) -> np.ndarray:
         """From [low, high] to [-1, 1].
@@ -289,6 +303,13 @@ class Policy(Network, ABC):
             )
         actions = np.asarray(self.to_env(actions))
         return (actions if vectorized else actions.squeeze(axis=0)), state
+
+
+def _start(space: spaces.Space) -> Any:
+    """Where the choices of a Discrete or MultiDiscrete begin; None at 0."""
+    if isinstance(space, spaces.Discrete):
+        return space.start if space.start else None
+    return space.start if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None
 
 
 def check_bounded(action_space: spaces.Space) -> None:

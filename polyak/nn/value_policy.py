@@ -8,6 +8,8 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.nn.acting import Chain, is_plain, plain
+from polyak.nn.array_layers import GreedyHead
 from polyak.nn.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.errors import PolicyError
 from polyak.nn.layers import Activation, check_widths, create_mlp
@@ -43,6 +45,7 @@ class QNetwork(Network):
         self.activation_fn = activation_fn
         self.q_net = nn.Sequential(*create_mlp(features_dim, int(action_space.n), self.net_arch, activation_fn))
 
+    @plain
     def forward(self, obs: Obs) -> Tensor:
         return self.q_net(self.extract_features(obs, self.features_extractor))
 
@@ -114,6 +117,15 @@ class ValuePolicy(Policy):
         """Greedy actions [B]."""
         return self.act(obs, deterministic)
 
+    @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
         """Greedy actions [B], whatever ``deterministic`` says."""
         return self.q_net(obs).argmax(dim=1)
+
+    def acting_chain(self) -> Chain | None:
+        q_net = self.q_net
+        if not isinstance(q_net, QNetwork) or not is_plain(self, "act", "_predict"):
+            return None
+        if not is_plain(q_net, "forward", "extract_features", "preprocess", "_predict"):
+            return None
+        return Chain((self, q_net), (q_net.features_extractor, q_net.q_net), GreedyHead)

@@ -1,5 +1,6 @@
 """What the loops store and bootstrap, against brute force on environments with planned endings."""
 
+import copy
 from typing import Any
 
 import gymnasium as gym
@@ -228,3 +229,108 @@ def test_learning_rate_schedule_reaches_the_optimizer() -> None:
     model = PPO("MlpPolicy", vec(), learning_rate=lambda left: 1e-3 * left, n_steps=16, batch_size=8).learn(160)
     assert float(model.policy.optimizer.param_groups[0]["lr"]) == pytest.approx(0.0, abs=1e-9)
     assert model.learner.dials["learning_rate"] == pytest.approx(0.0)
+
+
+class Echo(gym.Env):
+    """Shows again what it was told, and notes every action; says nothing in its infos."""
+
+    def __init__(self, n: int = 4) -> None:
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.action_space = gym.spaces.Discrete(n)
+        self.show, self.actions = np.ones(3, np.float32), []
+        self.info: dict[str, Any] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return self.show, self.info
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.actions.append(int(action))
+        return self.show, 0.0, False, False, self.info
+
+
+class Prefer(BaseCallback):
+    """Before step ``t``, makes a network that prefers action ``t % 4`` and lets ``put`` bring it into the model."""
+
+    def __init__(self, put: Any) -> None:
+        super().__init__()
+        self.put = put
+
+    def _on_step(self) -> bool:
+        net = copy.deepcopy(self.model.policy.q_net)
+        net._forward_hooks.clear()
+        with torch.no_grad():
+            net.q_net[-1].weight.zero_()
+            net.q_net[-1].bias.copy_(torch.eye(4)[self.n_calls % 4])
+        self.put(self.model, net)
+        return True
+
+
+def _put_policy(model: Any, net: Any) -> None:
+    policy = copy.deepcopy(model.policy)
+    policy.q_net = net
+    model.policy = policy
+
+
+def _put_storage(model: Any, net: Any) -> None:
+    for mine, other in zip(model.policy.q_net.parameters(), net.parameters(), strict=True):
+        mine.data = other.data
+
+
+def _put_parameters(model: Any, net: Any) -> None:
+    parameters = model.get_parameters()
+    parameters["policy"] |= {f"q_net.{name}": value for name, value in net.state_dict().items()}
+    model.set_parameters(parameters)
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda model, net: setattr(model.policy, "q_net", net),
+        lambda model, net: setattr(model.policy.q_net, "q_net", net.q_net),
+        lambda model, net: model.policy.q_net.q_net.__setitem__(-1, net.q_net[-1]),
+        lambda model, net: model.policy.q_net.load_state_dict(net.state_dict()),
+        lambda model, net: model.policy.q_net.register_forward_hook(lambda module, obs, q: net(*obs)),
+        _put_policy,
+        _put_storage,
+        _put_parameters,
+    ],
+)
+def test_what_a_callback_does_to_the_policy_shows_in_the_next_action(put: Any) -> None:
+    env = Echo()
+    greedy = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}
+    model = DQN("MlpPolicy", env, learning_starts=0, train_freq=40, device="cpu", **greedy)
+    model.train = lambda gradient_steps, batch_size: None
+    model.learn(40, callback=Prefer(put))
+    assert env.actions[1:] == [t % 4 for t in range(1, 40)]
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_observation_that_is_not_finite_stops_the_loop(algorithm: Any, bad: float) -> None:
+    env = Echo()
+    options = {"learning_starts": 0, "exploration_initial_eps": 0.0} if algorithm is DQN else {"n_steps": 64}
+    model = algorithm("MlpPolicy", env, device="cpu", **options)
+
+    class Spoil(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.n_calls == 5:
+                env.show = np.array([0, bad, 0], np.float32)
+            return True
+
+    with pytest.raises(ValueError, match=r"not finite.*index \(0, 1\)"):
+        model.learn(64, callback=Spoil())
+    assert model.num_timesteps == 6
+
+
+def test_every_step_has_infos_and_arrays_of_its_own() -> None:
+    env = Echo()
+    recorder = Recorder()
+    PPO("MlpPolicy", env, n_steps=8, batch_size=8, device="cpu").learn(8, callback=recorder)
+    assert env.info == {}
+    for one, other in zip(recorder.steps, recorder.steps[1:], strict=False):
+        assert one["infos"][0] == {"TimeLimit.truncated": False}
+        assert one["infos"] is not other["infos"]
+        assert one["infos"][0] is not other["infos"][0]
+        for name in ("new_obs", "rewards", "dones", "actions"):
+            assert not np.shares_memory(one[name], other[name])

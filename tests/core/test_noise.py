@@ -37,6 +37,19 @@ def test_normal_noise_has_its_moments_and_dtype():
     assert NormalActionNoise(0.0, 0.1, dtype=np.float64)().dtype == np.float64
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3)])
+def test_normal_noise_draws_the_numbers_of_numpys_normal(shape):
+    rng = np.random.default_rng(0)
+    mean, sigma = rng.normal(size=shape), rng.uniform(size=shape)
+    noise = NormalActionNoise(mean, sigma)
+    np.random.seed(5)
+    expected = [np.random.normal(mean, sigma) for _ in range(20)]
+    np.random.seed(5)
+    samples = [noise() for _ in range(20)]
+    assert all(isinstance(sample, np.ndarray) and sample.shape == shape for sample in samples)
+    np.testing.assert_array_equal(samples, np.asarray(expected, np.float32))
+
+
 def test_ou_noise_is_its_recursion():
     noise = OrnsteinUhlenbeckActionNoise(np.ones(2), np.full(2, 0.3), theta=0.2, dt=0.04)
     np.random.seed(3)

@@ -1,0 +1,598 @@
+"""Acting through arrays: the actions and the random draws of torch, never with weights that are not the policy's."""
+
+import copy
+import pickle
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import polyak
+from polyak.compat import policies as sb3
+from polyak.nn import ActorCriticPolicy, BaseFeaturesExtractor, ContinuousPolicy, ValuePolicy
+from polyak.nn.acting import Acting, ArrayActor, array_actor
+from polyak.nn.array_layers import ACTIVATIONS, TORCH_PRODUCT
+from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
+
+BOX = spaces.Box(-2.0, 3.0, (3,), np.float32)
+GRID = spaces.Box(-3.0, 1.0, (2, 3), np.float32)
+MATRIX = spaces.Box(-1.0, 1.0, (2, 3), np.float64)
+
+
+def rate(progress: float) -> float:
+    return 1e-3
+
+
+HEADS: dict[str, Any] = {
+    "categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), **kw),
+    "categorical_wide": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(40, start=3), **kw),
+    "multi_categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 17]), **kw),
+    "multi_categorical_table": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([[3, 2], [2, 4]]), **kw),
+    "bernoulli": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiBinary(5), **kw),
+    "gaussian": lambda obs, **kw: ActorCriticPolicy(obs, BOX, **kw),
+    "gaussian_grid": lambda obs, **kw: ActorCriticPolicy(obs, GRID, **kw),
+    "gaussian_own_features": lambda obs, **kw: ActorCriticPolicy(obs, BOX, share_features_extractor=False, **kw),
+    "squashed": lambda obs, **kw: ContinuousPolicy(obs, BOX, **kw),
+    "squashed_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, **kw),
+    "deterministic": lambda obs, **kw: ContinuousPolicy(obs, BOX, actor="deterministic", **kw),
+    "deterministic_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, actor="deterministic", **kw),
+    "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
+    "sb3_actor_critic": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, **kw),
+    "sb3_dqn": lambda obs, **kw: sb3.DQNPolicy(obs, spaces.Discrete(4), rate, **kw),
+    "sb3_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, **kw),
+    "sb3_td3": lambda obs, **kw: sb3.TD3Policy(obs, BOX, rate, **kw),
+}
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def build(head: str, obs: spaces.Space = VECTOR, **kwargs: Any) -> Any:
+    """A policy whose actions depend much on the observations."""
+    policy = HEADS[head](obs, **kwargs)
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return policy
+
+
+def observations(batch: int, space: spaces.Space = VECTOR, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((batch, *space.shape)).astype(space.dtype)
+
+
+def acting_on(policy: Any) -> Acting:
+    """Actions of the policy, and the certainty that they come through arrays."""
+    acting = Acting(policy)
+    acting.refresh()
+    assert acting._arrays is not None
+    return acting
+
+
+def by_torch(policy: Any, obs: np.ndarray, deterministic: bool = False) -> np.ndarray:
+    with torch.no_grad():
+        return policy.act(policy.obs_to_tensor(obs)[0], deterministic=deterministic).numpy()
+
+
+def assert_same(acting: Acting, obs: np.ndarray, deterministic: bool = False, seed: int = 0) -> None:
+    """The same actions as by torch, and the same state of the generator afterwards."""
+    torch.manual_seed(seed)
+    expected = by_torch(acting.policy, obs, deterministic)
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)
+    actions = acting(obs, deterministic)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert actions.shape == expected.shape
+    assert actions.dtype == expected.dtype
+    np.testing.assert_allclose(actions, expected, rtol=1e-6, atol=2e-6)
+
+
+# --- agreement ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 16])
+@pytest.mark.parametrize("head", HEADS)
+def test_actions_and_draws_are_those_of_torch(head: str, batch: int) -> None:
+    acting = acting_on(build(head))
+    for seed in range(25):
+        assert_same(acting, observations(batch, seed=seed), deterministic=False, seed=seed)
+        assert_same(acting, observations(batch, seed=seed), deterministic=True, seed=seed)
+
+
+@pytest.mark.parametrize("head", ["categorical", "multi_categorical", "bernoulli", "gaussian", "squashed", "greedy"])
+def test_a_long_run_of_draws_is_that_of_torch(head: str) -> None:
+    acting = acting_on(build(head))
+    obs = [observations(1, seed=seed) for seed in range(300)]
+    torch.manual_seed(3)
+    expected = [by_torch(acting.policy, o) for o in obs]
+    torch.manual_seed(3)
+    np.testing.assert_allclose([acting(o) for o in obs], expected, rtol=1e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_every_activation(kind: type[nn.Module], batch: int) -> None:
+    for head in ("gaussian", "squashed", "greedy"):
+        assert_same(acting_on(build(head, activation_fn=kind)), 3 * observations(batch))
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("head", ["gaussian", "squashed", "deterministic", "greedy"])
+def test_no_hidden_layers(head: str, batch: int) -> None:
+    assert_same(acting_on(build(head, net_arch=[])), observations(batch))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 16])
+def test_wide_layers_take_torchs_matrix_product(batch: int) -> None:
+    assert 16 * 256 * 256 > TORCH_PRODUCT > 3 * 256 * 256
+    for head in ("squashed", "deterministic"):
+        assert_same(acting_on(build(head, net_arch=[256, 256])), observations(batch))
+
+
+@pytest.mark.parametrize("space", [MATRIX, spaces.Box(0, 9, (4,), np.int64), OBSERVATIONS["multi_binary"]], ids=str)
+def test_other_observations_that_are_numbers(space: spaces.Space) -> None:
+    acting = acting_on(build("gaussian", space))
+    for batch in (1, 5):
+        obs = 2 * np.random.default_rng(batch).standard_normal((batch, *space.shape))
+        assert_same(acting, obs.astype(space.dtype))
+
+
+def test_layers_without_bias() -> None:
+    policy = build("greedy")
+    policy.q_net.q_net = nn.Sequential(nn.Linear(5, 300, bias=False), nn.ReLU(), nn.Linear(300, 4, bias=False))
+    for batch in (1, 4, 300):
+        assert_same(acting_on(policy), observations(batch))
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_actions_are_new_arrays(head: str) -> None:
+    acting = acting_on(build(head))
+    for deterministic in (False, True):
+        first = acting(observations(2), deterministic)
+        kept = first.copy()
+        second = acting(observations(2, seed=1), deterministic)
+        np.testing.assert_array_equal(first, kept)
+        assert not np.shares_memory(first, second)
+
+
+def test_the_observation_is_only_read() -> None:
+    acting = acting_on(build("greedy", net_arch=[]))
+    obs = observations(3)
+    obs.setflags(write=False)
+    acting(obs)
+
+
+# --- weights that move ----------------------------------------------------------------------------------------------
+
+
+def _step(policy: Any) -> None:
+    for p in policy.parameters():
+        p.grad = torch.ones_like(p)
+    torch.optim.Adam(policy.parameters(), 0.1).step()
+
+
+def _load(policy: Any) -> None:
+    policy.load_state_dict({name: value + 0.3 for name, value in policy.state_dict().items()})
+
+
+def _data(policy: Any) -> None:
+    for p in policy.parameters():
+        p.data = p.data + 0.3
+
+
+def _transposed(policy: Any) -> None:
+    layer = policy.mlp_extractor.policy_net[2]
+    layer.weight.data = layer.weight.data.t()
+
+
+def _parameter(policy: Any) -> None:
+    policy.action_net.weight = nn.Parameter(policy.action_net.weight.detach() + 0.3)
+
+
+def _wider_parameter(policy: Any) -> None:
+    net = policy.mlp_extractor.policy_net
+    net[0].weight, net[0].bias = nn.Parameter(torch.randn(9, 5)), nn.Parameter(torch.randn(9))
+    net[2].weight = nn.Parameter(torch.randn(64, 9))
+
+
+def _no_bias(policy: Any) -> None:
+    policy.action_net.bias = None
+
+
+def _scale(policy: Any) -> None:
+    policy.log_std = nn.Parameter(policy.log_std.detach() + 0.5)
+
+
+def _module(policy: Any) -> None:
+    policy.action_net = nn.Linear(64, 3)
+
+
+def _deep_module(policy: Any) -> None:
+    policy.mlp_extractor.policy_net[2] = nn.Linear(64, 64)
+
+
+def _activation(policy: Any) -> None:
+    policy.mlp_extractor.policy_net[1] = nn.ReLU()
+
+
+def _whole(policy: Any) -> None:
+    policy.mlp_extractor = copy.deepcopy(policy.mlp_extractor)
+    with torch.no_grad():
+        policy.mlp_extractor.policy_net[0].weight.add_(0.3)
+
+
+def _twice(policy: Any) -> None:
+    policy.to(torch.float64).to(torch.float32)
+    with torch.no_grad():
+        policy.action_net.bias.add_(1.0)
+
+
+CHANGES = [
+    _step,
+    _load,
+    _data,
+    _transposed,
+    _parameter,
+    _wider_parameter,
+    _no_bias,
+    _scale,
+    _module,
+    _deep_module,
+    _activation,
+    _whole,
+    _twice,
+]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("refresh", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_weights_are_seen_at_once(change: Any, refresh: bool, batch: int) -> None:
+    if change is _transposed and not refresh:
+        pytest.skip("the same memory read the other way round: looked for once a rollout")
+    policy = build("gaussian")
+    acting = acting_on(policy)
+    before = acting(observations(batch), deterministic=True)
+    change(policy)
+    if refresh:
+        acting.refresh()
+    assert_same(acting, observations(batch))
+    after = acting(observations(batch), deterministic=True)
+    assert change is _scale or not np.allclose(before, after)
+
+
+def test_another_q_network() -> None:
+    policy = build("greedy")
+    acting = acting_on(policy)
+    for seed in range(5):
+        policy.q_net = build("greedy").q_net
+        assert_same(acting, observations(9, seed=seed))
+
+
+def test_another_actor_and_other_layers_of_it() -> None:
+    policy = build("squashed")
+    acting = acting_on(policy)
+    for change in ("actor", "mu", "log_std", "latent_pi"):
+        other = build("squashed").actor
+        if change == "actor":
+            policy.actor = other
+        else:
+            setattr(policy.actor, change, getattr(other, change))
+        assert_same(acting, observations(3))
+
+
+def test_a_parameter_of_one_entry_that_is_replaced_by_an_equal_one() -> None:
+    policy = ContinuousPolicy(spaces.Box(-1, 1, (1,)), spaces.Box(-1, 1, (1,)), actor="deterministic", net_arch=[])
+    acting, obs = acting_on(policy), np.ones((1, 1), np.float32)
+    layer = policy.actor.mu[0]
+    layer.bias = nn.Parameter(layer.bias.detach().clone())
+    assert_same(acting, obs)
+    with torch.no_grad():
+        layer.bias.add_(0.5)
+    assert_same(acting, obs)
+
+
+def test_settings_of_a_layer_are_looked_at_before_each_rollout() -> None:
+    policy = build("gaussian", activation_fn=nn.LeakyReLU)
+    acting = acting_on(policy)
+    policy.mlp_extractor.policy_net[1].negative_slope = 0.7
+    acting.refresh()
+    assert_same(acting, observations(2))
+
+
+@pytest.mark.parametrize("head", ["gaussian", "squashed", "greedy"])
+def test_copies_look_at_their_own_weights(head: str) -> None:
+    acting = acting_on(build(head))
+    acting(observations(3))
+    for other in (copy.deepcopy(acting), pickle.loads(pickle.dumps(acting))):
+        assert other.policy is not acting.policy
+        _data(other.policy)
+        other.refresh()
+        assert_same(other, observations(3))
+        assert_same(acting, observations(3))
+
+
+# --- what only torch can do -----------------------------------------------------------------------------------------
+
+
+class OwnFeatures(BaseFeaturesExtractor):
+    def __init__(self, space: spaces.Space) -> None:
+        super().__init__(space, 5)
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return 2 * observations
+
+
+class OwnLinear(nn.Linear):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return -super().forward(input)
+
+
+class OwnAct(ActorCriticPolicy):
+    def act(self, obs: Any, deterministic: bool = False) -> torch.Tensor:
+        return super().act(obs, deterministic) + 1
+
+
+class OwnForward(ActorCriticPolicy):
+    def forward(self, obs: Any, deterministic: bool = False) -> Any:
+        actions, values, log_prob = super().forward(obs, deterministic)
+        return actions + 1, values, log_prob
+
+
+class OwnDistribution(ActorCriticPolicy):
+    def get_distribution(self, obs: Any) -> Any:
+        return super().get_distribution(2 * obs)
+
+
+class OwnLatent(ActorCriticPolicy):
+    def _get_action_dist_from_latent(self, latent_pi: torch.Tensor) -> Any:
+        return super()._get_action_dist_from_latent(2 * latent_pi)
+
+
+class OwnPreprocessing(ActorCriticPolicy):
+    def preprocess(self, obs: Any) -> Any:
+        return super().preprocess(obs) / 2
+
+    def extract_features(self, obs: Any, features_extractor: Any = None) -> Any:
+        return super().extract_features(self.preprocess(obs), features_extractor)
+
+
+class OwnExtractor(ActorCriticPolicy):
+    class Extractor(nn.Module):
+        latent_dim_pi = latent_dim_vf = 5
+
+        def forward(self, features: torch.Tensor) -> Any:
+            return features, features
+
+        def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
+            return features.flip(1)
+
+        def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
+            return features
+
+    def _build_mlp_extractor(self) -> None:
+        self.mlp_extractor = self.Extractor()
+
+
+class OwnPredict(sb3.DQNPolicy):
+    def _predict(self, observation: Any, deterministic: bool = True) -> torch.Tensor:
+        return 3 - super()._predict(observation)
+
+
+class OwnTD3Predict(sb3.TD3Policy):
+    def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
+        return -super()._predict(observation)
+
+
+class OwnActor(sb3.SACActor):
+    def get_action_dist_params(self, obs: Any) -> Any:
+        mean, log_std, more = super().get_action_dist_params(obs)
+        return mean + 1, log_std, more
+
+
+class OwnSAC(sb3.SACPolicy):
+    actor_type = OwnActor
+
+
+def _changed(policy: Any, change: Any) -> Any:
+    change(policy)
+    return policy
+
+
+def _hooked(policy: Any) -> None:
+    policy.action_net.register_forward_hook(lambda module, inputs, output: output + 1)
+
+
+def _pre_hooked(policy: Any) -> None:
+    policy.mlp_extractor.policy_net.register_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+
+
+def _parametrized(policy: Any) -> None:
+    parametrizations.weight_norm(policy.action_net)
+
+
+def _assigned_act(policy: Any) -> None:
+    act = policy.act
+    policy.act = lambda obs, deterministic=False: act(obs, deterministic) + 1
+
+
+def _assigned_forward(policy: Any) -> None:
+    layer = policy.action_net
+    layer.forward = lambda x: nn.Linear.forward(layer, x) + 1
+
+
+def _own_layer(policy: Any) -> None:
+    policy.action_net = OwnLinear(64, 3)
+
+
+def _dropout(policy: Any) -> None:
+    policy.mlp_extractor.policy_net.append(nn.Dropout(0.5))
+    policy.eval()
+
+
+def _normalised(policy: Any) -> None:
+    policy.mlp_extractor.policy_net.append(nn.LayerNorm(64))
+
+
+LATER = [
+    _hooked,
+    _pre_hooked,
+    _parametrized,
+    _assigned_act,
+    _assigned_forward,
+    _own_layer,
+    _dropout,
+    _normalised,
+]
+
+ONLY_TORCH: dict[str, Any] = {
+    "own features": lambda: build("gaussian", features_extractor_class=OwnFeatures),
+    "own features of q": lambda: build("greedy", features_extractor_class=OwnFeatures),
+    "own activation": lambda: build("gaussian", activation_fn=lambda: nn.PReLU()),
+    "own act": lambda: OwnAct(VECTOR, BOX),
+    "own forward": lambda: OwnForward(VECTOR, BOX),
+    "own distribution": lambda: OwnDistribution(VECTOR, BOX),
+    "own latent": lambda: OwnLatent(VECTOR, BOX),
+    "own preprocessing": lambda: OwnPreprocessing(VECTOR, BOX),
+    "own extractor": lambda: OwnExtractor(VECTOR, BOX),
+    "own predict": lambda: OwnPredict(VECTOR, spaces.Discrete(4), rate),
+    "own predict of td3": lambda: OwnTD3Predict(VECTOR, BOX, rate),
+    "own actor": lambda: OwnSAC(VECTOR, BOX, rate),
+    "gSDE": lambda: ActorCriticPolicy(VECTOR, BOX, use_sde=True),
+    "gSDE of sac": lambda: ContinuousPolicy(VECTOR, BOX, use_sde=True),
+    "indices": lambda: build("gaussian", OBSERVATIONS["discrete"]),
+    "several indices": lambda: build("greedy", OBSERVATIONS["multi_discrete"]),
+    "pictures": lambda: build("gaussian", OBSERVATIONS["picture"]),
+    "dict": lambda: build("greedy", OBSERVATIONS["dict"]),
+    "double precision": lambda: build("gaussian").double(),
+    "half precision": lambda: build("greedy").to(torch.bfloat16),
+    **{change.__name__.strip("_"): (lambda change=change: _changed(build("gaussian"), change)) for change in LATER},
+}
+
+
+@pytest.mark.parametrize("name", ONLY_TORCH)
+def test_everything_else_goes_through_torch(name: str) -> None:
+    assert array_actor(ONLY_TORCH[name]()) is None
+
+
+@pytest.mark.parametrize("change", LATER)
+def test_what_comes_between_later_is_seen_at_once(change: Any) -> None:
+    policy = build("gaussian")
+    acting = acting_on(policy)
+    before = acting(observations(2), deterministic=True)
+    change(policy)
+    assert_same(acting, observations(2))
+    after = acting(observations(2), deterministic=True)
+    assert change in (_parametrized, _dropout) or not np.allclose(before, after)
+    assert acting._arrays is None
+
+
+def test_hooks_on_all_modules() -> None:
+    acting = acting_on(build("gaussian"))
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, inputs, output: output + 1 if isinstance(module, nn.Linear) else output
+    )
+    try:
+        assert_same(acting, observations(2))
+        assert acting._arrays is None
+    finally:
+        handle.remove()
+    acting.refresh()
+    assert acting._arrays is not None
+
+
+def test_a_gpu_or_another_type_is_noticed() -> None:
+    policy = build("gaussian")
+    acting = acting_on(policy)
+    policy.to("meta")
+    acting.refresh()
+    assert acting._arrays is None
+
+
+# --- observations that are refused or converted ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_an_observation_that_is_not_finite_is_refused(bad: float, batch: int) -> None:
+    policy = build("categorical")
+    obs = observations(batch)
+    obs[-1, 2] = bad
+    with pytest.raises(ValueError, match="not finite") as expected:
+        policy.obs_to_tensor(obs)
+    with pytest.raises(ValueError, match="not finite") as raised:
+        acting_on(policy)(obs)
+    assert str(raised.value) == str(expected.value)
+
+
+def test_an_observation_beyond_float32_is_refused_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    policy = build("gaussian", MATRIX)
+    with pytest.raises(ValueError, match="not finite"):
+        acting_on(policy)(np.full((2, 2, 3), 1e300))
+    assert not recwarn.list
+
+
+def test_large_observations_are_accepted(recwarn: pytest.WarningsRecorder) -> None:
+    acting = acting_on(build("gaussian"))
+    assert_same(acting, np.full((2, 5), 1e30, np.float32), deterministic=True)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (4,), (), (2, 5, 1)])
+def test_an_observation_of_another_shape_is_refused_by_the_policy(shape: tuple[int, ...]) -> None:
+    acting = acting_on(build("gaussian"))
+    acting(observations(2))
+    with pytest.raises(ValueError, match="shape"):
+        acting(np.zeros(shape, np.float32))
+
+
+def test_one_observation_and_lists_are_converted_by_the_policy() -> None:
+    acting = acting_on(build("gaussian"))
+    obs = observations(2)
+    assert_same(acting, obs[0])
+    assert_same(acting, obs.tolist())  # type: ignore[arg-type]
+
+
+# --- in the loops ---------------------------------------------------------------------------------------------------
+
+
+class Counter(gym.Env):
+    observation_space, action_space = VECTOR, ACTIONS["box"]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(5, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return np.full(5, self.time / 9, np.float32), float(action[0]), self.time == 8, False, {}
+
+
+@pytest.mark.parametrize("name", ["PPO", "A2C", "SAC", "TD3"])
+def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def train(arrays: bool) -> dict[str, torch.Tensor]:
+        with monkeypatch.context() as patch:
+            act = ArrayActor.act
+            patch.setattr("polyak.nn.acting.ArrayActor.act", lambda *args: (calls.append(arrays), act(*args))[1])
+            if not arrays:
+                patch.setattr("polyak.nn.acting.array_actor", lambda policy: None)
+            options = {"n_steps": 32} if name in ("PPO", "A2C") else {"learning_starts": 10}
+            if name == "PPO":
+                options["batch_size"] = 32
+            model = getattr(polyak, name)("MlpPolicy", Counter(), seed=1, device="cpu", **options)
+            return model.learn(64).policy.state_dict()
+
+    one, other = train(arrays=True), train(arrays=False)
+    assert calls
+    assert all(calls)
+    for key, value in one.items():
+        torch.testing.assert_close(value, other[key], rtol=1e-3, atol=1e-4)
