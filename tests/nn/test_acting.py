@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations
 
 import polyak
 from polyak.compat import policies as sb3
-from polyak.nn import ActorCriticPolicy, BaseFeaturesExtractor, ContinuousPolicy, ValuePolicy
+from polyak.nn import ActorCriticPolicy, BaseFeaturesExtractor, ContinuousPolicy, DiagGaussianDistribution, ValuePolicy
 from polyak.nn.acting import Acting, ArrayActor, array_actor
 from polyak.nn.array_layers import ACTIVATIONS, TORCH_PRODUCT
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
@@ -168,6 +168,29 @@ def test_the_observation_is_only_read() -> None:
     acting(obs)
 
 
+@pytest.mark.parametrize("log_std", [-100.0, 100.0])
+def test_the_log_standard_deviation_is_bounded(log_std: float) -> None:
+    policy = build("squashed")
+    for layer in (policy.actor.mu, policy.actor.log_std):
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    nn.init.constant_(policy.actor.log_std.bias, log_std)
+    torch.manual_seed(0)
+    expected = by_torch(policy, observations(2))
+    torch.manual_seed(0)
+    np.testing.assert_allclose(acting_on(policy)(observations(2)), expected, rtol=1e-5)
+    assert np.all(expected != 0)
+
+
+def test_an_exponential_draw_of_zero_leaves_the_choice_to_the_logits(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    acting, obs = acting_on(build("categorical")), observations(5)
+    monkeypatch.setattr(torch.Tensor, "exponential_", torch.Tensor.zero_)
+    np.testing.assert_array_equal(acting(obs), acting(obs, deterministic=True))
+    assert not recwarn.list
+
+
 # --- weights that move ----------------------------------------------------------------------------------------------
 
 
@@ -303,6 +326,19 @@ def test_settings_of_a_layer_are_looked_at_before_each_rollout() -> None:
     acting = acting_on(policy)
     policy.mlp_extractor.policy_net[1].negative_slope = 0.7
     acting.refresh()
+    assert_same(acting, observations(2))
+
+
+def test_another_distribution_is_found_before_each_rollout() -> None:
+    class Shifted(DiagGaussianDistribution):
+        def sample(self) -> torch.Tensor:
+            return super().sample() + 1
+
+    policy = build("gaussian")
+    acting = acting_on(policy)
+    policy.action_dist = Shifted(3)
+    acting.refresh()
+    assert acting._arrays is None
     assert_same(acting, observations(2))
 
 
