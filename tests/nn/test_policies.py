@@ -572,3 +572,20 @@ def test_acting_and_losses_are_one_graph(name, obs):
     torch._dynamo.reset()
     deterministic = torch.compile(lambda x: policy.act(x, True), backend="eager", fullgraph=True)(batch)
     torch.testing.assert_close(deterministic, policy.act(batch, True))
+
+
+def test_switching_modes_does_what_train_does() -> None:
+    class Stubborn(nn.Module):
+        def train(self, mode: bool = True) -> "Stubborn":
+            self.asked = mode
+            return super().train(False)
+
+    for make in (lambda: ValuePolicy(GRID, DISCRETE), lambda: ContinuousPolicy(GRID, BOX)):
+        quick, plain = make(), make()
+        for policy in (quick, plain):
+            policy.extra = nn.Sequential(nn.Dropout(), Stubborn())
+        for mode in (False, True, False):
+            quick.set_training_mode(mode)
+            plain.train(mode)
+            assert [m.training for m in quick.modules()] == [m.training for m in plain.modules()]
+            assert quick.extra[1].asked is mode
