@@ -180,10 +180,17 @@ class EnvBlock:
     """Some of the environments of a SubprocVecEnv: carries out commands and answers them.
 
     It lives in a worker process, or, for the block that the caller's process steps itself, in that.
+
+    Args:
+        assignment: which environments.
+        encode: makes bytes of the infos of a step; None hands them over as they are, to the same process.
     """
 
-    def __init__(self, assignment: Assignment):
+    def __init__(
+        self, assignment: Assignment, encode: Callable[[Sequence[StepInfo]], bytes] | None = encode_step_infos
+    ):
         self.assignment = assignment
+        self.encode = encode
         self.first = assignment.first
         self.envs: list[gym.Env] = []
         self.doing = ""  # the command under way, for messages
@@ -224,7 +231,7 @@ class EnvBlock:
 
     # --- commands ---
 
-    def answer(self, kind: bytes, content: bytes) -> tuple[bytes, bytes]:
+    def answer(self, kind: bytes, content: bytes) -> tuple[bytes, Any]:
         """Carry out one command; DONE with what there is to say, or FAILED with a pickled :class:`Failure`."""
         number = self.assignment.number
         try:
@@ -243,7 +250,7 @@ class EnvBlock:
         finally:
             self.running[number] = NOWHERE
 
-    def _step(self, actions: Sequence[Any] | np.ndarray) -> bytes:
+    def _step(self, actions: Sequence[Any] | np.ndarray) -> bytes | list[StepInfo]:
         self.doing = "step()"
         rewards, dones, running, number = self.rewards, self.dones, self.running, self.assignment.number
         news: list[StepInfo] = []
@@ -253,7 +260,9 @@ class EnvBlock:
             dones[index] = done
             if done or len(info) > 1:  # "TimeLimit.truncated" alone says nothing: the caller adds it
                 news.append((index, info, reset_info))
-        return self._sendable(encode_step_infos, news) if news else b""
+        if self.encode is None:
+            return news
+        return self._sendable(self.encode, news) if news else b""
 
     def _reset(self, content: bytes) -> bytes:
         self.doing = "reset()"

@@ -51,21 +51,23 @@ def pickled(content: Any) -> bytes:
 def encode_step_infos(infos: Sequence[StepInfo]) -> bytes:
     """The bytes from which :func:`decode_step_infos` makes equal infos, down to the types of the numbers."""
     indices, rows, others = [], [], []
-    chosen = None
+    chosen, signature, pack = None, b"", None
     for entry in infos:
         index, info, reset_info = entry
-        kind = (tuple(info), tuple(map(type, info.values()))) if reset_info is None else None
-        if kind is not None and chosen is None and _is_table(kind):
-            chosen = kind
-        if kind is None or kind != chosen:
-            others.append(entry)
-            continue
-        try:
-            rows.append(_table(_signature(chosen)).row.pack(*info.values()))
-            indices.append(index)
-        except struct.error:  # a Python integer of more than 64 bits
-            others.append(entry)
-    return pickled((b"" if chosen is None else _signature(chosen), indices, b"".join(rows), others))
+        if reset_info is None:
+            kind = tuple(info), tuple(map(type, info.values()))
+            if chosen is None and _is_table(kind):
+                chosen, signature = kind, _signature(kind)
+                pack = _table(signature).row.pack
+            if pack is not None and kind == chosen:
+                try:
+                    rows.append(pack(*info.values()))
+                    indices.append(index)
+                    continue
+                except struct.error:  # an integer of more than 64 bits
+                    pass
+        others.append(entry)
+    return pickled((signature, indices, b"".join(rows), others))
 
 
 def decode_step_infos(content: bytes) -> Iterator[StepInfo]:
@@ -81,12 +83,13 @@ def decode_step_infos(content: bytes) -> Iterator[StepInfo]:
 @dataclass(frozen=True)
 class _Table:
     keys: tuple[str, ...]
-    types: tuple[type, ...]
+    types: tuple[type | None, ...]
+    """What makes each number of the unpacked one; None where that is it already."""
     row: struct.Struct
 
     def info(self, values: tuple[Any, ...]) -> dict[str, Any]:
         return {
-            key: value if type(value) is kind else kind(value)
+            key: value if kind is None else kind(value)
             for key, kind, value in zip(self.keys, self.types, values, strict=True)
         }
 
@@ -105,4 +108,5 @@ def _signature(kind: tuple[tuple[str, ...], tuple[type, ...]]) -> bytes:
 @functools.lru_cache(_KNOWN)
 def _table(signature: bytes) -> _Table:
     keys, types = pickle.loads(signature)
-    return _Table(keys, types, struct.Struct("=" + "".join(_FORMATS[kind] for kind in types)))
+    row_types = tuple(None if kind in (bool, int, float) else kind for kind in types)
+    return _Table(keys, row_types, struct.Struct("=" + "".join(_FORMATS[kind] for kind in types)))

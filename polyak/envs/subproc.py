@@ -122,7 +122,7 @@ class _OwnWork:
     def send(self, kind: bytes, content: bytes, deadline: float | None) -> None:
         self._command = kind, content
 
-    def receive(self) -> tuple[bytes, bytes]:
+    def receive(self) -> tuple[bytes, Any]:
         assert self._command is not None
         # Taken before it is carried out, so that an interrupted command is not begun again.
         command, self._command = self._command, None
@@ -221,7 +221,7 @@ class SubprocVecEnv(VecEnv):
             self._start_worker(job, start_method, context)
         if step_in_caller:
             # After the others, so that all build at the same time; before them in the order of the environments.
-            self._workers.insert(0, _OwnWork(EnvBlock(jobs[0]), len(jobs[0].env_fns)))
+            self._workers.insert(0, _OwnWork(EnvBlock(jobs[0], encode=None), len(jobs[0].env_fns)))
 
     def _start_worker(self, job: Assignment, start_method: str, context: Any) -> None:
         first, stop, forked = job.first, job.first + len(job.env_fns), start_method == "fork"
@@ -231,7 +231,10 @@ class SubprocVecEnv(VecEnv):
         # A fork inherits our ends of all channels; kept open there, a worker would not notice our end.
         taken = [end for channel in self.remotes for end in (channel.incoming, channel.outgoing)]
         process = context.Process(
-            target=run_worker, args=(theirs, [*taken, *ours] if forked else [], job), name=f"polyak-env-worker-{job.number}", daemon=True
+            target=run_worker,
+            args=(theirs, [*taken, *ours] if forked else [], job),
+            name=f"polyak-env-worker-{job.number}",
+            daemon=True,
         )
         try:
             process.start()
@@ -320,7 +323,7 @@ class SubprocVecEnv(VecEnv):
         infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(self.num_envs)]
         for answer in answers:
             if answer:
-                for index, info, reset_info in decode_step_infos(answer):
+                for index, info, reset_info in decode_step_infos(answer) if isinstance(answer, bytes) else answer:
                     infos[index] = info
                     if reset_info is not None:
                         self.reset_infos[index] = reset_info
@@ -422,9 +425,7 @@ class SubprocVecEnv(VecEnv):
         deadline = None if timeout is None else time.monotonic() + timeout
         answers, failures = [], []
         for worker in self._workers if workers is None else workers:
-            kind, content = (
-                self._receive(worker, doing, deadline) if isinstance(worker, _Worker) else worker.receive()
-            )
+            kind, content = self._receive(worker, doing, deadline) if isinstance(worker, _Worker) else worker.receive()
             answers.append(content)
             if kind == env_worker.FAILED:
                 failures.append(pickle.loads(content))
