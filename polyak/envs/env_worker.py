@@ -107,8 +107,6 @@ class Assignment:
     """Its own number among the workers."""
     num_envs: int
     num_workers: int
-    spin: float = 0.0
-    """Seconds to look for a command before going to sleep, see :class:`polyak.envs.shared_arrays.Channel`."""
 
 
 def run_worker(
@@ -127,7 +125,7 @@ def run_worker(
     # that an environment starts.
     signal.signal(signal.SIGINT, lambda *_: None)
     _end_with_parent()
-    channel, block = Channel(*ends, spin=assignment.spin), EnvBlock(assignment)
+    channel, block = Channel(*ends), EnvBlock(assignment)
     try:
         if _get_ready(channel, block):
             _serve(channel, block)

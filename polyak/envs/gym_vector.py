@@ -137,7 +137,7 @@ class GymVectorEnv(VecEnv):
         if "final_info" in raw_infos:
             last_infos = _split_infos(raw_infos["final_info"], self.num_envs)
         if "episode" in raw_infos:
-            own = {key: raw_infos[key] for key in ("episode", "_episode") if key in raw_infos}
+            own: dict[str, Any] = {key: raw_infos[key] for key in ("episode", "_episode") if key in raw_infos}
             episodes = _split_infos(own, self.num_envs)
         for index in dones.nonzero()[0].tolist():
             reset_info = self.reset_infos[index] = infos[index]

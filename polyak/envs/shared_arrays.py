@@ -114,16 +114,11 @@ class Channel:
         incoming: a connected stream socket, to read from.
         outgoing: another one, to write to.
         patience: seconds that one wait may take, in :meth:`receive` and :meth:`send`; None waits for ever.
-        spin: seconds that :meth:`receive` looks for a message again and again before it lets the system wake it,
-            which takes longer than a light environment's step. For processes that have a CPU each; 0 elsewhere.
     """
 
-    def __init__(
-        self, incoming: socket.socket, outgoing: socket.socket, patience: float | None = None, spin: float = 0.0
-    ):
+    def __init__(self, incoming: socket.socket, outgoing: socket.socket, patience: float | None = None):
         self.incoming = incoming
         self.outgoing = outgoing
-        self._spin = spin if hasattr(socket, "MSG_DONTWAIT") else 0.0
         self._received = bytearray()
         for end in (incoming, outgoing):
             _limit_waits(end, patience)
@@ -172,9 +167,7 @@ class Channel:
     def _read(self, wanted: int) -> None:
         size = max(_CHUNK, wanted - len(self._received))
         try:
-            part = self._spin_for(size) if self._spin else None
-            if part is None:
-                part = self.incoming.recv(size)
+            part = self.incoming.recv(size)
         except BlockingIOError as error:
             raise TimeoutError("nothing arrived in time") from error
         except ConnectionError as error:
@@ -182,16 +175,6 @@ class Channel:
         if not part:
             raise EOFError("the other process closed the channel")
         self._received += part
-
-    def _spin_for(self, size: int) -> bytes | None:
-        """What arrives within the spinning time, None when nothing does."""
-        end = time.perf_counter() + self._spin
-        while True:
-            try:
-                return self.incoming.recv(size, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                if time.perf_counter() > end:
-                    return None
 
     def close(self) -> None:
         """Close this end; the other side reads what was sent and then gets EOFError."""

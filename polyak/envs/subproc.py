@@ -32,7 +32,6 @@ from polyak.envs.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepRetu
 _UNGUARDED_MAIN = 77  # exit code of a process that found itself building a SubprocVecEnv while importing the script
 _LISTEN = 1.0  # seconds between two looks at whether a silent worker is still alive
 _GRACE = 5.0  # seconds that workers get to close their environments
-_SPIN = 50e-6  # seconds to look for an answer before going to sleep: about what sleeping and waking up cost
 _VIEWS_OF_SHARED_MEMORY = ("_observation_arrays", "_actions", "_rewards", "_dones", "_running", "_last_actions")
 
 
@@ -212,9 +211,8 @@ class SubprocVecEnv(VecEnv):
         self.processes: list[BaseProcess] = []
         self.remotes: list[Channel] = []
         bounds = np.linspace(0, len(fns), count + 1).astype(int).tolist()
-        spin = _SPIN if _available_cpus() >= count + (not step_in_caller) else 0.0
         jobs = [
-            Assignment(fns[first:stop], first, number, len(fns), count, spin)
+            Assignment(fns[first:stop], first, number, len(fns), count)
             for number, (first, stop) in enumerate(itertools.pairwise(bounds))
         ]
         for job in jobs[1:] if step_in_caller else jobs:
@@ -248,7 +246,7 @@ class SubprocVecEnv(VecEnv):
             for end in theirs:
                 end.close()
         waits = [seconds for seconds in (self.timeout, self._start_timeout) if seconds is not None]
-        channel = Channel(*ours, patience=min([_LISTEN, *waits]), spin=job.spin)
+        channel = Channel(*ours, patience=min([_LISTEN, *waits]))
         # It answers when the environments are built, and again when it has mapped the shared memory.
         self._workers.append(_Worker(process, channel, job.number, first, stop, pending=2))
         self.processes.append(process)
