@@ -98,10 +98,11 @@ class EnvSlot:
                 raise ValueError(self._wrong_step(env, result))
             obs, reward, terminated, truncated, raw_info = result
             self._write(obs)
-            info = own_info(raw_info)
-            info["TimeLimit.truncated"] = bool(truncated and not terminated)
+            info = own_info(raw_info) if raw_info else {}
             if not (terminated or truncated):
+                info["TimeLimit.truncated"] = False
                 return reward, False, info, None
+            info["TimeLimit.truncated"] = bool(truncated and not terminated)
             info["terminal_observation"] = self._read(obs)
             return reward, True, info, self._accept_reset(env, env.reset())
         except Exception as error:

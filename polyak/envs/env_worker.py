@@ -119,6 +119,8 @@ def run_worker(
         foreign_ends: sockets that a fork inherited and that must not be kept open here.
         assignment: which environments.
     """
+    # The garbage of the process that was forked is not to be finalized here: its threads, for one, are not here.
+    gc.freeze()
     for foreign in foreign_ends:
         foreign.close()
     # Ctrl-C reaches the whole process group; the parent decides. A handler, because ignoring is inherited by programs
@@ -142,9 +144,7 @@ def _get_ready(channel: Channel, block: EnvBlock) -> bool:
     if kind == FAILED:
         return False
     block.attach(receive_shared_arrays(block.layout(), channel))
-    # What was made so far lives as long as the process: the garbage collector need not look at it again.
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # what was made so far lives as long as the process: no use in looking at it again
     channel.send(DONE)
     return True
 

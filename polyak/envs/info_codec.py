@@ -97,7 +97,7 @@ class _Table:
 @functools.lru_cache(_KNOWN)
 def _is_table(kind: tuple[tuple[str, ...], tuple[type, ...]]) -> bool:
     keys, types = kind
-    return all(type(key) is str for key in keys) and all(one in _FORMATS for one in types)
+    return bool(keys) and all(type(key) is str for key in keys) and all(one in _FORMATS for one in types)
 
 
 @functools.lru_cache(_KNOWN)

@@ -135,6 +135,7 @@ class AtariGameVecEnv(GymVectorEnv):
     - 0 to ``noop_max - 1`` no-ops instead of 1 to ``noop_max``, from ALE's own random generator.
     - FIRE is pressed once and for one frame, not followed by action 2, and only at the start of a game: after the
       loss of a life the agent has to press it, and no no-op is played there.
+    - The first observations after the loss of a life still hold the frames before it.
     - Grey before the maximum of two frames, not after it: pictures differ where sprites flicker over each other.
     - Sticky actions repeat the action within its four frames too (ALE's, with the chance that the id has: 0.25 for
       ``ALE/...-v5``).
@@ -179,7 +180,6 @@ class AtariGameVecEnv(GymVectorEnv):
         # only for the end of a game.
         raw_infos["final_obs"][lost_life] = obs[lost_life]
         infos = super()._after_own_reset(obs, raw_infos, dones, over)
-        obs[lost_life, :-1] = 0  # an episode does not see the frames of the one before
         for index in np.flatnonzero(lost_life).tolist():
             infos[index].update(self.reset_infos[index])
         return infos
