@@ -61,14 +61,20 @@ def sb3_subproc(env_id: str, n_envs: int) -> Any:
     return SubprocVecEnv(_factories(env_id, n_envs))
 
 
-def sb3_atari(env_id: str, n_envs: int) -> Any:
+def _atari_factory(env_id: str, **env_kwargs: Any) -> Any:
     import ale_py
     import gymnasium
+
+    gymnasium.register_envs(ale_py)  # in the worker process
+    return gymnasium.make(env_id, **env_kwargs)
+
+
+def sb3_atari(env_id: str, n_envs: int) -> Any:
     from stable_baselines3.common.env_util import make_atari_env
     from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
 
-    gymnasium.register_envs(ale_py)
-    env = make_atari_env(env_id, n_envs, vec_env_cls=SubprocVecEnv, env_kwargs={"frameskip": 1})
+    make_one = functools.partial(_atari_factory, env_id, frameskip=1)
+    env = make_atari_env(make_one, n_envs, vec_env_cls=SubprocVecEnv)
     return VecFrameStack(env, n_stack=4)
 
 

@@ -39,7 +39,7 @@ class Row(NamedTuple):
     env: str
     n_envs: int
     contenders: tuple[Contender, ...]
-    """The first ones are polyak's; every other is compared with the fastest of these and with each."""
+    """Those whose name begins with "polyak" are compared with each of the others."""
 
 
 DEFAULT = Contender("polyak SubprocVecEnv", "polyak", "polyak_subproc")
