@@ -130,7 +130,7 @@ class GymVectorEnv(VecEnv):
                 f"{self.env} ended an episode in autoreset mode SAME_STEP without 'final_obs' in its infos, so the "
                 "last observation is lost. Use another autoreset mode."
             )
-        others = {key: value for key, value in raw_infos.items() if key.removeprefix("_") not in _OF_THE_END}
+        others = {key: value for key, value in raw_infos.items() if key not in _OF_THE_END}
         infos = _step_infos(others, self.num_envs)
         no_infos: Sequence[dict[str, Any]] = [{}] * self.num_envs
         last_infos = episodes = no_infos
@@ -163,12 +163,10 @@ class GymVectorEnv(VecEnv):
 
     def _add_episodes(self, infos: list[dict[str, Any]], over: np.ndarray) -> None:
         seconds = round(time.time() - self._t_start, 6)
-        for index in over.nonzero()[0].tolist():
-            infos[index]["episode"] = {
-                "r": round(float(self._returns[index]), 6),
-                "l": int(self._lengths[index]),
-                "t": seconds,
-            }
+        places = over.nonzero()[0]
+        returns, lengths = self._returns[places].tolist(), self._lengths[places].tolist()
+        for index, total, length in zip(places.tolist(), returns, lengths, strict=True):
+            infos[index]["episode"] = {"r": round(total, 6), "l": length, "t": seconds}
 
     def close(self) -> None:
         self.env.close()
@@ -261,7 +259,7 @@ class GymVectorEnv(VecEnv):
 
 # --- modes ----------------------------------------------------------------------------------------------------------
 
-_OF_THE_END = ("final_obs", "final_info", "episode")
+_OF_THE_END = frozenset({"final_obs", "_final_obs", "final_info", "_final_info", "episode", "_episode"})
 
 
 def _autoreset_mode(env: gym.vector.VectorEnv, given: str | None) -> str:

@@ -105,15 +105,15 @@ def _same_step_cartpole() -> type[gym.vector.VectorEnv]:
 
         def step(self, action: Any) -> Any:
             obs, rewards, terminated, truncated, infos = super().step(action)
-            ended = self.prev_done
-            count = np.count_nonzero(ended)
-            if count:
+            ended = self.prev_done.nonzero()[0]
+            if len(ended):
                 infos = {**infos, "final_obs": obs.copy()}
+                first = self.np_random.uniform(self.low, self.high, size=(4, len(ended)))
                 state: Any = self.state
-                state[:, ended] = self.np_random.uniform(self.low, self.high, size=(4, count))
+                state[:, ended] = first
+                obs[ended] = first.T
                 self.steps[ended] = 0
-                obs[ended] = state[:, ended].T
-                self.prev_done = np.zeros(self.num_envs, dtype=bool)
+                self.prev_done[ended] = False
             return obs, rewards, terminated, truncated, infos
 
     return SameStepCartPoleVectorEnv
