@@ -673,6 +673,41 @@ def test_no_process_and_no_memory_left(end, step_in_caller):
     assert psutil.Process().num_fds() <= descriptors
 
 
+class Garbage:
+    """Refers to itself, so that only the garbage collector ends it; notes which process that was."""
+
+    def __init__(self, file):
+        self.itself, self.file = self, file
+
+    def __del__(self):
+        with open(self.file, "a") as notes:
+            notes.write(f"{os.getpid()}\n")
+
+
+class Collecting(DictActions):
+    action_space = spaces.Discrete(2)
+
+    def __init__(self):
+        gc.collect()
+
+    def step(self, action):
+        gc.collect()
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+def test_garbage_of_the_parent_is_not_finalized_in_a_fork(tmp_path):
+    gc.disable()
+    try:
+        Garbage(tmp_path / "notes")
+        with subproc([Collecting], start_method="fork") as venv:
+            venv.reset()
+            venv.step(np.zeros(1, np.int64))
+    finally:
+        gc.enable()
+    gc.collect()
+    assert (tmp_path / "notes").read_text().split() == [str(os.getpid())]
+
+
 PARENT = """
     import sys, time, os
     sys.path[:0] = {path!r}
