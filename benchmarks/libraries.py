@@ -47,7 +47,19 @@ def load(library: str) -> Names:
 
 def versions() -> dict[str, str]:
     """Versions of the packages that a figure depends on, where installed."""
-    names = ("polyak", "stable-baselines3", "sbx-rl", "torch", "jax", "numpy", "gymnasium", "mujoco", "ale-py", "numba")
+    names = (
+        "polyak",
+        "stable-baselines3",
+        "sbx-rl",
+        "torch",
+        "jax",
+        "numpy",
+        "gymnasium",
+        "mujoco",
+        "ale-py",
+        "envpool",
+        "numba",
+    )
     found = {}
     for name in names:
         try:

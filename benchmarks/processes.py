@@ -26,10 +26,12 @@ ENVIRONMENTS = [
     "opencv-python-headless==5.0.0.93",
 ]
 PEERS: dict[str, list[str]] = {
-    "sb3": ["stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
-    "sbx": ["sbx-rl==0.28.0", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
+    "sb3": [TORCH, "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
+    "sbx": [TORCH, "sbx-rl==0.28.0", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
 }
-"""Pinned packages of each peer, installed after torch."""
+"""Pinned packages of each peer."""
+ENGINES: dict[str, list[str]] = {"envpool": ["envpool==1.2.5", "gymnasium==1.4.0", "numpy==2.4.6"]}
+"""The same for packages that only step environments."""
 LIBRARIES = ("polyak", *PEERS)
 
 
@@ -51,15 +53,16 @@ def interpreter(library: str) -> Path:
         return Path(sys.executable)
     folder = VENVS / library
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pins = "\n".join([TORCH, *PEERS[library]])
+    packages = (PEERS | ENGINES)[library]
+    pins = "\n".join(packages)
     stamp, digest = folder / "installed.txt", hashlib.sha256(pins.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == digest and python.exists():
         return python
-    print(f"making {folder} ({TORCH}, {', '.join(PEERS[library])}); this takes minutes once", flush=True)
+    print(f"making {folder} ({', '.join(packages)}); this takes minutes once", flush=True)
     if not python.exists():
         venv.create(folder, with_pip=True, clear=True)
-    for packages in ([TORCH], [TORCH, *PEERS[library]]):
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    for wanted in ([packages[0]], packages):  # torch first: the others would take another build of it
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
     stamp.write_text(digest)
     return python
 

@@ -5,7 +5,8 @@ The job names the library, the task and what to measure:
 * ``speed``: start-up seconds, whole-``learn`` environment steps per second, peak memory, and then, on the buffer that
   the training filled, milliseconds per gradient step;
 * ``learn``: train one seed of a learning task and evaluate it deterministically;
-* ``replay``: microseconds per call of the replay buffers.
+* ``replay``: microseconds per call of the replay buffers;
+* ``vector_env``: environment steps per second of a vector of environments, without any learning.
 
 It runs under each library's own interpreter, so it imports nothing but the standard library before the clock starts.
 """
@@ -141,11 +142,24 @@ def measure_replay(job: dict[str, Any]) -> dict[str, Any]:
     return replay_calls.measure(job)
 
 
+def measure_vector_env(job: dict[str, Any]) -> dict[str, Any]:
+    """Step a vector of environments with random actions."""
+    import vector_env_makers
+
+    return vector_env_makers.measure(job)
+
+
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     sys.path.insert(0, str(Path(__file__).parent))
     before = os.getloadavg()
-    result = {"speed": measure_speed, "learn": measure_learning, "replay": measure_replay}[job["measure"]](job)
+    measures = {
+        "speed": measure_speed,
+        "learn": measure_learning,
+        "replay": measure_replay,
+        "vector_env": measure_vector_env,
+    }
+    result = measures[job["measure"]](job)
     import libraries
 
     result |= {

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         get_monitor_files,
         load_results,
     )
+    from polyak.envs.native import AtariGameVecEnv, make_native_vec_env
     from polyak.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
     from polyak.envs.running import RunningMeanStd
     from polyak.envs.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
@@ -71,6 +72,7 @@ _NAMES_BY_FILE = {
     "gym_vector": "GymVectorEnv",
     "make": "is_wrapped make_atari_env make_env make_vec_env unwrap_wrapper",
     "monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
+    "native": "AtariGameVecEnv make_native_vec_env",
     "normalize": "VecNormalize sync_envs_normalization unwrap_vec_normalize",
     "running": "RunningMeanStd",
     "subproc": "EnvTimeoutError EnvWorkerError SubprocVecEnv",

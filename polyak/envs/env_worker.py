@@ -1,4 +1,4 @@
-"""The worker process of a SubprocVecEnv: runs a block of environments and answers the parent's commands.
+"""The worker process of a SubprocVecEnv: runs a block of environments and answers the caller's commands.
 
 Observations, rewards, dones and actions lie in shared memory; the channel only wakes the other side and carries what
 is not an array: infos with content, seeds, attributes, errors.
@@ -6,6 +6,7 @@ is not an array: infos with content, seeds, attributes, errors.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -25,10 +26,12 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.env_slot import EnvSlot, build_env, get_env_attr, is_env_wrapped, set_env_attr
+from polyak.envs.info_codec import StepInfo, encode_step_infos, pickled
 from polyak.envs.shared_arrays import Channel, Layout, receive_shared_arrays
 from polyak.envs.spaces import obs_space_info
 
-# Commands of the parent.
+# Commands of the caller.
+BUILD = b"b"  # what a worker process does unasked
 STEP = b"s"  # actions in shared memory
 STEP_WITH = b"S"  # pickled list of actions
 RESET = b"r"  # empty, or pickled (seeds, options)
@@ -65,14 +68,6 @@ def shared_layout(
 def observation_arrays(arrays: dict[Hashable, np.ndarray]) -> dict[Any, np.ndarray]:
     """The observation arrays of a shared block, by the key they have in the space."""
     return {name[1]: array for name, array in arrays.items() if isinstance(name, tuple)}
-
-
-def pickled(content: Any) -> bytes:
-    """Pickle; with cloudpickle where pickle refuses (lambdas, classes of ``__main__``)."""
-    try:
-        return pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        return cloudpickle.dumps(content)
 
 
 @dataclass
@@ -114,28 +109,52 @@ class Assignment:
     num_workers: int
 
 
-def run_worker(end: socket.socket, foreign_ends: Sequence[socket.socket], assignment: Assignment) -> None:
+def run_worker(
+    ends: tuple[socket.socket, socket.socket], foreign_ends: Sequence[socket.socket], assignment: Assignment
+) -> None:
     """Entry point of the worker process; returns when the parent says so or is gone.
 
     Args:
-        end: the worker's socket.
+        ends: the worker's sockets, incoming and outgoing.
         foreign_ends: sockets that a fork inherited and that must not be kept open here.
         assignment: which environments.
     """
+    # The garbage of the process that was forked is not to be finalized here: its threads, for one, are not here.
+    gc.freeze()
     for foreign in foreign_ends:
         foreign.close()
     # Ctrl-C reaches the whole process group; the parent decides. A handler, because ignoring is inherited by programs
     # that an environment starts.
     signal.signal(signal.SIGINT, lambda *_: None)
     _end_with_parent()
-    worker = _Worker(Channel(end), assignment)
+    channel, block = Channel(*ends), EnvBlock(assignment)
     try:
-        if worker.build():
-            worker.serve()
+        if _get_ready(channel, block):
+            _serve(channel, block)
     except (EOFError, ConnectionError):
         pass  # the parent is gone
     finally:
-        worker.close()
+        block.close()
+        channel.close()
+
+
+def _get_ready(channel: Channel, block: EnvBlock) -> bool:
+    kind, content = block.build()
+    channel.send(kind, content)
+    if kind == FAILED:
+        return False
+    block.attach(receive_shared_arrays(block.layout(), channel))
+    gc.freeze()  # what was made so far lives as long as the process: no use in looking at it again
+    channel.send(DONE)
+    return True
+
+
+def _serve(channel: Channel, block: EnvBlock) -> None:
+    while True:
+        kind, content = channel.receive()
+        if kind == CLOSE:
+            return
+        channel.send(*block.answer(kind, content))
 
 
 def _end_with_parent() -> None:
@@ -155,86 +174,93 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="polyak-parent-watch", daemon=True).start()
 
 
-class _Worker:
-    def __init__(self, channel: Channel, assignment: Assignment):
-        self.channel = channel
+class EnvBlock:
+    """Some of the environments of a SubprocVecEnv: carries out commands and answers them.
+
+    It lives in a worker process, or, for the block that the caller's process steps itself, in that.
+
+    Args:
+        assignment: which environments.
+        encode: makes bytes of the infos of a step; None hands them over as they are, to the same process.
+    """
+
+    def __init__(
+        self, assignment: Assignment, encode: Callable[[Sequence[StepInfo]], bytes] | None = encode_step_infos
+    ):
         self.assignment = assignment
+        self.encode = encode
         self.first = assignment.first
         self.envs: list[gym.Env] = []
         self.doing = ""  # the command under way, for messages
 
     # --- start and end ---
 
-    def build(self) -> bool:
-        """Build the environments, tell the parent their spaces, map the shared memory."""
+    def build(self) -> tuple[bytes, bytes]:
+        """Build the environments and describe them: DONE and the pickled spaces and metadata, or FAILED."""
         try:
             fns = self.assignment.env_fns
             for env_fn in cloudpickle.loads(fns) if isinstance(fns, bytes) else fns:
                 self.envs.append(build_env(env_fn, self.first + len(self.envs)))
             described = [(env.observation_space, env.action_space) for env in self.envs]
-            self.channel.send(DONE, pickled((described, self.envs[0].metadata)))
+            return DONE, pickled((described, self.envs[0].metadata))
         except (Exception, SystemExit) as error:
-            self._fail(error, self.first + len(self.envs), "while being built")
-            return False
-        job = self.assignment
-        layout = shared_layout(*described[0], job.num_envs, job.num_workers)
-        arrays = receive_shared_arrays(layout, self.channel)
+            return _failed(error, self.first + len(self.envs), "while being built")
+
+    def layout(self) -> Layout:
+        """The arrays it shares with the caller, see :func:`shared_layout`."""
+        env, job = self.envs[0], self.assignment
+        return shared_layout(env.observation_space, env.action_space, job.num_envs, job.num_workers)
+
+    def attach(self, arrays: dict[Hashable, np.ndarray]) -> None:
+        """Take the arrays that results are written to and actions are read from."""
         self.actions = arrays.get(ACTIONS)
         self.rewards, self.dones, self.running = arrays[REWARDS], arrays[DONES], arrays[RUNNING]
         buffers = observation_arrays(arrays)
         self.slots = [EnvSlot(self.first + place, buffers) for place in range(len(self.envs))]
-        self.channel.send(DONE)
-        return True
-
-    def serve(self) -> None:
-        channel, last = self.channel, self.first + len(self.envs)
-        while True:
-            kind, content = channel.receive()
-            try:
-                if kind == STEP:
-                    assert self.actions is not None
-                    # A copy: an environment may keep its action, and the parent writes the next one here.
-                    answer = self._step(self.actions[self.first : last].copy())
-                elif kind == STEP_WITH:
-                    answer = self._step(pickle.loads(content))
-                elif kind == RESET:
-                    answer = self._reset(content)
-                elif kind == CALL:
-                    answer = self._call(*pickle.loads(content))
-                else:
-                    return
-            except (Exception, SystemExit) as error:
-                index = int(self.running[self.assignment.number])
-                self._fail(error, None if index == NOWHERE else index, f"in {self.doing}")
-                continue
-            finally:
-                self.running[self.assignment.number] = NOWHERE
-            channel.send(DONE, answer)
 
     def close(self) -> None:
+        """Close the environments."""
         for env in self.envs:
             try:
                 env.close()
             except Exception:
                 traceback.print_exc(file=sys.stderr)
-        self.channel.close()
-
-    def _fail(self, error: BaseException, index: int | None, doing: str) -> None:
-        self.channel.send(FAILED, pickle.dumps(Failure.of(error, index, doing)))
+        self.envs = []
 
     # --- commands ---
 
-    def _step(self, actions: Sequence[Any] | np.ndarray) -> bytes:
+    def answer(self, kind: bytes, content: bytes) -> tuple[bytes, Any]:
+        """Carry out one command; DONE with what there is to say, or FAILED with a pickled :class:`Failure`."""
+        number = self.assignment.number
+        try:
+            if kind == STEP:
+                assert self.actions is not None
+                # A copy: an environment may keep its action, and the caller writes the next one here.
+                return DONE, self._step(self.actions[self.first : self.first + len(self.envs)].copy())
+            if kind == STEP_WITH:
+                return DONE, self._step(pickle.loads(content))
+            if kind == RESET:
+                return DONE, self._reset(content)
+            return DONE, self._call(*pickle.loads(content))
+        except (Exception, SystemExit) as error:
+            index = int(self.running[number])
+            return _failed(error, None if index == NOWHERE else index, f"in {self.doing}")
+        finally:
+            self.running[number] = NOWHERE
+
+    def _step(self, actions: Sequence[Any] | np.ndarray) -> bytes | list[StepInfo]:
         self.doing = "step()"
         rewards, dones, running, number = self.rewards, self.dones, self.running, self.assignment.number
-        news = []
+        news: list[StepInfo] = []
         for slot, env, action in zip(self.slots, self.envs, actions, strict=True):
             index = running[number] = slot.index
             rewards[index], done, info, reset_info = slot.step(env, action)
             dones[index] = done
-            if done or len(info) > 1:  # "TimeLimit.truncated" alone says nothing: the parent adds it
+            if done or len(info) > 1:  # "TimeLimit.truncated" alone says nothing: the caller adds it
                 news.append((index, info, reset_info))
-        return self._pickled_infos(news) if news else b""
+        if self.encode is None:
+            return news
+        return self._sendable(self.encode, news) if news else b""
 
     def _reset(self, content: bytes) -> bytes:
         self.doing = "reset()"
@@ -244,7 +270,7 @@ class _Worker:
         for slot, env, seed, option in zip(self.slots, self.envs, seeds, options, strict=True):
             self.running[number] = slot.index
             infos.append(slot.reset(env, seed, option))
-        return self._pickled_infos(infos) if any(infos) else b""
+        return self._sendable(pickled, infos) if any(infos) else b""
 
     def _call(self, what: str, places: Sequence[int], argument: Any) -> bytes:
         self.doing = f"{what}({_name_of(argument)})"
@@ -260,15 +286,19 @@ class _Worker:
                 "Return plain data, or use DummyVecEnv."
             ) from error
 
-    def _pickled_infos(self, infos: list[Any]) -> bytes:
+    def _sendable(self, encode: Callable[[Any], bytes], infos: list[Any]) -> bytes:
         try:
-            return pickled(infos)
+            return encode(infos)
         except Exception as error:
             self.running[self.assignment.number] = NOWHERE  # it may be any of them
             raise TypeError(
                 f"An info dict of environments {self.first} to {self.first + len(self.envs) - 1} cannot be sent to "
                 f"the main process: {error}. Put plain data into infos, or use DummyVecEnv."
             ) from error
+
+
+def _failed(error: BaseException, index: int | None, doing: str) -> tuple[bytes, bytes]:
+    return FAILED, pickle.dumps(Failure.of(error, index, doing))
 
 
 def _call_method(env: gym.Env, argument: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Any:

@@ -37,6 +37,8 @@ class GymVectorEnv(VecEnv):
             also checked at each masked reset that the others were left alone.
         episode_statistics: put ``{"r": return, "l": length, "t": seconds}`` into ``info["episode"]`` at the end of
             each episode, as Monitor does.
+        copy: whether observations are copied. Unneeded where the vector environment returns new arrays from each
+            step, and slow where they are images.
 
     Raises:
         TypeError: when ``env`` is no vector environment.
@@ -50,6 +52,7 @@ class GymVectorEnv(VecEnv):
         autoreset_mode: str | None = None,
         reset_mask: bool | None = None,
         episode_statistics: bool = True,
+        copy: bool = True,
     ):
         if not isinstance(env, gym.vector.VectorEnv):
             raise TypeError(
@@ -62,6 +65,7 @@ class GymVectorEnv(VecEnv):
             _check_can_reset_some(env, reset_mask)
         self.metadata = env.metadata
         self.episode_statistics = episode_statistics
+        self.copy = copy
         self._actions: np.ndarray | None = None
         self._returns = np.zeros(env.num_envs)
         self._lengths = np.zeros(env.num_envs, dtype=np.int64)
@@ -78,7 +82,7 @@ class GymVectorEnv(VecEnv):
         self._reset_options()
         self._returns[:] = 0.0
         self._lengths[:] = 0
-        return _copied(obs)
+        return self._own(obs)
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = actions
@@ -88,70 +92,81 @@ class GymVectorEnv(VecEnv):
             raise RuntimeError("step_wait() was called without step_async() before it.")
         raw_obs, raw_rewards, terminated, truncated, raw_infos = self.env.step(self._actions)
         self._actions = None
-        obs = _copied(raw_obs)
+        obs = self._own(raw_obs)
         rewards = np.array(raw_rewards, dtype=np.float32)
-        terminated, truncated = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
-        dones = terminated | truncated
+        dones = np.logical_or(terminated, truncated)
         self._returns += raw_rewards
         self._lengths += 1
         if not dones.any():
-            infos = _split_infos(raw_infos, self.num_envs)
-        elif self.autoreset_mode == SAME_STEP:
-            infos = self._after_own_reset(raw_infos, dones)
+            return obs, rewards, dones, _step_infos(raw_infos, self.num_envs)
+        over = self._episodes_over(raw_infos, dones)
+        if self.autoreset_mode == SAME_STEP:
+            infos = self._after_own_reset(obs, raw_infos, dones, over)
         else:
-            infos = _split_infos(raw_infos, self.num_envs)
+            infos = _step_infos(raw_infos, self.num_envs)
             obs = self._reset_ended(obs, infos, dones)
-        for index, info in enumerate(infos):
-            info["TimeLimit.truncated"] = bool(truncated[index] and not terminated[index])
-        if self.episode_statistics and dones.any():
-            self._add_episodes(infos, dones)
-        self._returns[dones] = 0.0
-        self._lengths[dones] = 0
+        for index in dones.nonzero()[0].tolist():
+            infos[index]["TimeLimit.truncated"] = bool(truncated[index] and not terminated[index])
+        if self.episode_statistics:
+            self._add_episodes(infos, over)
+        self._returns[over] = 0.0
+        self._lengths[over] = 0
         return obs, rewards, dones, infos
 
-    def _after_own_reset(self, raw_infos: dict[str, Any], dones: np.ndarray) -> list[dict[str, Any]]:
+    def _own(self, obs: Any) -> Any:
+        """The observations as arrays that later steps leave alone."""
+        return _copied(obs) if self.copy else obs
+
+    def _episodes_over(self, raw_infos: dict[str, Any], dones: np.ndarray) -> np.ndarray:
+        """Which environments ended what ``info["episode"]`` counts as an episode."""
+        return dones
+
+    def _after_own_reset(
+        self, obs: VecEnvObs, raw_infos: dict[str, Any], dones: np.ndarray, over: np.ndarray
+    ) -> list[dict[str, Any]]:
         """Sort out the infos of a vector environment that has reset some of its environments in this step."""
-        others = {key: value for key, value in raw_infos.items() if key.removeprefix("_") not in _OF_THE_END}
-        infos = _split_infos(others, self.num_envs)
-        last_infos = _split_infos(raw_infos.get("final_info", {}), self.num_envs)
-        episodes = _split_infos(
-            {key: raw_infos[key] for key in ("episode", "_episode") if key in raw_infos}, self.num_envs
-        )
         if "final_obs" not in raw_infos:
             raise RuntimeError(
                 f"{self.env} ended an episode in autoreset mode SAME_STEP without 'final_obs' in its infos, so the "
                 "last observation is lost. Use another autoreset mode."
             )
-        for index in np.flatnonzero(dones).tolist():
-            self.reset_infos[index] = infos[index]
-            infos[index] = {**last_infos[index], **episodes[index]}
+        others = {key: value for key, value in raw_infos.items() if key not in _OF_THE_END}
+        infos = _step_infos(others, self.num_envs)
+        no_infos: Sequence[dict[str, Any]] = [{}] * self.num_envs
+        last_infos = episodes = no_infos
+        if "final_info" in raw_infos:
+            last_infos = _split_infos(raw_infos["final_info"], self.num_envs)
+        if "episode" in raw_infos:
+            own: dict[str, Any] = {key: raw_infos[key] for key in ("episode", "_episode") if key in raw_infos}
+            episodes = _split_infos(own, self.num_envs)
+        for index in dones.nonzero()[0].tolist():
+            reset_info = self.reset_infos[index] = infos[index]
+            del reset_info["TimeLimit.truncated"]
             final = _row(raw_infos["final_obs"], index, self.observation_space)
-            infos[index]["terminal_observation"] = final
+            infos[index] = {**last_infos[index], **episodes[index], "terminal_observation": final}
         return infos
 
     def _reset_ended(self, obs: VecEnvObs, infos: list[dict[str, Any]], dones: np.ndarray) -> VecEnvObs:
         """Reset the environments that ended and return the observations to act on next."""
-        for index in np.flatnonzero(dones).tolist():
+        for index in dones.nonzero()[0].tolist():
             infos[index]["terminal_observation"] = _row(obs, index, self.observation_space)
         if dones.all():
             raw_obs, raw_infos = self.env.reset()
         else:
             raw_obs, raw_infos = self.env.reset(options={"reset_mask": dones.copy()})
-        new_obs = _copied(raw_obs)
+        new_obs = self._own(raw_obs)
         _check_untouched(self.env, obs, new_obs, ~dones)
         reset_infos = _split_infos(raw_infos, self.num_envs)
-        for index in np.flatnonzero(dones).tolist():
+        for index in dones.nonzero()[0].tolist():
             self.reset_infos[index] = reset_infos[index]
         return new_obs
 
-    def _add_episodes(self, infos: list[dict[str, Any]], dones: np.ndarray) -> None:
+    def _add_episodes(self, infos: list[dict[str, Any]], over: np.ndarray) -> None:
         seconds = round(time.time() - self._t_start, 6)
-        for index in np.flatnonzero(dones).tolist():
-            infos[index]["episode"] = {
-                "r": round(float(self._returns[index]), 6),
-                "l": int(self._lengths[index]),
-                "t": seconds,
-            }
+        places = over.nonzero()[0]
+        returns, lengths = self._returns[places].tolist(), self._lengths[places].tolist()
+        for index, total, length in zip(places.tolist(), returns, lengths, strict=True):
+            infos[index]["episode"] = {"r": round(total, 6), "l": length, "t": seconds}
 
     def close(self) -> None:
         self.env.close()
@@ -244,7 +259,7 @@ class GymVectorEnv(VecEnv):
 
 # --- modes ----------------------------------------------------------------------------------------------------------
 
-_OF_THE_END = ("final_obs", "final_info", "episode")
+_OF_THE_END = frozenset({"final_obs", "_final_obs", "final_info", "_final_info", "episode", "_episode"})
 
 
 def _autoreset_mode(env: gym.vector.VectorEnv, given: str | None) -> str:
@@ -348,26 +363,48 @@ def _items(obs: dict[str, Any] | tuple[Any, ...]) -> Iterable[tuple[Any, Any]]:
 
 
 def _as(value: Any, space: spaces.Space) -> Any:
+    if type(value) is np.ndarray and value.dtype == space.dtype:
+        return value.copy()[()]
     return np.array(value, dtype=space.dtype)[()]
 
 
-def _split_infos(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]]:
-    """One info dict per environment from Gymnasium's dict of arrays, where ``"_key"`` says who has ``"key"``."""
-    split: list[dict[str, Any]] = [{} for _ in range(num_envs)]
+def _step_infos(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]]:
+    return _split_infos(infos, num_envs, [{"TimeLimit.truncated": False} for _ in range(num_envs)])
+
+
+def _split_infos(
+    infos: Mapping[str, Any], num_envs: int, split: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """One info dict per environment from Gymnasium's dict of arrays, where ``"_key"`` says who has ``"key"``.
+
+    Args:
+        split: the dicts to write to; None for new ones.
+    """
+    if split is None:
+        split = [{} for _ in range(num_envs)]
     for key, value in infos.items():
         if key.startswith("_") and key[1:] in infos:
             continue
         mask = infos.get(f"_{key}")
         owners = range(num_envs) if mask is None else np.flatnonzero(mask).tolist()
-        if isinstance(value, Mapping):
-            parts = _split_infos(value, num_envs)
-            for index in owners:
-                split[index][key] = parts[index]
-        elif isinstance(value, (np.ndarray, list, tuple)) and len(value) == num_envs:
-            for index in owners:
-                own = value[index]
-                split[index][key] = own.copy() if isinstance(own, np.ndarray) else own
-        else:
-            for index in owners:
-                split[index][key] = value
+        for index, own in zip(owners, _parts(value, owners, num_envs), strict=True):
+            split[index][key] = own
     return split
+
+
+def _parts(value: Any, owners: Sequence[int], num_envs: int) -> Sequence[Any]:
+    """What each owner has of one entry of the infos."""
+    if isinstance(value, np.ndarray) and value.ndim and len(value) == num_envs:
+        # An array of numbers gives NumPy's own numbers, which never change; rows of a larger one are views.
+        parts = list(value if len(owners) == num_envs else value[owners])
+        return parts if value.ndim == 1 and value.dtype != object else [_copied_array(part) for part in parts]
+    if isinstance(value, Mapping):
+        split = _split_infos(value, num_envs)
+        return [split[index] for index in owners]
+    if isinstance(value, (list, tuple)) and len(value) == num_envs:
+        return [_copied_array(value[index]) for index in owners]
+    return [value] * len(owners)
+
+
+def _copied_array(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value

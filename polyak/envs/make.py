@@ -62,7 +62,7 @@ def make_env(env_id: str | EnvSpec, **env_kwargs: Any) -> gym.Env:
     try:
         return gym.make(env_id, **env_kwargs)
     except (gym_error.DependencyNotInstalled, ImportError) as error:
-        raise ImportError(_missing_package(spec, error)) from error
+        raise ImportError(missing_package(spec, error)) from error
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -124,7 +124,8 @@ def _unknown_name(env_id: str, name: str, error: Exception) -> str:
     )
 
 
-def _missing_package(spec: EnvSpec, error: Exception) -> str:
+def missing_package(spec: EnvSpec, error: Exception) -> str:
+    """What to say when an environment cannot be made because a package is not installed: the extra to install."""
     entry_point = spec.entry_point if isinstance(spec.entry_point, str) else ""
     for module, extra in _EXTRAS.items():
         if entry_point.startswith(module):

@@ -11,6 +11,7 @@ import mmap
 import os
 import secrets
 import socket
+import struct
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ Layout: TypeAlias = Mapping[Hashable, tuple[tuple[int, ...], np.dtype]]
 _ALIGNMENT = 64  # a cache line, so that two arrays never share one
 _HEADER = 9  # one byte of kind, eight of length
 _EMPTY = bytes(_HEADER - 1)  # the length of no content
+_CHUNK = 16384  # bytes asked for at once; the usual message is far smaller
 
 
 def create_shared_arrays(layout: Layout, receivers: list[Channel]) -> dict[Hashable, np.ndarray]:
@@ -39,13 +41,13 @@ def create_shared_arrays(layout: Layout, receivers: list[Channel]) -> dict[Hasha
         tag = secrets.token_hex(16)
         memory = mmap.mmap(-1, size, tagname=tag)
         for channel in receivers:
-            channel.socket.sendall(tag.encode())
+            channel.outgoing.sendall(tag.encode())
     else:
         descriptor = _anonymous_file(size)
         try:
             memory = mmap.mmap(descriptor, size)
             for channel in receivers:
-                socket.send_fds(channel.socket, [b"\0"], [descriptor])
+                socket.send_fds(channel.outgoing, [b"\0"], [descriptor])
         finally:
             os.close(descriptor)
     return _views(memory, layout)
@@ -59,11 +61,11 @@ def receive_shared_arrays(layout: Layout, channel: Channel) -> dict[Hashable, np
     """
     size = _size(layout)
     if sys.platform == "win32":
-        tag = channel.socket.recv(32)
+        tag = channel.incoming.recv(32)
         if not tag:
             raise EOFError("the other process closed the channel")
         return _views(mmap.mmap(-1, size, tagname=tag.decode()), layout)
-    message, descriptors, _, _ = socket.recv_fds(channel.socket, 1, 1)
+    message, descriptors, _, _ = socket.recv_fds(channel.incoming, 1, 1)
     if not message:
         raise EOFError("the other process closed the channel")
     try:
@@ -103,15 +105,23 @@ def _views(memory: mmap.mmap, layout: Layout) -> dict[Hashable, np.ndarray]:
 
 
 class Channel:
-    """Messages over a socket: a kind of one byte and any number of bytes of content.
+    """Messages between two processes: a kind of one byte and any number of bytes of content.
+
+    Each direction has its own pair of sockets. On one pair for both, Linux would wake a process that waits for a
+    message also when its own last message is read, which costs more than the message.
 
     Args:
-        end: a connected stream socket; its timeout bounds each wait of :meth:`receive`.
+        incoming: a connected stream socket, to read from.
+        outgoing: another one, to write to.
+        patience: seconds that one wait may take, in :meth:`receive` and :meth:`send`; None waits for ever.
     """
 
-    def __init__(self, end: socket.socket):
-        self.socket = end
+    def __init__(self, incoming: socket.socket, outgoing: socket.socket, patience: float | None = None):
+        self.incoming = incoming
+        self.outgoing = outgoing
         self._received = bytearray()
+        for end in (incoming, outgoing):
+            _limit_waits(end, patience)
 
     def send(self, kind: bytes, content: bytes = b"", deadline: float | None = None) -> None:
         """Send one message; waits while the other side has not read what was sent before.
@@ -128,16 +138,16 @@ class Channel:
         )
         while message:
             try:
-                message = message[self.socket.send(message) :]
-            except TimeoutError:
+                message = message[self.outgoing.send(message) :]
+            except (TimeoutError, BlockingIOError) as error:
                 if deadline is not None and time.monotonic() > deadline:
-                    raise
+                    raise TimeoutError("the other process does not read") from error
 
     def receive(self) -> tuple[bytes, bytes]:
         """Wait for one message. After a timeout the call can be repeated: what arrived so far is kept.
 
         Raises:
-            TimeoutError: when the socket's timeout passes without news.
+            TimeoutError: when ``patience`` passes without news.
             EOFError: when the other end is closed or its process is gone.
         """
         received = self._received
@@ -155,8 +165,11 @@ class Channel:
         return kind, content
 
     def _read(self, wanted: int) -> None:
+        size = max(_CHUNK, wanted - len(self._received))
         try:
-            part = self.socket.recv(max(65536, wanted - len(self._received)))
+            part = self.incoming.recv(size)
+        except BlockingIOError as error:
+            raise TimeoutError("nothing arrived in time") from error
         except ConnectionError as error:
             raise EOFError("the other process is gone") from error
         if not part:
@@ -165,4 +178,24 @@ class Channel:
 
     def close(self) -> None:
         """Close this end; the other side reads what was sent and then gets EOFError."""
-        self.socket.close()
+        self.incoming.close()
+        self.outgoing.close()
+
+
+def channel_ends() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
+    """Connected sockets (incoming, outgoing) for one process and for the other."""
+    our_incoming, their_outgoing = socket.socketpair()
+    their_incoming, our_outgoing = socket.socketpair()
+    return (our_incoming, our_outgoing), (their_incoming, their_outgoing)
+
+
+def _limit_waits(end: socket.socket, seconds: float | None) -> None:
+    if sys.platform == "win32":
+        end.settimeout(seconds)
+        return
+    end.settimeout(None)
+    if seconds is not None:
+        # The kernel's own limit: Python's takes one more system call per wait. Zero would mean for ever.
+        limit = struct.pack("ll", *divmod(max(round(seconds * 1e6), 1), 1_000_000))
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

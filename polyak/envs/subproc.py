@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -22,8 +23,9 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs import env_worker
-from polyak.envs.env_worker import Assignment, Failure, pickled, run_worker
-from polyak.envs.shared_arrays import Channel, create_shared_arrays
+from polyak.envs.env_worker import Assignment, EnvBlock, Failure, run_worker
+from polyak.envs.info_codec import decode_step_infos, pickled
+from polyak.envs.shared_arrays import Channel, channel_ends, create_shared_arrays
 from polyak.envs.spaces import dict_to_obs, obs_space_info
 from polyak.envs.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
@@ -64,10 +66,11 @@ class EnvTimeoutError(EnvWorkerError, TimeoutError):
 
 @dataclass
 class _Worker:
-    """The parent's side of one worker process."""
+    """The caller's side of one worker process."""
 
     process: BaseProcess
     channel: Channel
+    number: int
     first: int
     stop: int
     pending: int = 0
@@ -84,12 +87,52 @@ class _Worker:
         )
         return f"the worker process of {envs}"
 
+    def send(self, kind: bytes, content: bytes, deadline: float | None) -> None:
+        self.channel.send(kind, content, deadline)
+        self.pending += 1
+
+    def receive(self) -> tuple[bytes, bytes]:
+        message = self.channel.receive()
+        self.pending -= 1
+        return message
+
+
+class _OwnWork:
+    """The block of environments that the caller's process steps itself, commanded like a worker.
+
+    A command is carried out when its answer is asked for: by then the worker processes have theirs.
+    """
+
+    name = "the calling process"
+
+    def __init__(self, block: EnvBlock, count: int):
+        self.block = block
+        self.first, self.stop = block.first, block.first + count
+        self._command: tuple[bytes, bytes] | None = (env_worker.BUILD, b"")
+
+    @property
+    def indices(self) -> range:
+        return range(self.first, self.stop)
+
+    @property
+    def pending(self) -> int:
+        return 0 if self._command is None else 1
+
+    def send(self, kind: bytes, content: bytes, deadline: float | None) -> None:
+        self._command = kind, content
+
+    def receive(self) -> tuple[bytes, Any]:
+        assert self._command is not None
+        # Taken before it is carried out, so that an interrupted command is not begun again.
+        command, self._command = self._command, None
+        return self.block.build() if command[0] == env_worker.BUILD else self.block.answer(*command)
+
 
 class SubprocVecEnv(VecEnv):
     """Runs environments in worker processes, several to a process, with arrays in shared memory.
 
-    Worth it when an environment's step takes longer than the message that starts it (some 20 microseconds); for
-    lighter ones DummyVecEnv is faster.
+    Worth it when the environments of one process take longer to step than the message that starts them (some 30
+    microseconds); for lighter ones DummyVecEnv is faster.
 
     With the start methods "forkserver" (the default where there is one) and "spawn" each worker imports the script
     again, so the code that makes the VecEnv must stand under ``if __name__ == "__main__":``.
@@ -103,6 +146,10 @@ class SubprocVecEnv(VecEnv):
             is not safe with threads (torch's, a renderer's) in the parent.
         n_workers: how many processes share the environments, at most one per environment; None for the number of
             CPUs. Give ``len(env_fns)`` when two environments cannot live in one process.
+        step_in_caller: the calling process is one of the ``n_workers`` and steps the first block of environments
+            itself while the others step theirs. Fastest where the CPUs are few (with two, by a tenth to a half), but
+            those environments are not apart from the training: a crash of one ends it, ``timeout`` does not apply to
+            them, and they share its working directory, threads, GPU context and global random generators.
         timeout: seconds that a step, reset or call may take before it is an error; None waits for ever. A worker
             that died is found at once.
         start_timeout: the same for importing and building the environments.
@@ -121,6 +168,7 @@ class SubprocVecEnv(VecEnv):
         start_method: str | None = None,
         *,
         n_workers: int | None = None,
+        step_in_caller: bool = False,
         timeout: float | None = 60.0,
         start_timeout: float | None = 300.0,
     ):
@@ -144,11 +192,11 @@ class SubprocVecEnv(VecEnv):
         self._start_timeout = start_timeout
         self._last_seeds: list[int | None] = [None] * len(fns)
         self._last_actions: Sequence[Any] | np.ndarray | None = None
-        self._workers: list[_Worker] = []
+        self._workers: list[_Worker | _OwnWork] = []
         # Also runs when the VecEnv is collected without close() and at interpreter exit.
         self._stop = weakref.finalize(self, _stop_workers, self._workers, os.getpid())
         try:
-            self._start(fns, start_method, context, _worker_count(n_workers, len(fns)))
+            self._start(fns, start_method, context, _worker_count(n_workers, len(fns)), step_in_caller)
             super().__init__(len(fns), *self._share_memory(len(fns)))
         except BaseException:
             self.close()
@@ -156,34 +204,53 @@ class SubprocVecEnv(VecEnv):
 
     # --- start ---
 
-    def _start(self, fns: list[Callable[[], gym.Env]], start_method: str, context: Any, count: int) -> None:
-        bounds = np.linspace(0, len(fns), count + 1).astype(int)
-        for number, (first, stop) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
-            block = fns[first:stop]
-            forked = start_method == "fork"
-            job = Assignment(block if forked else cloudpickle.dumps(block), first, number, len(fns), count)
-            ours, theirs = socket.socketpair()
-            # A fork inherits our ends of all channels; kept open there, a worker would not notice our end.
-            foreign = [*(worker.channel.socket for worker in self._workers), ours] if forked else []
-            process = context.Process(
-                target=run_worker, args=(theirs, foreign, job), name=f"polyak-env-worker-{number}", daemon=True
-            )
-            try:
-                process.start()
-            except (EOFError, ConnectionError) as error:
-                # The fork server imports the script too, and ended there.
-                ours.close()
-                cause = "If the fork server printed an error above, that is the cause."
-                raise RuntimeError(f"{_unguarded_message(start_method)} {cause}") from error
-            finally:
-                theirs.close()
-            waits = [seconds for seconds in (self.timeout, self._start_timeout) if seconds is not None]
-            ours.settimeout(min([_LISTEN, *waits]))
-            # It answers when the environments are built, and again when it has mapped the shared memory.
-            self._workers.append(_Worker(process, Channel(ours), first, stop, pending=2))
-        self.processes = [worker.process for worker in self._workers]
-        self.remotes = [worker.channel for worker in self._workers]
+    def _start(
+        self, fns: list[Callable[[], gym.Env]], start_method: str, context: Any, count: int, step_in_caller: bool
+    ) -> None:
         self._start_method = start_method
+        self.processes: list[BaseProcess] = []
+        self.remotes: list[Channel] = []
+        bounds = np.linspace(0, len(fns), count + 1).astype(int).tolist()
+        jobs = [
+            Assignment(fns[first:stop], first, number, len(fns), count)
+            for number, (first, stop) in enumerate(itertools.pairwise(bounds))
+        ]
+        for job in jobs[1:] if step_in_caller else jobs:
+            self._start_worker(job, start_method, context)
+        if step_in_caller:
+            # After the others, so that all build at the same time; before them in the order of the environments.
+            self._workers.insert(0, _OwnWork(EnvBlock(jobs[0], encode=None), len(jobs[0].env_fns)))
+
+    def _start_worker(self, job: Assignment, start_method: str, context: Any) -> None:
+        first, stop, forked = job.first, job.first + len(job.env_fns), start_method == "fork"
+        if not forked:
+            job.env_fns = cloudpickle.dumps(job.env_fns)
+        ours, theirs = channel_ends()
+        # A fork inherits our ends of all channels; kept open there, a worker would not notice our end.
+        taken = [end for channel in self.remotes for end in (channel.incoming, channel.outgoing)]
+        process = context.Process(
+            target=run_worker,
+            args=(theirs, [*taken, *ours] if forked else [], job),
+            name=f"polyak-env-worker-{job.number}",
+            daemon=True,
+        )
+        try:
+            process.start()
+        except (EOFError, ConnectionError) as error:
+            # The fork server imports the script too, and ended there.
+            for end in ours:
+                end.close()
+            cause = "If the fork server printed an error above, that is the cause."
+            raise RuntimeError(f"{_unguarded_message(start_method)} {cause}") from error
+        finally:
+            for end in theirs:
+                end.close()
+        waits = [seconds for seconds in (self.timeout, self._start_timeout) if seconds is not None]
+        channel = Channel(*ours, patience=min([_LISTEN, *waits]))
+        # It answers when the environments are built, and again when it has mapped the shared memory.
+        self._workers.append(_Worker(process, channel, job.number, first, stop, pending=2))
+        self.processes.append(process)
+        self.remotes.append(channel)
 
     def _share_memory(self, num_envs: int) -> tuple[spaces.Space, spaces.Space]:
         answers = self._collect("building the environments", self._start_timeout)
@@ -193,13 +260,19 @@ class SubprocVecEnv(VecEnv):
         _check_same_spaces(described)
         layout = env_worker.shared_layout(observation_space, action_space, num_envs, len(self._workers))
         arrays = create_shared_arrays(layout, self.remotes)
-        self._collect("mapping shared memory", self._start_timeout)
+        own = self._workers[0]
+        if isinstance(own, _OwnWork):
+            own.block.attach(arrays)
+        self._collect("mapping shared memory", self._start_timeout, self._processes())
         self._observation_arrays = env_worker.observation_arrays(arrays)
         self._actions = arrays.get(env_worker.ACTIONS)
         self._rewards, self._dones = arrays[env_worker.REWARDS], arrays[env_worker.DONES]
         self._running = arrays[env_worker.RUNNING]
         self._running[:] = env_worker.NOWHERE
         return observation_space, action_space
+
+    def _processes(self) -> list[_Worker | _OwnWork]:
+        return [worker for worker in self._workers if isinstance(worker, _Worker)]
 
     # --- stepping ---
 
@@ -248,7 +321,7 @@ class SubprocVecEnv(VecEnv):
         infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(self.num_envs)]
         for answer in answers:
             if answer:
-                for index, info, reset_info in pickle.loads(answer):
+                for index, info, reset_info in decode_step_infos(answer) if isinstance(answer, bytes) else answer:
                     infos[index] = info
                     if reset_info is not None:
                         self.reset_infos[index] = reset_info
@@ -326,29 +399,31 @@ class SubprocVecEnv(VecEnv):
             while worker.pending:
                 self._collect_or_close("an interrupted call", [worker])
 
-    def _send(self, worker: _Worker, kind: bytes, content: bytes = b"") -> None:
+    def _send(self, worker: _Worker | _OwnWork, kind: bytes, content: bytes = b"") -> None:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
         try:
-            worker.channel.send(kind, content, deadline)
-            worker.pending += 1
+            worker.send(kind, content, deadline)
         except (ConnectionError, TimeoutError) as error:
+            assert isinstance(worker, _Worker)
             failure = self._died(worker, "between two calls")
             self.close()
             raise failure from error
 
-    def _collect_or_close(self, doing: str, workers: Sequence[_Worker] | None = None) -> list[bytes]:
+    def _collect_or_close(self, doing: str, workers: Sequence[_Worker | _OwnWork] | None = None) -> list[bytes]:
         try:
             return self._collect(doing, self.timeout, workers)
         except Exception:
             self.close()
             raise
 
-    def _collect(self, doing: str, timeout: float | None, workers: Sequence[_Worker] | None = None) -> list[bytes]:
+    def _collect(
+        self, doing: str, timeout: float | None, workers: Sequence[_Worker | _OwnWork] | None = None
+    ) -> list[bytes]:
         """One answer of each worker; raises the first failure once all that still can have answered."""
         deadline = None if timeout is None else time.monotonic() + timeout
         answers, failures = [], []
         for worker in self._workers if workers is None else workers:
-            kind, content = self._receive(worker, doing, deadline)
+            kind, content = self._receive(worker, doing, deadline) if isinstance(worker, _Worker) else worker.receive()
             answers.append(content)
             if kind == env_worker.FAILED:
                 failures.append(pickle.loads(content))
@@ -359,9 +434,7 @@ class SubprocVecEnv(VecEnv):
     def _receive(self, worker: _Worker, doing: str, deadline: float | None) -> tuple[bytes, bytes]:
         while True:
             try:
-                message = worker.channel.receive()
-                worker.pending -= 1
-                return message
+                return worker.receive()
             except TimeoutError:
                 if not worker.process.is_alive():
                     raise self._died(worker, doing) from None
@@ -422,7 +495,7 @@ class SubprocVecEnv(VecEnv):
             return worker.first
         if not hasattr(self, "_running"):
             return None
-        index = int(self._running[self._workers.index(worker)])
+        index = int(self._running[worker.number])
         return None if index == env_worker.NOWHERE else index
 
     def _last_of(self, index: int | None) -> tuple[int | None, Any]:
@@ -448,25 +521,30 @@ class SubprocVecEnv(VecEnv):
             self.__dict__.pop(name, None)
 
 
-def _stop_workers(workers: list[_Worker], owner: int) -> None:
+def _stop_workers(workers: list[_Worker | _OwnWork], owner: int) -> None:
     """End all workers: ask, wait, kill. Must not refer to the VecEnv (it is its finalizer)."""
     if os.getpid() != owner:
         return  # a fork of the owner: the workers are not its own
-    for worker in workers:
+    processes = [worker for worker in workers if isinstance(worker, _Worker)]
+    for worker in processes:
         try:
             worker.channel.send(env_worker.CLOSE)
             # Nobody reads answers any more: a worker in the middle of a long one is freed by this.
-            worker.channel.socket.shutdown(socket.SHUT_RD)
+            worker.channel.incoming.shutdown(socket.SHUT_RD)
         except OSError:
             pass  # already gone
+    for own in workers:
+        if isinstance(own, _OwnWork):
+            own.block.close()
     deadline = time.monotonic() + _GRACE
-    for worker in workers:
+    for worker in processes:
         worker.process.join(max(0.0, deadline - time.monotonic()))
         for end in (worker.process.terminate, worker.process.kill):
             if worker.process.is_alive():
                 end()
                 worker.process.join(1.0)
         worker.channel.close()
+    workers.clear()  # frees the environments of the calling process and their part of the shared memory
 
 
 # --- small parts ----------------------------------------------------------------------------------------------------

@@ -178,6 +178,8 @@ class VecEnv(ABC):
         Raises:
             ValueError: there are fewer.
         """
+        if isinstance(actions, np.ndarray) and actions.ndim and len(actions) == self.num_envs > 1:
+            return actions
         if self.num_envs == 1 and isinstance(actions, np.ndarray) and actions.shape == self.action_space.shape:
             return actions[None]
         if isinstance(actions, np.ndarray) and actions.ndim and len(actions) == self.num_envs:

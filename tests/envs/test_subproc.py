@@ -74,6 +74,14 @@ class Talkative(gym.Wrapper):
         return obs, reward, terminated, truncated, {**info, "count": self.count, "array": np.full(2, self.count)}
 
 
+class Counting(gym.Wrapper):
+    """Puts numbers of several types into its infos."""
+
+    def step(self, action):
+        obs, reward, terminated, truncated, _ = self.env.step(action)
+        return obs, reward, terminated, truncated, {"x": np.float64(obs[0]), "v": float(obs[1]), "n": np.int32(action)}
+
+
 def named(env_id, wrapper=None, **kwargs):
     env = gym.make(env_id, **kwargs)
     return env if wrapper is None else wrapper(env)
@@ -81,6 +89,7 @@ def named(env_id, wrapper=None, **kwargs):
 
 KINDS = {
     "cartpole": partial(named, "CartPole-v1", max_episode_steps=30),
+    "numbers": partial(named, "CartPole-v1", Counting, max_episode_steps=15),
     "infos": partial(named, "CartPole-v1", Talkative, max_episode_steps=15),
     "pendulum": partial(named, "Pendulum-v1", max_episode_steps=20),
     "dict": SimpleMultiObsEnv,
@@ -114,14 +123,20 @@ def compare_with_dummy(env_fn, n_envs=5, steps=60, cast=None, **kwargs) -> None:
         assert ended > 0
 
 
+@pytest.mark.parametrize("step_in_caller", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_same_as_dummy(kind):
-    compare_with_dummy(KINDS[kind], n_workers=2)
+def test_same_as_dummy(kind, step_in_caller):
+    compare_with_dummy(KINDS[kind], n_workers=2, step_in_caller=step_in_caller)
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_same_as_dummy_with_every_start_method(start_method):
     compare_with_dummy(KINDS["infos"], n_envs=3, n_workers=2, start_method=start_method)
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_same_as_dummy_with_a_block_in_the_caller(start_method):
+    compare_with_dummy(KINDS["infos"], n_envs=5, n_workers=3, start_method=start_method, step_in_caller=True)
 
 
 @pytest.mark.parametrize("cast", [np.float64, np.float16])
@@ -214,6 +229,31 @@ def test_envs_are_spread_over_workers():
         assert len(venv.processes) == min(5, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count())
 
 
+class OwnProcess(DictActions):
+    """Says where it runs."""
+
+    action_space = spaces.Discrete(10)
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, False, False, {"pid": os.getpid()}
+
+
+def test_only_the_first_block_runs_in_the_caller():
+    with subproc([OwnProcess] * 5, n_workers=2) as venv:
+        venv.reset()
+        infos = venv.step(np.zeros(5, np.int64))[3]
+        assert os.getpid() not in {info["pid"] for info in infos}
+    with subproc([OwnProcess] * 5, n_workers=2, step_in_caller=True) as venv:
+        assert len(venv.processes) == len(venv.remotes) == 1
+        venv.reset()
+        infos = venv.step(np.zeros(5, np.int64))[3]
+        assert [info["pid"] for info in infos] == [os.getpid()] * 2 + [venv.processes[0].pid] * 3
+    with subproc([OwnProcess] * 2, n_workers=1, step_in_caller=True) as venv:
+        assert venv.processes == []
+        venv.reset()
+        assert {info["pid"] for info in venv.step(np.zeros(2, np.int64))[3]} == {os.getpid()}
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
@@ -234,11 +274,12 @@ def test_different_spaces_are_refused():
         subproc([KINDS["cartpole"], KINDS["pendulum"]])
 
 
+@pytest.mark.parametrize("step_in_caller", [False, True])
 @pytest.mark.parametrize("n_workers", [1, 2, 4])
-def test_attributes_and_methods(n_workers):
+def test_attributes_and_methods(n_workers, step_in_caller):
     fns = [partial(BitFlippingEnv, n_bits=3 + place, image_obs_space=True, continuous=False) for place in range(4)]
     fns = [lambda fn=fn: Monitor(gym.wrappers.TransformAction(fn(), lambda a: a, spaces.Discrete(3))) for fn in fns]
-    with subproc(fns, n_workers=n_workers) as venv:
+    with subproc(fns, n_workers=n_workers, step_in_caller=step_in_caller) as venv:
         assert venv.get_attr("n_bits") == [3, 4, 5, 6]
         assert venv.get_attr("n_bits", indices=2) == [5]
         assert venv.get_attr("n_bits", indices=[3, 0, 3]) == [6, 3, 6]
@@ -411,6 +452,48 @@ def test_exception_in_step_arrives_whole(start_method):
     assert_gone(processes)
 
 
+@pytest.mark.parametrize("index", [0, 1, 3])
+def test_exception_beside_or_in_the_block_of_the_caller(index):
+    fns, _ = fails(index, "step", "raise")
+    venv = subproc(fns, n_workers=2, step_in_caller=True)
+    processes = workers_of(venv)
+    venv.seed(40)
+    venv.reset()
+    with pytest.raises(EnvWorkerError, match=rf"(?s)Environment {index} raised in step\(\).*deep_inside") as caught:
+        venv.step(np.full(4, 7))
+    assert (caught.value.env_index, caught.value.seed, caught.value.action) == (index, 40 + index, 7)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert venv.closed
+    assert_gone(processes)
+
+
+@pytest.mark.parametrize("what", ["kill", "hang"])
+def test_worker_dies_or_hangs_beside_the_block_of_the_caller(what):
+    fns, _ = fails(2, "step", what)
+    venv = subproc(fns, n_workers=2, step_in_caller=True, timeout=0.5)
+    processes = workers_of(venv)
+    venv.reset()
+    with pytest.raises(EnvWorkerError, match=r"nvironments? 2.* (died|gave no answer)") as caught:
+        venv.step(SEVENS)
+    assert caught.value.env_index == 2
+    assert_gone(processes)
+
+
+def test_interrupt_in_the_block_of_the_caller():
+    class Interrupted(Misbehaves):
+        def step(self, action):
+            if action == 7:
+                raise KeyboardInterrupt
+            return super().step(action)
+
+    with subproc([Interrupted, Misbehaves, Misbehaves, Misbehaves], n_workers=2, step_in_caller=True) as venv:
+        venv.reset()
+        with pytest.raises(KeyboardInterrupt):
+            venv.step(np.array([7, 1, 1, 1]))
+        assert not venv.closed
+        assert venv.step(np.zeros(4, np.int64))[0].shape == (4, 2)
+
+
 @pytest.mark.parametrize("what", ["raise", "sys.exit"])
 @pytest.mark.parametrize("when", ["init", "reset"])
 def test_exception_elsewhere(when, what):
@@ -564,12 +647,13 @@ def shared_blocks() -> int:
 
 
 @pytest.mark.skipif(not LINUX, reason="reads /proc")
+@pytest.mark.parametrize("step_in_caller", [False, True])
 @pytest.mark.parametrize("end", ["close", "error", "collected"])
-def test_no_process_and_no_memory_left(end):
+def test_no_process_and_no_memory_left(end, step_in_caller):
     gc.collect()
     before, files, descriptors = shared_blocks(), set(os.listdir("/dev/shm")), psutil.Process().num_fds()
     fns, _ = fails(2, "step", "raise")
-    venv: VecEnv | None = subproc(fns, n_workers=2)
+    venv: VecEnv | None = subproc(fns, n_workers=2, step_in_caller=step_in_caller)
     processes = workers_of(venv)
     venv.reset()
     assert shared_blocks() == before + 1
@@ -587,6 +671,41 @@ def test_no_process_and_no_memory_left(end):
     del venv
     gc.collect()
     assert psutil.Process().num_fds() <= descriptors
+
+
+class Garbage:
+    """Refers to itself, so that only the garbage collector ends it; notes which process that was."""
+
+    def __init__(self, file):
+        self.itself, self.file = self, file
+
+    def __del__(self):
+        with open(self.file, "a") as notes:
+            notes.write(f"{os.getpid()}\n")
+
+
+class Collecting(DictActions):
+    action_space = spaces.Discrete(2)
+
+    def __init__(self):
+        gc.collect()
+
+    def step(self, action):
+        gc.collect()
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+def test_garbage_of_the_parent_is_not_finalized_in_a_fork(tmp_path):
+    gc.disable()
+    try:
+        Garbage(tmp_path / "notes")
+        with subproc([Collecting], start_method="fork") as venv:
+            venv.reset()
+            venv.step(np.zeros(1, np.int64))
+    finally:
+        gc.enable()
+    gc.collect()
+    assert (tmp_path / "notes").read_text().split() == [str(os.getpid())]
 
 
 PARENT = """
