@@ -29,6 +29,7 @@ class SpeedTask:
 
 
 _TD3 = {"learning_rate": 1e-3, "policy_kwargs": {"net_arch": [400, 300]}}
+_TD3_256 = {"learning_rate": 1e-3, "policy_kwargs": {"net_arch": [256, 256]}}
 _DQN = {"target_update_interval": 10_000, "policy_kwargs": {"net_arch": [64, 64]}}
 _PPO_ATARI = {
     "n_steps": 128,
@@ -41,13 +42,14 @@ _PPO_ATARI = {
 
 TASKS: dict[str, SpeedTask] = {
     "sac-halfcheetah": SpeedTask("SAC", "HalfCheetah-v5", 5_000),
-    "td3-halfcheetah": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3),
+    "td3-halfcheetah": SpeedTask("TD3", "HalfCheetah-v5", 3_000, settings=_TD3, libraries=("polyak", "sb3")),
+    "td3-halfcheetah-256": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3_256),
     "dqn-cartpole": SpeedTask("DQN", "CartPole-v1", 50_000, settings=_DQN),
-    "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 40_960),
+    "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 81_920),
     "ppo-cartpole-8": SpeedTask("PPO", "CartPole-v1", 81_920, n_envs=8),
-    "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 40_960),
-    "a2c-cartpole-8": SpeedTask("A2C", "CartPole-v1", 100_000, n_envs=8, libraries=("polyak", "sb3")),
+    "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 81_920),
+    "a2c-cartpole-8": SpeedTask("A2C", "CartPole-v1", 500_000, n_envs=8, libraries=("polyak", "sb3")),
     "ppo-breakout-8": SpeedTask(
-        "PPO", "ALE/Breakout-v5", 20_000, n_envs=8, policy="CnnPolicy", settings=_PPO_ATARI, atari=True
+        "PPO", "ALE/Breakout-v5", 8_192, n_envs=8, policy="CnnPolicy", settings=_PPO_ATARI, atari=True
     ),
 }
