@@ -146,8 +146,9 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield "# Speed"
     yield ""
     yield (
-        f"{machine['cpus']} CPU cores ({machine['processor']}), {report['threads']} compute threads, "
-        f"medians of {report['repeats']} interleaved runs, a fresh process each"
+        f"{machine['cpus']} CPU cores ({machine['processor']}), compute threads: "
+        + (str(report["threads"]) if report["threads"] else "each library's own choice")
+        + f"; medians of {report['repeats']} interleaved runs, a fresh process each"
         + (f", run lengths scaled by {report['steps_scale']:g}" if report["steps_scale"] != 1 else "")
         + ". Ratios above 1: polyak is better. `*`: other processes used more than "
         f"{NOISY:g} cores during a run."
@@ -210,7 +211,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="runs per library and task (default 3)")
     parser.add_argument("--steps-scale", type=float, default=1.0, help="multiplies every run's length")
     parser.add_argument("--gradient-seconds", type=float, default=2.0, help="time spent on gradient steps per run")
-    parser.add_argument("--threads", type=int, default=2, help="compute threads of each run (default 2)")
+    parser.add_argument("--threads", type=int, default=0, help="compute threads of each run (default: its own choice)")
     parser.add_argument("--wait", type=float, default=60.0, help="longest wait for a quiet machine before a run, s")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "bench", help="stem of the .json and .md files")
     args = parser.parse_args()
@@ -236,7 +237,7 @@ def main() -> int:
         "runs": {},
         "versions": {},
     }
-    print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {args.threads} threads a run", flush=True)
+    print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {args.threads or 'own'} threads a run", flush=True)
     text, complete = "", True
     for name in args.tasks:
         runs = run_task(name, args)

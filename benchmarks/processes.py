@@ -68,21 +68,24 @@ def interpreter(library: str) -> Path:
 
 
 def run_worker(library: str, job: dict[str, Any], threads: int, timeout_s: float = 7200.0) -> dict[str, Any]:
-    """Do ``job`` in a fresh process of ``library`` with ``threads`` compute threads, and return its result.
+    """Do ``job`` in a fresh process of ``library``, and return its result.
+
+    ``threads`` compute threads are forced on it; 0 leaves the library its own choice.
 
     Raises:
         RunFailed: the process failed or took longer than ``timeout_s`` seconds.
     """
     python = interpreter(library)
     environment = os.environ | {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads),
         "JAX_PLATFORMS": "cpu",
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONWARNINGS": "ignore",
         "PYTHONHASHSEED": "0",
     }
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        environment.pop(name, None)
+        if threads > 0:
+            environment[name] = str(threads)
     if threads == 1:
         environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     with tempfile.TemporaryDirectory() as folder:
