@@ -15,6 +15,7 @@ import os
 import platform
 import random
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -76,7 +77,8 @@ class Program:
             names[:] = results
             return list(results.values())
 
-        graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *leaves)
+        with _quiet():
+            graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *leaves)
         self.graph = graph
         self._run: Callable[[list[Tensor]], Sequence[Tensor]] = self._interpret
         self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors))
@@ -390,7 +392,7 @@ def _library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
 def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> None:
     import torch._inductor
 
-    with _random_states_kept(), torch.no_grad():
+    with _quiet(), _random_states_kept(), torch.no_grad():
         built = torch._inductor.aot_compile(
             graph, tuple(arguments), options={**OPTIONS, "aot_inductor.output_path": str(folder / LIBRARY)}
         )
@@ -417,6 +419,14 @@ def _processor() -> str:
 
 def _load(library: Path) -> Callable[[list[Tensor]], list[Tensor]]:
     return torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1).run
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Torch's warnings about its own insides are not for the program's user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager

@@ -92,7 +92,9 @@ def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folde
     envs = make_envs(ENV_ID, settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
     eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + 1_000_000)
     try:
-        model = algorithm(settings.policy, envs, seed=options.seed, device="cpu", verbose=0, **settings.arguments)
+        # It stops long before the cap: too early for compiling to pay.
+        options_here = {"seed": options.seed, "device": "cpu", "verbose": 0, "compile": False}
+        model = algorithm(settings.policy, envs, **options_here, **settings.arguments)
         callback = EvalCallback(
             eval_envs,
             callback_on_new_best=StopTrainingOnRewardThreshold(500.0, verbose=0),
