@@ -6,6 +6,7 @@ the :class:`~polyak.core.learner.Learner`), no networks (the policy) and no envi
 """
 
 import inspect
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -142,7 +143,10 @@ class Algorithm:
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
     __signature__: ClassVar[Any] = _Signature()
+    engine = cast("Engine | None", None)
+    """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     _acting = cast("Acting | None", None)
+    _operations = math.inf
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         policy, env = self.policy, self.env
@@ -364,8 +368,7 @@ class Algorithm:
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
         )
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
-        _, rows = self._expected_updates(0)
-        with threads_for(self.engine.operations(rows)):
+        with threads_for(self._operations):
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
                     pass
@@ -397,14 +400,19 @@ class Algorithm:
         self._total_timesteps, self._num_timesteps_at_start = total_timesteps, self.num_timesteps
         if reset_num_timesteps or self.runner.obs is None:
             self._start_episodes()
-        self.engine.expect(*self._expected_updates(total_timesteps - self.num_timesteps))
+        updates, rows = self._expected_updates(total_timesteps - self.num_timesteps)
+        if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
+            self.engine.expect(updates, rows)
+            self._operations = self.engine.operations(rows) if updates else math.inf
+            if self.verbose >= 1 and self.engine.compiles:
+                print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")
         if not self._custom_logger:
             self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
         return total_timesteps, as_callback(callback, self, progress_bar)
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        """Gradient steps that so many environment steps will bring, and the rows of each."""
-        raise NotImplementedError
+        """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if nobody knows."""
+        return 0, 1
 
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""

@@ -6,6 +6,7 @@ arithmetic, and only that, on their own state; a test compares the two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from polyak.nn.optim import RMSpropTFLike
 
 State = Mapping[str, Tensor]
 Rule = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[State], Tensor, Mapping[str, Any]], None]
-"""(parameters, gradients, one state each, learning rate [], the group's options): change the first and third."""
+"""(parameters, gradients, one state each, what :func:`factors` returns as a tensor, the group's options): change the
+first and third."""
 
 
 class UntraceableError(RuntimeError):
@@ -29,56 +31,53 @@ class UnsteppedError(UntraceableError):
 
 
 def adam(
-    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
     """Adam, Kingma and Ba 2015 (arXiv:1412.6980) algorithm 1; weight decay joins the gradient."""
-    _adam(params, _with_decay(params, grads, options), states, lr, options)
+    _adam(params, _with_decay(params, grads, options), states, by, options)
 
 
 def adamw(
-    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
     """Adam with decoupled weight decay, Loshchilov and Hutter 2019 (arXiv:1711.05101) algorithm 2."""
     if options["weight_decay"]:
         for param in params:
-            param.mul_(1 - lr * options["weight_decay"])
-    _adam(params, grads, states, lr, options)
+            param.mul_(1 - by[0] * options["weight_decay"])
+    _adam(params, grads, states, by, options)
 
 
 def _adam(
-    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
     beta1, beta2 = options["betas"]
-    for state in states:
-        state["step"].add_(1)
-    step = states[0]["step"].double()  # 1 - 0.999**1 in float32 would lose four digits
-    rate = (lr / (1 - beta1**step)).float()
-    scale = (1 - beta2**step).sqrt().float()
+    rate, scale = by[1], by[2]
     for param, grad, state in zip(params, grads, states, strict=True):
+        state["step"].add_(1)
         mean = state["exp_avg"].lerp_(grad, 1 - beta1)
         square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         param.sub_(rate * mean / (square.sqrt() / scale + options["eps"]))
 
 
 def rmsprop(
-    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
     """RMSprop (Tieleman and Hinton 2012) as torch has it: ``eps`` outside the root."""
-    _rmsprop(params, grads, states, lr, options, lambda variance: variance.sqrt() + options["eps"])
+    _rmsprop(params, grads, states, by, options, lambda variance: variance.sqrt() + options["eps"])
 
 
 def rmsprop_tf_like(
-    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
     """RMSprop as TensorFlow 1 has it: ``eps`` inside the root."""
-    _rmsprop(params, grads, states, lr, options, lambda variance: (variance + options["eps"]).sqrt())
+    _rmsprop(params, grads, states, by, options, lambda variance: (variance + options["eps"]).sqrt())
 
 
 def _rmsprop(
     params: Sequence[Tensor],
     grads: Sequence[Tensor],
     states: Sequence[State],
-    lr: Tensor,
+    by: Tensor,
     options: Mapping[str, Any],
     root: Callable[[Tensor], Tensor],
 ) -> None:
@@ -93,11 +92,11 @@ def _rmsprop(
         step = grad / root(variance)
         if options["momentum"]:
             step = state["momentum_buffer"].mul_(options["momentum"]).add_(step)
-        param.sub_(lr * step)
+        param.sub_(by[0] * step)
 
 
 def sgd(
-    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], lr: Tensor, options: Mapping[str, Any]
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
     """Stochastic gradient descent, with torch's momentum."""
     momentum = options["momentum"]
@@ -105,7 +104,7 @@ def sgd(
         if momentum:
             running = state["momentum_buffer"].mul_(momentum).add_(grad, alpha=1 - options["dampening"])
             grad = grad + momentum * running if options["nesterov"] else running
-        param.sub_(lr * grad)
+        param.sub_(by[0] * grad)
 
 
 def _with_decay(params: Sequence[Tensor], grads: Sequence[Tensor], options: Mapping[str, Any]) -> Sequence[Tensor]:
@@ -121,6 +120,24 @@ RULES: dict[type[Optimizer], Rule] = {
     RMSpropTFLike: rmsprop_tf_like,
 }
 """The optimizers whose steps can be part of a graph; subclasses are not, since they may step otherwise."""
+
+
+def factors(optimizer: Optimizer, group: Mapping[str, Any]) -> list[float]:
+    """The numbers by which the next step of a group multiplies.
+
+    They depend on how many steps there were, and are computed outside of the graph: inside, the compiler would raise
+    Adam's decay rates to their powers anew for every few parameters.
+
+    Returns:
+        The learning rate; for Adam also lr / (1 - beta1**t) and sqrt(1 - beta2**t) of the coming step t.
+    """
+    lr = float(group["lr"])
+    if type(optimizer) not in (torch.optim.Adam, torch.optim.AdamW):
+        return [lr]
+    states = (optimizer.state.get(param) for param in group["params"])
+    step = next((float(state["step"]) for state in states if state), 0.0) + 1.0
+    beta1, beta2 = group["betas"]
+    return [lr, lr / (1 - beta1**step), math.sqrt(1 - beta2**step)]
 
 
 def check_traceable(optimizer: Optimizer) -> None:
@@ -151,7 +168,7 @@ class TracedOptimizer:
         optimizer: whose rule and options to follow.
         params: for each group, the tensors that stand for its parameters.
         states: for each group and parameter, the tensors that stand for its state.
-        rates: for each group, the tensor [] that stands for its learning rate.
+        rates: for each group, the tensor that stands for its :func:`factors`.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from polyak.core.learner import Learner
-from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable
+from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.nn.optim import RMSpropTFLike
 
 aten = torch.ops.aten
@@ -172,7 +172,7 @@ class _Inputs:
         self.tensors: list[Tensor] = [*learner.parameters(), *learner.buffers()]
         of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
         self._counters: list[dict[str, Any]] = []
-        self._rates: list[tuple[dict[str, Any], Tensor]] = []
+        self._rates: list[_Rate] = []
         self._plans = [self._plan(name, optimizer, of) for name, optimizer in learner.optimizers.items()]
         self._watch = _Watch(learner)
         plans = [(plan.name, type(plan.optimizer), *plan[2:]) for plan in self._plans]
@@ -186,10 +186,8 @@ class _Inputs:
         for group in optimizer.param_groups:
             params.append([of[id(p)] for p in group["params"]])
             states.append([self._state(optimizer.state.get(p, {})) for p in group["params"]])
-            rate = group["lr"]
-            if not isinstance(rate, Tensor):
-                rate = torch.tensor(float(rate))
-                self._rates.append((group, rate))
+            rate = torch.tensor(factors(optimizer, group))
+            self._rates.append(_Rate(optimizer, group, rate.numpy()))
             rates.append(self._add(rate))
         return _OptimizerPlan(name, optimizer, params, states, rates)
 
@@ -222,16 +220,23 @@ class _Inputs:
         return self._watch.unchanged
 
     def refresh(self) -> None:
-        """Before a run: bring learning rates that are plain numbers, and count in counters that are."""
-        for group, rate in self._rates:
-            if group["lr"] != rate.item():
-                rate.fill_(group["lr"])
+        """Before a run: bring what depends on learning rates and numbers of steps, and count in plain counters."""
+        for optimizer, group, rate in self._rates:
+            rate[:] = factors(optimizer, group)
         for state in self._counters:
             state["step"] += 1
 
 
 class _Place(int):
     """A place among a program's inputs."""
+
+
+class _Rate(NamedTuple):
+    """One group of an optimizer, and the memory of the input that holds its factors."""
+
+    optimizer: Optimizer
+    group: dict[str, Any]
+    values: np.ndarray
 
 
 class _OptimizerPlan(NamedTuple):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from polyak import A2C, DQN, PPO, SAC
 from polyak.core import program
 from polyak.core.engine import Engine
-from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable
+from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.program import Program, flatten
 from polyak.data import Transition
 from polyak.nn.encoders import BaseFeaturesExtractor
@@ -74,7 +74,10 @@ def test_rules_do_what_torchs_optimizers_do(make: Callable[..., torch.optim.Opti
         if step == 1:  # by now there is state to go on from
             ours = [p.detach().clone() for p in theirs]
             states = [copy.deepcopy(optimizer.state[p]) for p in theirs]
-            rule = TracedOptimizer(optimizer, [ours], [states], [torch.tensor(1e-2)])
+            by = torch.empty(len(factors(optimizer, optimizer.param_groups[0])))
+            rule = TracedOptimizer(optimizer, [ours], [states], [by])
+        if step >= 1:
+            by.copy_(torch.tensor(factors(optimizer, optimizer.param_groups[0])))
         for p, grad in zip(theirs, grads, strict=True):
             p.grad = grad.clone()
         optimizer.step()
@@ -96,7 +99,8 @@ def test_a_step_that_is_forbidden_leaves_all_as_it_was(forbidden: bool) -> None:
     before = [t.detach().clone() for t in (parameter, *state.values())]
     moved = parameter.detach().clone()
     moved.grad = torch.full((3,), 2.0)
-    TracedOptimizer(optimizer, [[moved]], [[state]], [torch.tensor(0.1)]).step(unless=torch.tensor(forbidden))
+    by = torch.tensor(factors(optimizer, optimizer.param_groups[0]))
+    TracedOptimizer(optimizer, [[moved]], [[state]], [by]).step(unless=torch.tensor(forbidden))
     same = [torch.equal(a, b) for a, b in zip(before, (moved, *state.values()), strict=True)]
     assert same == [forbidden] * 4
 
