@@ -43,14 +43,6 @@ OPTIONS: dict[str, Any] = {}
 LIBRARY = "program.so"
 
 
-class Leaf(NamedTuple):
-    """How one tensor of a batch is laid out; a program takes batches of one layout."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-
-
 class Program:
     """One method of a learner, for one layout of its batch, compiled.
 

@@ -323,6 +323,12 @@ def test_averaging_over_learners_runs_uncompiled() -> None:
     assert model.engine.status == "uncompiled"
 
 
+def test_an_algorithm_that_sets_itself_up_without_an_engine_learns() -> None:
+    model = dqn(compile=False)
+    model.engine = None
+    assert model.learn(100)._n_updates > 0
+
+
 # -- the compiler ------------------------------------------------------------------------------------------------------
 
 
