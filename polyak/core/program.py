@@ -11,8 +11,6 @@ uncompiled training draw the same ones.
 from __future__ import annotations
 
 import hashlib
-import os
-import platform
 import random
 import tempfile
 import warnings
@@ -30,8 +28,10 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
+from polyak.core.cache import cache_folder, machine
 from polyak.core.learner import Learner
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
+from polyak.core.products import teach_compiler, use_faster
 from polyak.nn.optim import RMSpropTFLike
 
 aten = torch.ops.aten
@@ -80,6 +80,7 @@ class Program:
 
     def compile(self) -> None:
         """Build the library, or find it on disk, and load it."""
+        use_faster(self.graph)
         self._run = _load(_library(self.graph, self._arguments))
 
     @torch.no_grad()
@@ -364,14 +365,6 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
 # -- libraries ---------------------------------------------------------------------------------------------------------
 
 
-def cache_folder() -> Path:
-    """Where compiled programs are kept: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
-    if chosen := os.environ.get("POLYAK_CACHE"):
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "polyak" / "programs"
-
-
 def _library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
     """The shared library of a graph: from the cache folder, else built into it."""
     folder = cache_folder() / _key(graph, arguments)
@@ -389,6 +382,8 @@ def _library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
 def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> None:
     import torch._inductor
 
+    with suppress(ImportError, AttributeError):
+        teach_compiler()
     with _quiet(), _random_states_kept(), torch.no_grad():
         built = torch._inductor.aot_compile(
             graph, tuple(arguments), options={**OPTIONS, "aot_inductor.output_path": str(folder / LIBRARY)}
@@ -400,18 +395,8 @@ def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> Non
 def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:
     """Names everything that the library depends on."""
     constants = [(name, tensor.tolist()) for name, tensor in graph.named_buffers()]
-    machine = (platform.system(), platform.machine(), _processor(), torch.get_num_threads())
-    facts = (graph.code, constants, layout(arguments), torch.__version__, torch.version.git_version, machine, OPTIONS)
+    facts = (graph.code, constants, layout(arguments), machine(), torch.get_num_threads(), OPTIONS)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
-
-
-def _processor() -> str:
-    """The model of the processor: libraries are built for its instructions."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line + torch.backends.cpu.get_cpu_capability()
-    return platform.processor() + torch.backends.cpu.get_cpu_capability()
 
 
 def _load(library: Path) -> Callable[[list[Tensor]], list[Tensor]]:

@@ -94,11 +94,11 @@ _DQN_CARTPOLE_SOFT = {
     "policy_kwargs": {"net_arch": [128, 128]},
 }
 _PPO_CARTPOLE = {
-    "n_steps": 32,
+    "n_steps": 128,
     "batch_size": 256,
     "gae_lambda": 0.8,
     "gamma": 0.98,
-    "n_epochs": 20,
+    "n_epochs": 10,
     "learning_rate": "lin_1e-3",
     "clip_range": "lin_0.2",
 }
@@ -143,7 +143,7 @@ _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
     "ppo-cartpole": Task("PPO", "CartPole-v1", 100_000, _PPO_CARTPOLE, n_envs=8, at_least=475),
-    "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {}, n_envs=8, at_least=475),
+    "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),

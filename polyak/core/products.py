@@ -1,0 +1,183 @@
+"""Which library multiplies the matrices of a compiled program: torch's own or oneDNN, by measurement.
+
+torch multiplies float32 matrices with the BLAS that it was built with, which on most machines is MKL. oneDNN, which
+torch brings too, is twice as fast on processors whose widest instructions MKL leaves unused, and slower on others. So
+each shape of a product is tried with both, once on a machine, and the answer is remembered on disk: a training makes
+the same numbers every time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from polyak.core.cache import machine, recall, remember
+
+aten = torch.ops.aten
+
+SMALLEST = 2e6
+"""Floating-point operations of a product below which the call costs more than the arithmetic."""
+MARGIN = 1.15
+"""oneDNN must be this many times as fast to be chosen, so that noise does not decide."""
+SECONDS = 0.01
+"""For how long each library tries each shape."""
+REMEMBERED = "products"
+
+
+class Product(NamedTuple):
+    """``a @ b``, with or without a bias added to each row."""
+
+    shape: tuple[int, int, int]
+    """Rows of ``a``, columns of ``a``, columns of ``b``."""
+    strides: tuple[tuple[int, ...], tuple[int, ...]]
+    """Of ``a`` and ``b``."""
+    bias: bool
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations."""
+        m, k, n = self.shape
+        return 2.0 * m * k * n
+
+
+Faster = Callable[[Product], bool]
+"""Whether oneDNN does a product faster."""
+
+
+def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
+    """Hand the large float32 products of a graph to oneDNN where that is the faster library.
+
+    Args:
+        graph: changed in place; its nodes carry example values, as ``make_fx`` leaves them.
+        faster: who decides; None asks :func:`measured`.
+
+    Returns:
+        How many products oneDNN got.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return 0
+    faster = faster or measured
+    changed = 0
+    for node in list(graph.graph.nodes):
+        if (parts := _parts(node)) is None:
+            continue
+        bias, a, b = parts
+        x, y = a.meta["val"], b.meta["val"]
+        product = Product((*x.shape, y.shape[1]), (x.stride(), y.stride()), bias is not None)
+        if product.operations < SMALLEST or not faster(product):
+            continue
+        with graph.graph.inserting_before(node):
+            new = graph.graph.call_function(torch.ops.polyak.product.default, (a, b, bias))
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        graph.graph.erase_node(node)
+        changed += 1
+    graph.recompile()
+    return changed
+
+
+def _parts(node: Node) -> tuple[Node | None, Node, Node] | None:
+    """Bias, left and right factor of a product of float32 matrices on the CPU; None if a node is something else."""
+    if node.op != "call_function" or node.kwargs or node.target not in (aten.mm.default, aten.addmm.default):
+        return None
+    *bias, a, b = (part for part in node.args if isinstance(part, Node))
+    tensors = [part.meta["val"] for part in (*bias, a, b)]
+    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors):
+        return None
+    if not bias:
+        return None, a, b
+    return (bias[0], a, b) if tensors[0].dim() == 1 else None
+
+
+# -- measurement -------------------------------------------------------------------------------------------------------
+
+
+def measured(product: Product) -> bool:
+    """Whether oneDNN was, or now is found to be, the faster for a product with the present number of threads."""
+    name = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
+    answer = recall(REMEMBERED).get(name)
+    if answer is None:
+        ours, theirs = _seconds(product)
+        answer = {"torch_us": round(ours * 1e6, 1), "onednn_us": round(theirs * 1e6, 1)}
+        answer["onednn"] = theirs * MARGIN < ours
+        remember(REMEMBERED, {name: answer})
+    return bool(answer["onednn"])
+
+
+@cache
+def _machine() -> str:
+    return hashlib.sha256(repr(machine()).encode()).hexdigest()[:12]
+
+
+@torch.no_grad()
+def _seconds(product: Product) -> tuple[float, float]:
+    """Seconds that torch and oneDNN need for a product: the quickest of many calls, turn by turn."""
+    m, k, n = product.shape
+    a, b = (_ones(shape, stride) for shape, stride in zip(((m, k), (k, n)), product.strides, strict=True))
+    bias = torch.ones(n) if product.bias else None
+    calls: list[Callable[[], Tensor]] = [
+        lambda: torch.mm(a, b) if bias is None else torch.addmm(bias, a, b),
+        lambda: _product(a, b, bias),
+    ]
+    best = [float("inf")] * 2
+    for call in calls:
+        call()  # the first call sets up what later ones reuse
+    end = time.perf_counter() + 2 * SECONDS
+    while time.perf_counter() < end:
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best[0], best[1]
+
+
+def _ones(shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    span = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return torch.ones(span).as_strided(shape, strides)
+
+
+# -- the operator ------------------------------------------------------------------------------------------------------
+
+
+def _product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+    """oneDNN's product. a [m, k], b [k, n], bias [n] or None -> [m, n]
+
+    It is quick for rows that lie together only, so a transposed ``a`` is copied; ``b`` may lie either way.
+    """
+    return torch.ops.mkldnn._linear_pointwise(a.contiguous(), b.t(), bias, "none", [], "")
+
+
+_library = torch.library.Library("polyak", "DEF")
+_library.define("product(Tensor a, Tensor b, Tensor? bias) -> Tensor")
+_library.impl("product", _product, "CPU")
+_library.impl("product", lambda a, b, bias: a.new_empty(a.shape[0], b.shape[1]), "Meta")
+
+
+@cache
+def teach_compiler() -> None:
+    """Let TorchInductor call oneDNN directly, which it knows for weights that never change only.
+
+    Raises:
+        ImportError, AttributeError: this release of torch has other insides; products are called the long way then.
+    """
+    from torch._inductor.ir import ExternKernel, FixedLayout, TensorBox
+    from torch._inductor.lowering import lowerings, register_lowering
+    from torch._inductor.mkldnn_ir import LinearUnary
+
+    @register_lowering(torch.ops.polyak.product.default, type_promotion_kind=None)
+    def product(a: TensorBox, b: TensorBox, bias: TensorBox | None) -> TensorBox:
+        x = ExternKernel.require_contiguous(ExternKernel.realize_input(a))
+        weight = ExternKernel.realize_input(lowerings[aten.permute.default](b, [1, 0]))
+        layout = FixedLayout(torch.device("cpu"), x.get_dtype(), [x.get_size()[0], weight.get_size()[0]])
+        if bias is None:
+            kernel = LinearUnary(layout, [x, weight], (None, "none", [-1], ""))
+        else:
+            kernel = LinearUnary(layout, [x, weight, ExternKernel.realize_input(bias)], ("none", [-1], ""))
+        return TensorBox.create(kernel)

@@ -1,0 +1,116 @@
+"""Products of matrices: handed to oneDNN where it is faster, with the same numbers, and once decided for ever."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from polyak import SAC
+from polyak.core import cache, products, program
+from polyak.core.products import Product, measured, use_faster
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+
+
+def graph_of(*inputs: Tensor) -> GraphModule:
+    def layers(x: Tensor, w: Tensor, b: Tensor, small: Tensor) -> list[Tensor]:
+        y = torch.addmm(b, x, w.t())
+        return [y, y.t() @ x, y @ w, small @ small, x.double() @ w.double().t()]
+
+    return make_fx(layers, tracing_mode="fake")(*inputs)
+
+
+def example() -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(shape, generator=generator) for shape in ((128, 160), (96, 160), (96,), (8, 8)))
+
+
+@pytest.mark.parametrize("a_transposed", [False, True])
+@pytest.mark.parametrize("b_transposed", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_operator_multiplies(a_transposed: bool, b_transposed: bool, bias: bool) -> None:
+    a = torch.randn(30, 50).t() if a_transposed else torch.randn(50, 30)
+    b = torch.randn(20, 30).t() if b_transposed else torch.randn(30, 20)
+    c = torch.randn(20) if bias else None
+    expected = (a.double() @ b.double()) + (0 if c is None else c.double())
+    product = torch.ops.polyak.product(a, b, c)
+    torch.testing.assert_close(product.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_large_float32_products_are_replaced_and_nothing_else() -> None:
+    inputs = example()
+    graph = graph_of(*inputs)
+    before = graph(*inputs)
+    asked: list[Product] = []
+    assert use_faster(graph, lambda product: asked.append(product) is None) == 3
+    assert [p.shape for p in asked] == [(128, 160, 96), (96, 128, 160), (128, 96, 160)]
+    assert [p.bias for p in asked] == [True, False, False]
+    targets = [node.target for node in graph.graph.nodes]
+    assert targets.count(torch.ops.polyak.product.default) == 3
+    assert targets.count(torch.ops.aten.mm.default) == 2  # the small one and the one of doubles
+    for ours, theirs in zip(graph(*inputs), before, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+
+
+def test_a_graph_stays_as_it_is_where_torch_is_faster() -> None:
+    graph = graph_of(*example())
+    code = graph.code
+    assert use_faster(graph, lambda product: False) == 0
+    assert graph.code == code
+
+
+def test_the_first_measurement_decides_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
+    quick, slow = Product((64, 64, 64), ((64, 1), (64, 1)), False), Product((64, 64, 64), ((64, 1), (1, 64)), False)
+    monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 0.5 if product == quick else 0.95))
+    assert measured(quick)
+    assert not measured(slow)  # by too little
+    monkeypatch.setattr(products, "_seconds", lambda product: pytest.fail("measured again"))
+    assert measured(quick)
+    assert not measured(slow)
+    assert len(cache.recall(products.REMEMBERED)) == 2
+    monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 2.0))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 17)
+    assert not measured(quick)  # with other threads it is another question
+
+
+def test_a_broken_or_read_only_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
+    (tmp_path / "products.json").write_text("{broken")
+    assert cache.recall("products") == {}
+    cache.remember("products", {"a": 1})
+    cache.remember("products", {"b": 2})
+    assert cache.recall("products") == {"a": 1, "b": 2}
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path / "file"))
+    cache.remember("products", {"a": 1})
+    assert cache.recall("products") == {}
+
+
+def test_measures_both_libraries() -> None:
+    for bias in (False, True):
+        ours, theirs = products._seconds(Product((32, 16, 8), ((16, 1), (1, 16)), bias))
+        assert 0 < ours < 1
+        assert 0 < theirs < 1
+
+
+@pytest.mark.slow
+def test_compiled_with_onednn_learns_as_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
+    given: list[int] = []
+    monkeypatch.setattr(program, "use_faster", lambda graph: given.append(use_faster(graph, lambda product: True)))
+
+    def train(compile: bool) -> SAC:
+        options = {"policy_kwargs": {"net_arch": [128, 128]}, "learning_starts": 20, "batch_size": 128}
+        model = SAC("MlpPolicy", "Pendulum-v1", buffer_size=200, device="cpu", seed=0, compile=compile, **options)
+        return model.learn(41)
+
+    ours, theirs = train(True), train(False)
+    assert given
+    assert given[0] > 10
+    assert ours.engine.status == "compiled"
+    for name, tensor in ours.learner.state_dict().items():
+        torch.testing.assert_close(tensor, theirs.learner.state_dict()[name], rtol=0, atol=2e-5)
