@@ -1,6 +1,7 @@
 """Gradient steps as programs: the same numbers as the plain step, whatever happens to the learner meanwhile."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from polyak.core.engine import Engine
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.program import Program, flatten
 from polyak.data import Transition
+from polyak.envs import make_vec_env
 from polyak.nn.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 
@@ -27,9 +29,9 @@ def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest)
         monkeypatch.setattr(Program, "compile", lambda self: None)
 
 
-def sac(**options: Any) -> SAC:
+def sac(env: Any = "Pendulum-v1", **options: Any) -> SAC:
     options = {"policy_kwargs": {"net_arch": [8, 8]}, "learning_starts": 20, "batch_size": 16} | options
-    return SAC("MlpPolicy", "Pendulum-v1", buffer_size=200, device="cpu", seed=0, **options)
+    return SAC("MlpPolicy", env, buffer_size=200, device="cpu", seed=0, **options)
 
 
 def batches(model: Any, n: int) -> list[Transition]:
@@ -227,6 +229,39 @@ def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
     assert list(step._programs.values()) != [before]
 
 
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_new_exploration_noise_needs_no_new_program_and_no_look_at_the_learner(
+    n_envs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound: list[Program] = []
+    monkeypatch.setattr(Program, "rebind", lambda self, rebind=Program.rebind: (bound.append(self), rebind(self))[1])
+    env = make_vec_env("Pendulum-v1", n_envs)
+    options: dict[str, Any] = {"use_sde": True, "sde_sample_freq": 2, "env": env, "train_freq": 3, "gradient_steps": 2}
+    plain, traced = (sac(compile=choice, **options).learn(120) for choice in (False, True))
+    assert traced.engine.status == "compiled"
+    assert_same(weights(plain), weights(traced))
+    assert len(traced.learner.gradient_step._programs) == 1
+    assert not bound
+
+
+def test_exploration_noise_is_in_no_file() -> None:
+    model = sac(use_sde=True)
+    assert "exploration_noise" in dict(model.policy.actor.named_children())
+    for state in (model.learner.networks(), model.policy.state_dict(), model.get_parameters()["policy"]):
+        assert not [name for name in state if "noise" in name]
+
+
+def test_a_copy_draws_exploration_noise_of_its_own() -> None:
+    model = sac(compile=True, use_sde=True).learn(40)
+    for twin in (copy.deepcopy(model.learner), pickle.loads(pickle.dumps(model.policy))):
+        policy = getattr(twin, "policy", twin)
+        dist, theirs = model.policy.actor.action_dist, policy.actor.action_dist
+        assert theirs.noise is policy.actor.exploration_noise
+        assert torch.equal(theirs.exploration_mat, dist.exploration_mat)
+        policy.reset_noise()
+        assert not torch.equal(theirs.exploration_mat, dist.exploration_mat)
+
+
 def test_another_batch_size_gets_another_program() -> None:
     model = sac(compile=True).learn(40)
     small = Transition.from_samples(model.replay_buffer.sample(5), 0.99)
@@ -295,7 +330,7 @@ def test_foreign_python_is_left_alone_unless_asked_for() -> None:
 
 
 def test_what_cannot_be_compiled_runs_uncompiled() -> None:
-    model = sac(use_sde=True)  # its noise is not among the learner's tensors
+    model = sac(policy_kwargs={"optimizer_class": torch.optim.Adagrad})
     model.engine.expect(100_000, 256)
     model.learn(60)
     assert model.engine.status.startswith("uncompiled: ")
