@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polyak import A2C, DQN, PPO, SAC
+from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.core import program
 from polyak.core.engine import Engine
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
@@ -260,6 +260,40 @@ def test_a_copy_draws_exploration_noise_of_its_own() -> None:
         assert torch.equal(theirs.exploration_mat, dist.exploration_mat)
         policy.reset_noise()
         assert not torch.equal(theirs.exploration_mat, dist.exploration_mat)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, RMSpropTFLike])
+def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: Any) -> None:
+    kwargs = {"optimizer_class": optimizer, "net_arch": [8]}
+    env = make_vec_env("CartPole-v1", 3)
+    plain, traced = (
+        A2C("MlpPolicy", env, seed=0, device="cpu", compile=compile, policy_kwargs=kwargs).learn(450)
+        for compile in (False, True)
+    )
+    assert [program.current for program in traced.learner.evaluate._programs.values()] == [True]
+    assert_same(weights(plain), weights(traced))
+    for one, other in zip(plain.rollout_buffer.values, traced.rollout_buffer.values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+    counts = [next(iter(m.policy.optimizer.state.values()))["step"] for m in (plain, traced)]
+    assert counts[0] == counts[1] == 30
+
+
+def test_large_rollouts_are_judged_without_a_program() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=320, seed=0, device="cpu", compile=True).learn(640)
+    assert model.learner.gradient_step._programs
+    assert not model.learner.evaluate._programs
+
+
+def test_an_optimizer_that_rests_counts_no_step() -> None:
+    kwargs = {"optimizer_class": RMSpropTFLike, "net_arch": [8]}
+    counts = []
+    for compile in (False, True):
+        model = TD3("MlpPolicy", "Pendulum-v1", learning_starts=20, buffer_size=200, batch_size=16, seed=0,
+                    device="cpu", compile=compile, policy_kwargs=kwargs).learn(60)  # fmt: skip
+        states = [optimizer.state.values() for optimizer in model.learner.optimizers.values()]
+        counts.append([[state["step"] for state in each] for each in states])
+    assert counts[0] == counts[1]
+    assert len({count for each in counts[0] for count in each}) == 2
 
 
 def test_another_batch_size_gets_another_program() -> None:
