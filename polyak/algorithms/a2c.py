@@ -16,8 +16,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from polyak.core.algorithm import MaybeCallback, require
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
-from polyak.core.on_policy import OnPolicyAlgorithm
+from polyak.core.learner import Metrics, OptimizerRecipe
+from polyak.core.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.data import RolloutBufferSamples
 from polyak.nn.actor_critic import ActorCriticPolicy
@@ -40,7 +40,7 @@ def value_loss(values: Tensor, returns: Tensor) -> Tensor:
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class A2CLearner(Learner):
+class A2CLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy

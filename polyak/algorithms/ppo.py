@@ -17,8 +17,8 @@ from torch import Tensor
 
 from polyak.core.algorithm import require
 from polyak.core.callbacks import BaseCallback
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
-from polyak.core.on_policy import OnPolicyAlgorithm
+from polyak.core.learner import Metrics, OptimizerRecipe
+from polyak.core.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import RolloutBufferSamples, RolloutRows
 from polyak.nn.actor_critic import ActorCriticPolicy
@@ -52,7 +52,7 @@ def approximate_kl(log_ratio: Tensor) -> Tensor:
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class PPOLearner(Learner):
+class PPOLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy
@@ -62,7 +62,7 @@ class PPOLearner(Learner):
     vf_coef: Tensor
     max_grad_norm: Tensor
     normalize_advantage: bool
-    counters = Learner.counters | {"too_far"}
+    counters = OnPolicyLearner.counters | {"too_far"}
 
     def __init__(
         self,

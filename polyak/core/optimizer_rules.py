@@ -182,6 +182,8 @@ class TracedOptimizer:
         self._options = optimizer.param_groups
         self._states, self._rates = states, rates
         self.param_groups = [{"params": list(group)} for group in params]
+        self.stepped = False
+        """Whether :meth:`step` was called."""
 
     @torch.no_grad()
     def step(self, unless: Tensor | None = None) -> None:
@@ -190,6 +192,7 @@ class TracedOptimizer:
         Args:
             unless: [] bool; where it is true everything stays as it is.
         """
+        self.stepped = True
         for group, states, rate, options in zip(
             self.param_groups, self._states, self._rates, self._options, strict=True
         ):

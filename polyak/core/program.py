@@ -71,6 +71,7 @@ class Program:
 
         with _quiet():
             graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *leaves)
+        inputs.follow(inputs.stepped)
         self.graph = graph
         self._run: Callable[[list[Tensor]], Sequence[Tensor]] = self._interpret
         self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors))
@@ -101,6 +102,7 @@ class Program:
             return False
         if fresh.signature != self._inputs.signature:
             return False
+        fresh.follow(self._inputs.stepped)
         self._arguments[: len(fresh.tensors)] = fresh.tensors
         self._inputs = fresh
         return True
@@ -164,8 +166,10 @@ class _Inputs:
         self.names = [name for name, _ in learner.named_parameters()] + [name for name, _ in learner.named_buffers()]
         self.tensors: list[Tensor] = [*learner.parameters(), *learner.buffers()]
         of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
-        self._counters: list[dict[str, Any]] = []
+        self._counters: list[tuple[Optimizer, dict[str, Any]]] = []
         self._rates: list[_Rate] = []
+        self.stepped: frozenset[str] = frozenset()
+        """Names of the optimizers that the method steps."""
         self._plans = [self._plan(name, optimizer, of) for name, optimizer in learner.optimizers.items()]
         self._watch = _Watch(learner)
         plans = [(plan.name, type(plan.optimizer), *plan[2:]) for plan in self._plans]
@@ -178,16 +182,16 @@ class _Inputs:
         params, states, rates = [], [], []
         for group in optimizer.param_groups:
             params.append([of[id(p)] for p in group["params"]])
-            states.append([self._state(optimizer.state.get(p, {})) for p in group["params"]])
+            states.append([self._state(optimizer, optimizer.state.get(p, {})) for p in group["params"]])
             rate = torch.tensor(factors(optimizer, group))
             self._rates.append(_Rate(optimizer, group, rate.numpy()))
             rates.append(self._add(rate))
         return _OptimizerPlan(name, optimizer, params, states, rates)
 
-    def _state(self, state: dict[str, Any]) -> dict[str, Any]:
+    def _state(self, optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
         """One parameter's state, with the places of its tensors among the inputs instead of them."""
         if isinstance(state.get("step"), int):
-            self._counters.append(state)
+            self._counters.append((optimizer, state))
         return {key: _Place(self._add(value)) if isinstance(value, Tensor) else value for key, value in state.items()}
 
     def _add(self, tensor: Tensor) -> int:
@@ -200,12 +204,20 @@ class _Inputs:
         state = dict(zip(self.names, tensors, strict=False))
         optimizers = self.learner.optimizers
         kept = dict(optimizers)
-        for plan in self._plans:
-            optimizers[plan.name] = plan.on(state, tensors)  # type: ignore[assignment]
+        traced = {plan.name: plan.on(state, tensors) for plan in self._plans}
+        optimizers.update(traced)  # type: ignore[arg-type]
         try:
             yield state
         finally:
             optimizers.update(kept)
+        self.stepped = frozenset(name for name, optimizer in traced.items() if optimizer.stepped)
+
+    def follow(self, stepped: frozenset[str]) -> None:
+        """Let :meth:`refresh` look after these optimizers alone: the method leaves the others as they are."""
+        self.stepped = stepped
+        ours = [optimizer for name, optimizer in self.learner.optimizers.items() if name in stepped]
+        self._rates = [rate for rate in self._rates if rate.optimizer in ours]
+        self._counters = [counter for counter in self._counters if counter[0] in ours]
 
     @property
     def current(self) -> bool:
@@ -216,7 +228,7 @@ class _Inputs:
         """Before a run: bring what depends on learning rates and numbers of steps, and count in plain counters."""
         for optimizer, group, rate in self._rates:
             rate[:] = factors(optimizer, group)
-        for state in self._counters:
+        for _, state in self._counters:
             state["step"] += 1
 
 

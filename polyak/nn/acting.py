@@ -11,7 +11,7 @@ Shape letters: B batch, F features, A action dimensions, N outputs of the chain.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from polyak.envs.spaces import is_image_space
-from polyak.nn.array_layers import ACTIVATIONS, Call, Head, activation, linear
-from polyak.nn.encoders import FlattenExtractor, to_float
+from polyak.nn.array_layers import Call, Head, leaves, network
+from polyak.nn.encoders import to_float
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -50,7 +50,7 @@ class Chain(NamedTuple):
     head: Callable[[Tensor, tuple[int, ...]], Head]
     """Called with the tensor [B, N] that the layers fill, and the shape of one action."""
     weights: tuple[nn.Module | Tensor, ...] = ()
-    """Further linear layers and parameters, which the head reads."""
+    """Further linear layers, activations and parameters, which the head reads."""
 
 
 class Acting:
@@ -97,27 +97,10 @@ def array_actor(policy: Any) -> ArrayActor | None:
     chain = policy.acting_chain()
     if chain is None or any(vars(owner).get("_preprocess", to_float) is not to_float for owner in chain.owners):
         return None
-    layers = _leaves(chain.layers)
-    if layers is None or any(isinstance(part, nn.Module) and type(part) is not nn.Linear for part in chain.weights):
+    if leaves(chain.layers) is None or leaves(part for part in chain.weights if isinstance(part, nn.Module)) is None:
         return None
     watch = _Watch(chain)
-    return ArrayActor(policy, chain, layers, watch) if watch.readable() else None
-
-
-def _leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
-    """Linear layers and activations in the order in which they are applied; ``None`` if there is anything else."""
-    leaves: list[nn.Module] = []
-    for module in modules:
-        if type(module) is nn.Linear or type(module) in ACTIVATIONS:
-            leaves.append(module)
-        elif type(module) is nn.Sequential:
-            inner = _leaves(module)
-            if inner is None:
-                return None
-            leaves += inner
-        elif type(module) is not FlattenExtractor:
-            return None
-    return leaves
+    return ArrayActor(policy, chain, watch) if watch.readable() else None
 
 
 class ArrayActor:
@@ -126,12 +109,11 @@ class ArrayActor:
     Args:
         policy: whose network it is.
         chain: the network.
-        layers: linear layers and activations of ``chain.layers``.
         watch: notices when the views are no longer the policy's network.
     """
 
-    def __init__(self, policy: Any, chain: Chain, layers: list[nn.Module], watch: _Watch) -> None:
-        self._policy, self._chain, self._layers = policy, chain, layers
+    def __init__(self, policy: Any, chain: Chain, watch: _Watch) -> None:
+        self._policy, self._chain = policy, chain
         self.current, self.unchanged = watch.current, watch.unchanged
         self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
         self._action_shape: tuple[int, ...] = tuple(policy.action_space.shape)
@@ -179,13 +161,7 @@ class ArrayActor:
 
     def _make_plan(self, batch: int) -> _Plan:
         inputs = torch.zeros(batch, math.prod(self._obs_shape))
-        values, calls = inputs, []
-        for layer in self._layers:
-            if isinstance(layer, nn.Linear):
-                values, product = linear(layer, values)
-                calls += product
-            else:
-                calls += activation(layer, values)
+        values, calls = network(self._chain.layers, inputs)
         head = self._chain.head(values, self._action_shape)
         array = inputs.numpy()
         flat = array.reshape(-1)

@@ -11,7 +11,13 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.acting import Chain, is_plain, plain
-from polyak.nn.array_layers import BernoulliHead, CategoricalHead, GaussianHead, MultiCategoricalHead
+from polyak.nn.array_layers import (
+    BernoulliHead,
+    CategoricalHead,
+    GaussianHead,
+    MultiCategoricalHead,
+    StateDependentHead,
+)
 from polyak.nn.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
@@ -131,6 +137,8 @@ class ActorCriticPolicy(Policy):
         dist = self.action_dist
         if isinstance(dist, (DiagGaussianDistribution, StateDependentNoiseDistribution)):
             self.action_net, self.log_std = dist.proba_distribution_net(latent_dim, self.log_std_init)
+            if isinstance(dist, StateDependentNoiseDistribution):
+                self.exploration_noise = dist.noise
         else:
             self.action_net = dist.proba_distribution_net(latent_dim)
 
@@ -239,6 +247,9 @@ class ActorCriticPolicy(Policy):
             return Chain(owners, layers, BernoulliHead)
         if type(dist) is DiagGaussianDistribution:
             return Chain(owners, layers, partial(GaussianHead, log_std=self.log_std), weights=(self.log_std,))
+        if type(dist) is StateDependentNoiseDistribution:
+            head = partial(StateDependentHead, mean=self.action_net, log_std=self.log_std, dist=dist)
+            return Chain(owners, layers[:-1], head, weights=(self.action_net, self.log_std))
         return None
 
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:

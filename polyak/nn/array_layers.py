@@ -4,19 +4,22 @@ Used by :mod:`polyak.nn.acting`. A layer becomes calls without arguments, to be 
 numbers come from torch's global generator through the calls that :mod:`polyak.nn.distributions` makes, on tensors of
 the same shapes: the draws are the same, and so is the generator's state afterwards.
 
-Shape letters: B batch, A action dimensions, N outputs of a layer.
+Shape letters: B batch, A action dimensions, L latent features, N outputs of a layer.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from polyak.nn.distributions import StateDependentNoiseDistribution
+from polyak.nn.encoders import FlattenExtractor
 
 TORCH_PRODUCT = 250_000
 """Multiplications in one layer (B x inputs x outputs) from which torch's matrix product is faster than numpy's, though
@@ -25,6 +28,38 @@ it costs 2 us more to call: numpy has quick kernels for small matrices only. Mea
 Call = Callable[[], Any]
 
 # --- layers ---------------------------------------------------------------------------------------------------------
+
+
+def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
+    """Linear layers and activations in the order in which they are applied; ``None`` if there is anything else."""
+    found: list[nn.Module] = []
+    for module in modules:
+        if type(module) is nn.Linear or type(module) in ACTIVATIONS:
+            found.append(module)
+        elif type(module) is nn.Sequential:
+            inner = leaves(module)
+            if inner is None:
+                return None
+            found += inner
+        elif type(module) is not FlattenExtractor:
+            return None
+    return found
+
+
+def network(modules: Iterable[nn.Module], inputs: Tensor) -> tuple[Tensor, list[Call]]:
+    """Modules made of :func:`leaves`: the tensor that will hold their output for flat ``inputs``, and the calls that
+    fill it; ``inputs`` stay as they are."""
+    values, calls = inputs, []
+    for layer in leaves(modules) or ():
+        if isinstance(layer, nn.Linear):
+            values, product = linear(layer, values)
+            calls += product
+            continue
+        if values is inputs:
+            values = torch.empty_like(inputs)
+            calls.append(partial(np.copyto, values.numpy(), inputs.numpy()))
+        calls += activation(layer, values)
+    return values, calls
 
 
 def linear(layer: nn.Linear, inputs: Tensor) -> tuple[Tensor, list[Call]]:
@@ -209,22 +244,22 @@ class GaussianHead(Head):
 
 
 class SquashedGaussianHead(Head):
-    """tanh of independent Gaussians whose means and log standard deviations are linear in the latents: [B, A].
+    """tanh of independent Gaussians whose means and log standard deviations are functions of the latents: [B, A].
 
     Args:
         outputs: latents [B, L].
         shape: of one action.
-        mean: layer of the means.
-        log_std: layer of the log standard deviations.
+        mean: from latents to means.
+        log_std: from latents to log standard deviations.
         bounds: least and greatest log standard deviation.
     """
 
     def __init__(
-        self, outputs: Tensor, shape: tuple[int, ...], mean: nn.Linear, log_std: nn.Linear, bounds: tuple[float, float]
+        self, outputs: Tensor, shape: tuple[int, ...], mean: nn.Module, log_std: nn.Module, bounds: tuple[float, float]
     ) -> None:
         super().__init__(outputs, shape)
-        means, self.mean_calls = linear(mean, outputs)
-        scales, self.scale_calls = linear(log_std, outputs)
+        means, self.mean_calls = network([mean], outputs)
+        scales, self.scale_calls = network([log_std], outputs)
         self.draw = torch.empty_like(means)
         self.means, self.scales, self.noise = means.numpy(), scales.numpy(), self.draw.numpy()
         self.low, self.high = (np.full_like(self.scales, bound) for bound in bounds)
@@ -247,6 +282,57 @@ class SquashedGaussianHead(Head):
         for call in self.mean_calls:
             call()
         return self.shaped(np.tanh(self.means))
+
+
+class StateDependentHead(Head):
+    """Gaussians whose noise is a linear function of the latents that stays the same between two draws, gSDE: [B, A].
+
+    Args:
+        outputs: latents [B, L].
+        shape: of one action.
+        mean: from latents to means.
+        log_std: log standard deviations [L, A] or [L, 1].
+        dist: holds the draws, and says what becomes of means and noise.
+    """
+
+    def __init__(
+        self,
+        outputs: Tensor,
+        shape: tuple[int, ...],
+        mean: nn.Module,
+        log_std: Tensor,
+        dist: StateDependentNoiseDistribution,
+    ) -> None:
+        super().__init__(outputs, shape)
+        means, self.calls = network([mean], outputs)
+        self.means, self.log_std, self.dist = means.numpy(), log_std.detach().numpy(), dist
+
+    def sample(self) -> np.ndarray:
+        theta = self.dist.noise.of(len(self.outputs)).numpy() * self._std()
+        if theta.ndim == 2:
+            noise = self.outputs @ theta
+        else:
+            noise = np.matmul(self.outputs[:, None], theta)[:, 0]
+        return self._squash(np.add(noise, self.mean(), noise))
+
+    def mode(self) -> np.ndarray:
+        return self._squash(self.mean().copy())
+
+    def mean(self) -> np.ndarray:
+        """Means [B, A]; the array is filled anew by the next call."""
+        for call in self.calls:
+            call()
+        return self.means
+
+    def _std(self) -> np.ndarray:
+        """[L, A] or [L, 1]"""
+        log_std = self.log_std
+        if not self.dist.use_expln:
+            return np.exp(log_std)
+        return np.where(log_std > 0, np.log1p(np.maximum(log_std, 0)) + 1, np.exp(np.minimum(log_std, 0)))
+
+    def _squash(self, actions: np.ndarray) -> np.ndarray:
+        return self.shaped(actions if self.dist.bijector is None else np.tanh(actions, actions))
 
 
 class _Choice:

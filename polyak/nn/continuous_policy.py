@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.acting import Chain, is_plain, plain
-from polyak.nn.array_layers import DeterministicHead, SquashedGaussianHead
+from polyak.nn.array_layers import DeterministicHead, Head, SquashedGaussianHead, StateDependentHead
 from polyak.nn.distributions import SquashedDiagGaussianDistribution, StateDependentNoiseDistribution
 from polyak.nn.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.errors import PolicyError
@@ -81,6 +81,7 @@ class SquashedGaussianActor(Network):
                 action_dim, full_std=full_std, use_expln=use_expln, learn_features=True, squash_output=True
             )
             self.mu, self.log_std = self.action_dist.proba_distribution_net(latent_dim, log_std_init, latent_dim)
+            self.exploration_noise = self.action_dist.noise
             if clip_mean > 0:
                 self.mu = nn.Sequential(self.mu, nn.Hardtanh(min_val=-clip_mean, max_val=clip_mean))
         else:
@@ -390,14 +391,15 @@ class ContinuousPolicy(Policy):
             return None
         if isinstance(actor, DeterministicActor):
             return Chain((self, actor), (actor.features_extractor, actor.mu), DeterministicHead)
-        if type(getattr(actor, "action_dist", None)) is not SquashedDiagGaussianDistribution:
+        dist = getattr(actor, "action_dist", None)
+        head: Callable[..., Head] | None = None
+        if type(dist) is SquashedDiagGaussianDistribution:
+            bounds = (LOG_STD_MIN, LOG_STD_MAX)
+            head = partial(SquashedGaussianHead, mean=actor.mu, log_std=actor.log_std, bounds=bounds)
+        elif type(dist) is StateDependentNoiseDistribution:
+            head = partial(StateDependentHead, mean=actor.mu, log_std=actor.log_std, dist=dist)
+        if head is None:
             return None
-        head = partial(
-            SquashedGaussianHead,
-            mean=actor.mu,
-            log_std=actor.log_std,
-            bounds=(LOG_STD_MIN, LOG_STD_MAX),
-        )
         weights = (actor.mu, actor.log_std)
         return Chain((self, actor), (actor.features_extractor, actor.latent_pi), head, weights)
 

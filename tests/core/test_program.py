@@ -1,6 +1,7 @@
 """Gradient steps as programs: the same numbers as the plain step, whatever happens to the learner meanwhile."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polyak import A2C, DQN, PPO, SAC
+from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.core import program
 from polyak.core.engine import Engine
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.program import Program, flatten
 from polyak.data import Transition
+from polyak.envs import make_vec_env
 from polyak.nn.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 
@@ -27,9 +29,9 @@ def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest)
         monkeypatch.setattr(Program, "compile", lambda self: None)
 
 
-def sac(**options: Any) -> SAC:
+def sac(env: Any = "Pendulum-v1", **options: Any) -> SAC:
     options = {"policy_kwargs": {"net_arch": [8, 8]}, "learning_starts": 20, "batch_size": 16} | options
-    return SAC("MlpPolicy", "Pendulum-v1", buffer_size=200, device="cpu", seed=0, **options)
+    return SAC("MlpPolicy", env, buffer_size=200, device="cpu", seed=0, **options)
 
 
 def batches(model: Any, n: int) -> list[Transition]:
@@ -227,6 +229,73 @@ def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
     assert list(step._programs.values()) != [before]
 
 
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_new_exploration_noise_needs_no_new_program_and_no_look_at_the_learner(
+    n_envs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound: list[Program] = []
+    monkeypatch.setattr(Program, "rebind", lambda self, rebind=Program.rebind: (bound.append(self), rebind(self))[1])
+    env = make_vec_env("Pendulum-v1", n_envs)
+    options: dict[str, Any] = {"use_sde": True, "sde_sample_freq": 2, "env": env, "train_freq": 3, "gradient_steps": 2}
+    plain, traced = (sac(compile=choice, **options).learn(120) for choice in (False, True))
+    assert traced.engine.status == "compiled"
+    assert_same(weights(plain), weights(traced))
+    assert len(traced.learner.gradient_step._programs) == 1
+    assert not bound
+
+
+def test_exploration_noise_is_in_no_file() -> None:
+    model = sac(use_sde=True)
+    assert "exploration_noise" in dict(model.policy.actor.named_children())
+    for state in (model.learner.networks(), model.policy.state_dict(), model.get_parameters()["policy"]):
+        assert not [name for name in state if "noise" in name]
+
+
+def test_a_copy_draws_exploration_noise_of_its_own() -> None:
+    model = sac(compile=True, use_sde=True).learn(40)
+    for twin in (copy.deepcopy(model.learner), pickle.loads(pickle.dumps(model.policy))):
+        policy = getattr(twin, "policy", twin)
+        dist, theirs = model.policy.actor.action_dist, policy.actor.action_dist
+        assert theirs.noise is policy.actor.exploration_noise
+        assert torch.equal(theirs.exploration_mat, dist.exploration_mat)
+        policy.reset_noise()
+        assert not torch.equal(theirs.exploration_mat, dist.exploration_mat)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, RMSpropTFLike])
+def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: Any) -> None:
+    kwargs = {"optimizer_class": optimizer, "net_arch": [8]}
+    env = make_vec_env("CartPole-v1", 3)
+    plain, traced = (
+        A2C("MlpPolicy", env, seed=0, device="cpu", compile=compile, policy_kwargs=kwargs).learn(450)
+        for compile in (False, True)
+    )
+    assert [program.current for program in traced.learner.evaluate._programs.values()] == [True]
+    assert_same(weights(plain), weights(traced))
+    for one, other in zip(plain.rollout_buffer.values, traced.rollout_buffer.values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+    counts = [next(iter(m.policy.optimizer.state.values()))["step"] for m in (plain, traced)]
+    assert counts[0] == counts[1] == 30
+
+
+def test_large_rollouts_are_judged_without_a_program() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=320, seed=0, device="cpu", compile=True).learn(640)
+    assert model.learner.gradient_step._programs
+    assert not model.learner.evaluate._programs
+
+
+def test_an_optimizer_that_rests_counts_no_step() -> None:
+    kwargs = {"optimizer_class": RMSpropTFLike, "net_arch": [8]}
+    counts = []
+    for compile in (False, True):
+        model = TD3("MlpPolicy", "Pendulum-v1", learning_starts=20, buffer_size=200, batch_size=16, seed=0,
+                    device="cpu", compile=compile, policy_kwargs=kwargs).learn(60)  # fmt: skip
+        states = [optimizer.state.values() for optimizer in model.learner.optimizers.values()]
+        counts.append([[state["step"] for state in each] for each in states])
+    assert counts[0] == counts[1]
+    assert len({count for each in counts[0] for count in each}) == 2
+
+
 def test_another_batch_size_gets_another_program() -> None:
     model = sac(compile=True).learn(40)
     small = Transition.from_samples(model.replay_buffer.sample(5), 0.99)
@@ -295,7 +364,7 @@ def test_foreign_python_is_left_alone_unless_asked_for() -> None:
 
 
 def test_what_cannot_be_compiled_runs_uncompiled() -> None:
-    model = sac(use_sde=True)  # its noise is not among the learner's tensors
+    model = sac(policy_kwargs={"optimizer_class": torch.optim.Adagrad})
     model.engine.expect(100_000, 256)
     model.learn(60)
     assert model.engine.status.startswith("uncompiled: ")

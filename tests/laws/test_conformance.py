@@ -20,6 +20,8 @@ from polyak.data import Transition
 
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())
 NAMES = sorted(REGISTRY)
+VARIANTS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in NAMES]
+VARIANTS += [(name, {"use_sde": True}) for name in ("a2c", "ppo", "sac")]
 
 
 def small(name: str, seed: int = 3, **changes: Any) -> Any:
@@ -96,9 +98,9 @@ def _assert_equal_state(ours: Any, theirs: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, tmp_path: Path) -> None:
-    model = small(name)
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    model = small(name, **options)
     model.learn(128)
     include = ["replay_buffer"] if isinstance(model, OffPolicyAlgorithm) else []
     env = copy.deepcopy(model.get_env())
@@ -113,20 +115,20 @@ def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, tmp_path: Path
     assert resumed.num_timesteps == model.num_timesteps
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_traced_it_equals_eager(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_traced_it_equals_eager(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)  # the graph runs operation by operation
-    check_compiled(name)
+    check_compiled(name, options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_compiled_it_equals_eager(name: str) -> None:
-    check_compiled(name)
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_compiled_it_equals_eager(name: str, options: dict[str, Any]) -> None:
+    check_compiled(name, options)
 
 
-def check_compiled(name: str) -> None:
-    eager, compiled = (small(name, compile=choice).learn(128) for choice in (False, True))
+def check_compiled(name: str, options: dict[str, Any]) -> None:
+    eager, compiled = (small(name, compile=choice, **options).learn(128) for choice in (False, True))
     for _ in range(20):
         if isinstance(eager, OffPolicyAlgorithm):
             batch = Transition.from_samples(eager.replay_buffer.sample(16), eager.gamma)

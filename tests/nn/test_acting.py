@@ -39,6 +39,12 @@ HEADS: dict[str, Any] = {
     "gaussian_own_features": lambda obs, **kw: ActorCriticPolicy(obs, BOX, share_features_extractor=False, **kw),
     "squashed": lambda obs, **kw: ContinuousPolicy(obs, BOX, **kw),
     "squashed_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, **kw),
+    "state_dependent": lambda obs, **kw: ActorCriticPolicy(obs, BOX, use_sde=True, **kw),
+    "state_dependent_squashed": lambda obs, **kw: ActorCriticPolicy(
+        obs, GRID, use_sde=True, squash_output=True, use_expln=True, full_std=False, **kw
+    ),
+    "state_dependent_sac": lambda obs, **kw: ContinuousPolicy(obs, GRID, use_sde=True, log_std_init=-1, **kw),
+    "state_dependent_sac_free": lambda obs, **kw: ContinuousPolicy(obs, BOX, use_sde=True, clip_mean=0.0, **kw),
     "deterministic": lambda obs, **kw: ContinuousPolicy(obs, BOX, actor="deterministic", **kw),
     "deterministic_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, actor="deterministic", **kw),
     "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
@@ -290,6 +296,37 @@ def test_changed_weights_are_seen_at_once(change: Any, refresh: bool, batch: int
     assert change is _scale or not np.allclose(before, after)
 
 
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("head", ["state_dependent", "state_dependent_squashed", "state_dependent_sac"])
+def test_new_exploration_matrices_are_seen_at_once(head: str, batch: int) -> None:
+    policy = build(head)
+    acting = acting_on(policy)
+    seen = []
+    for draw, matrices in enumerate((1, 4, 4, 1, 3)):
+        torch.manual_seed(draw)
+        policy.reset_noise(matrices)
+        assert_same(acting, observations(batch))
+        seen.append(acting(observations(batch)))
+    assert all(not np.allclose(a, b) for i, a in enumerate(seen) for b in seen[:i])
+    scale = getattr(policy, "actor", policy).log_std
+    with torch.no_grad():
+        scale.add_(0.5)
+    assert_same(acting, observations(batch))
+    assert not np.allclose(acting(observations(batch)), seen[-1])
+
+
+@pytest.mark.parametrize("head", ["squashed", "state_dependent_sac"])
+def test_a_head_of_several_layers_leaves_the_latents_alone(head: str) -> None:
+    policy = build(head)
+    policy.actor.mu = nn.Sequential(nn.Tanh(), nn.Linear(256, 16), nn.ELU(), nn.Sequential(nn.Linear(16, 6)))
+    acting = acting_on(policy)
+    if head == "squashed":
+        policy.actor.log_std = nn.Linear(256, 6)
+    for seed in range(5):
+        assert_same(acting, observations(3, seed=seed))
+        assert_same(acting, observations(3, seed=seed), deterministic=True)
+
+
 def test_another_q_network() -> None:
     policy = build("greedy")
     acting = acting_on(policy)
@@ -500,8 +537,6 @@ ONLY_TORCH: dict[str, Any] = {
     "own predict": lambda: OwnPredict(VECTOR, spaces.Discrete(4), rate),
     "own predict of td3": lambda: OwnTD3Predict(VECTOR, BOX, rate),
     "own actor": lambda: OwnSAC(VECTOR, BOX, rate),
-    "gSDE": lambda: ActorCriticPolicy(VECTOR, BOX, use_sde=True),
-    "gSDE of sac": lambda: ContinuousPolicy(VECTOR, BOX, use_sde=True),
     "indices": lambda: build("gaussian", OBSERVATIONS["discrete"]),
     "several indices": lambda: build("greedy", OBSERVATIONS["multi_discrete"]),
     "pictures": lambda: build("gaussian", OBSERVATIONS["picture"]),
@@ -611,8 +646,9 @@ class Counter(gym.Env):
         return np.full(5, self.time / 9, np.float32), float(action[0]), self.time == 8, False, {}
 
 
-@pytest.mark.parametrize("name", ["PPO", "A2C", "SAC", "TD3"])
+@pytest.mark.parametrize("name", ["PPO", "A2C", "SAC", "TD3", "PPO gSDE", "SAC gSDE"])
 def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, _, gsde = name.partition(" ")
     calls = []
 
     def train(arrays: bool) -> dict[str, torch.Tensor]:
@@ -624,6 +660,8 @@ def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.Mon
             options = {"n_steps": 32} if name in ("PPO", "A2C") else {"learning_starts": 10}
             if name == "PPO":
                 options["batch_size"] = 32
+            if gsde:
+                options |= {"use_sde": True, "sde_sample_freq": 4}
             model = getattr(polyak, name)("MlpPolicy", Counter(), seed=1, device="cpu", **options)
             return model.learn(64).policy.state_dict()
 

@@ -369,6 +369,35 @@ def test_squashed_state_dependent_actions_stay_inside_and_keep_their_gaussian():
     assert torch.equal(dist.mode(), torch.zeros(100, 2))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("matrices", [1, 5])
+def test_draws_are_those_of_randn_whatever_was_drawn_before(matrices, dtype):
+    dist = StateDependentNoiseDistribution(2)
+    log_std = torch.zeros(9, 2, dtype=dtype)
+    for before in (1, 3, matrices):
+        dist.sample_weights(log_std, before)
+        torch.manual_seed(before)
+        dist.sample_weights(log_std, matrices)
+        state = torch.get_rng_state()
+        torch.manual_seed(before)
+        assert torch.equal(dist.exploration_mat, torch.randn(9, 2, dtype=dtype))
+        assert torch.equal(dist.exploration_matrices, torch.randn(matrices, 9, 2, dtype=dtype))
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_two_numbers_of_matrices_by_turns_need_no_new_tensors():
+    dist, log_std = StateDependentNoiseDistribution(2), torch.zeros(4, 2)
+    for matrices in (3, 1):
+        dist.sample_weights(log_std, matrices)
+    shared = dist.noise.shared
+    own = {}
+    for matrices in (3, 1, 3, 3, 1):
+        dist.sample_weights(log_std, matrices)
+        assert own.setdefault(matrices, dist.noise.own) is dist.noise.own
+        assert dist.noise.own.shape == (matrices, 4, 2)
+        assert dist.noise.shared is shared
+
+
 def test_gradient_through_the_noise_can_be_taken_twice_after_one_draw():
     dist = StateDependentNoiseDistribution(2)
     _, log_std = dist.proba_distribution_net(latent_dim=4)

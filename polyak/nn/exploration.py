@@ -1,0 +1,56 @@
+"""The random part of gSDE's exploration matrices."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class ExplorationNoise(nn.Module):
+    """Standard normal draws behind exploration matrices, as buffers that no state dict holds.
+
+    A draw overwrites the tensor of the draw of the same shape before it, so that a compiled gradient step goes on
+    reading the right one. Collecting and learning may need different numbers of matrices by turns: the tensor of the
+    number before last is kept for that. What was computed with an overwritten draw can no longer be differentiated.
+
+    Shape letters: N matrices, L latent features, A action dimensions, B batch.
+    """
+
+    shared: Tensor
+    """[L, A]"""
+    own: Tensor
+    """[N, L, A]"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("shared", torch.empty(0), persistent=False)
+        self.register_buffer("own", torch.empty(0), persistent=False)
+        self._spare = self.own
+
+    @torch.no_grad()
+    def draw(self, like: Tensor, columns: int, count: int) -> None:
+        """Draw anew.
+
+        Args:
+            like: [L, ...] of the type and on the device that the draws are to have.
+            columns: A.
+            count: N.
+        """
+        shape: tuple[int, ...] = (len(like), columns)
+        if not _fits(self.shared, shape, like):
+            self.shared = like.new_empty(shape)
+        shape = (count, *shape)
+        if not _fits(self.own, shape, like):
+            fitting = self._spare if _fits(self._spare, shape, like) else like.new_empty(shape)
+            self.own, self._spare = fitting, self.own
+        self.shared.normal_()
+        self.own.normal_()
+
+    def of(self, batch: int) -> Tensor:
+        """For B states: [B, L, A] if so many were drawn, one for each, else [L, A] for all; a single state has the
+        latter too."""
+        return self.own if batch == len(self.own) > 1 else self.shared
+
+
+def _fits(tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> bool:
+    return tensor.shape == shape and tensor.dtype == like.dtype and tensor.device == like.device
