@@ -3,6 +3,7 @@
 import math
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
+from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -185,7 +186,8 @@ class OffPolicyAlgorithm(Algorithm):
         if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
             steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
             if steps > 0:
-                self.train(gradient_steps=steps, batch_size=self.batch_size)
+                with self._split.update:
+                    self.train(gradient_steps=steps, batch_size=self.batch_size)
         return True
 
     def collect_rollouts(
@@ -236,7 +238,7 @@ class OffPolicyAlgorithm(Algorithm):
         )
 
         self._prepare_to_act()
-        n_envs, count_steps = env.num_envs, train_freq.unit == "step"
+        n_envs, count_steps, copying = env.num_envs, train_freq.unit == "step", self._split.copy
 
         def act(obs: Observations) -> tuple[np.ndarray, np.ndarray]:
             return self._sample_action(learning_starts, action_noise, n_envs)
@@ -253,9 +255,11 @@ class OffPolicyAlgorithm(Algorithm):
             if not callback.on_step():
                 return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=False)
             self._update_info_buffer(step.infos, step.dones)
+            started = perf_counter()
             replay_buffer.add(
                 step.observations, step.next_observations, step.actions, step.rewards, step.dones, step.infos
             )
+            copying.seconds += perf_counter() - started
             self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
             self._on_step()
             if step.ended:
@@ -311,9 +315,8 @@ class OffPolicyAlgorithm(Algorithm):
         self.policy.set_training_mode(True)
         self._turn_dials()
         metrics: dict[str, list[torch.Tensor]] = {}
-        for transition, indices in self.replay_buffer.transitions(
-            batch_size, self.gamma, self._vec_normalize_env, gradient_steps
-        ):
+        batches = self.replay_buffer.transitions(batch_size, self.gamma, self._vec_normalize_env, gradient_steps)
+        for transition, indices in self._split.sample.timing(batches):
             results = dict(self.learner.update(transition))
             td_error = results.pop("td_error", None)
             if indices is not None and td_error is not None:

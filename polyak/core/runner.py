@@ -5,10 +5,12 @@ The runner decodes that once: every :class:`Step` carries the true successor and
 """
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyak.core.time_split import TimeSplit
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
 
 Observations = Any
@@ -50,10 +52,12 @@ class Runner:
         env: N environments.
         raw: report observations and rewards as they were before :class:`~polyak.envs.VecNormalize`, which is what a
             replay buffer stores, since it normalises with the newest statistics when it is sampled.
+        split: where to add up how long acting and stepping take.
     """
 
-    def __init__(self, env: VecEnv, raw: bool = False) -> None:
+    def __init__(self, env: VecEnv, raw: bool = False, split: TimeSplit | None = None) -> None:
         self.env = env
+        self.split = TimeSplit() if split is None else split
         self.normalizer: VecNormalize | None = unwrap_vec_normalize(env) if raw else None
         self.obs: Observations | None = None
         self.original_obs: Observations | None = None
@@ -63,7 +67,8 @@ class Runner:
 
     def reset(self) -> None:
         """Start new episodes everywhere."""
-        self.obs = self.env.reset()
+        with self.split.env:
+            self.obs = self.env.reset()
         self.original_obs = self.normalizer.get_original_obs() if self.normalizer is not None else None
         self.episode_starts = np.ones(self.env.num_envs, dtype=bool)
 
@@ -74,8 +79,12 @@ class Runner:
         assert self.obs is not None
         observations = self.obs if self.normalizer is None else self.original_obs
         assert observations is not None
+        started = perf_counter()
         env_actions, actions = act(self.obs)
+        acted = perf_counter()
         new_obs, rewards, dones, infos = self.env.step(env_actions)
+        self.split.env.seconds += perf_counter() - acted
+        self.split.inference.seconds += acted - started
         starts, self.episode_starts, self.obs = self.episode_starts, dones, new_obs
         successors = new_obs
         if self.normalizer is not None:
