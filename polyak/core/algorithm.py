@@ -369,12 +369,14 @@ class Algorithm:
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
         )
+        assert self.runner is not None
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
         with threads_for(self._operations):
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
                     pass
             finally:
+                self.runner.close_thread()
                 callback.on_training_end()
                 self._split.stop()
         if self.verbose >= 1:

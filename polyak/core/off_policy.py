@@ -1,6 +1,8 @@
 """Off-policy learning: step, store, replay."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from time import perf_counter
@@ -19,7 +21,9 @@ from polyak.core.noise import ActionNoise, VectorizedActionNoise
 from polyak.core.runner import Observations, Step
 from polyak.core.schedules import Schedule
 from polyak.data import HerReplayBuffer, ReplayBuffer
-from polyak.envs import VecEnv
+from polyak.data.relabel import Hindsight
+from polyak.envs import DummyVecEnv, VecEnv
+from polyak.envs.normalize import detached
 
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
@@ -77,6 +81,10 @@ class OffPolicyAlgorithm(Algorithm):
     """Store each observation once instead of twice; the samples are the same."""
     n_steps: int = 1
     """Rewards summed before bootstrapping (n-step returns)."""
+    overlap: bool = False
+    """Let the environments step during gradient steps: the first step of each collection is made while the update
+    before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
+    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
     raw_experience: ClassVar[bool] = True
     # Options of some algorithms only, which declare them as fields.
@@ -95,6 +103,7 @@ class OffPolicyAlgorithm(Algorithm):
         require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
         require(self.gradient_steps >= -1, "gradient_steps", self.gradient_steps, "it must be -1 or more.")
         require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
+        require(isinstance(self.overlap, bool), "overlap", self.overlap, "it must be True or False.")
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -103,6 +112,19 @@ class OffPolicyAlgorithm(Algorithm):
         super()._setup_model()
         if self.env is not None:
             self.replay_buffer = self._make_replay_buffer()
+            self._check_overlap()
+
+    def _check_overlap(self) -> None:
+        """Refuse to overlap where sampling would have to ask environments that are under way."""
+        asks = isinstance(getattr(self.replay_buffer, "relabel", None), Hindsight)
+        if self.overlap and asks and self.env is not None:
+            require(
+                isinstance(self.env.unwrapped, DummyVecEnv),
+                "overlap",
+                self.overlap,
+                f"hindsight replay asks an environment's compute_reward() meanwhile, which a "
+                f"{type(self.env.unwrapped).__name__} cannot answer during a step. Use DummyVecEnv or overlap=False.",
+            )
 
     def _after_setup(self) -> None:
         super()._after_setup()
@@ -140,6 +162,7 @@ class OffPolicyAlgorithm(Algorithm):
             self.replay_buffer = self._make_replay_buffer()
         elif isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)
+        self._check_overlap()
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         freq: TrainFreq = self.train_freq  # type: ignore[assignment]
@@ -186,9 +209,30 @@ class OffPolicyAlgorithm(Algorithm):
         if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
             steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
             if steps > 0:
-                with self._split.update:
+                overlaps = self.overlap and self.num_timesteps < self._total_timesteps
+                with self._stepping_ahead() if overlaps else nullcontext(), self._split.update:
                     self.train(gradient_steps=steps, batch_size=self.batch_size)
         return True
+
+    @contextmanager
+    def _stepping_ahead(self) -> Iterator[None]:
+        """While the block runs, the environments make the first step of the next collection.
+
+        All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
+        """
+        assert self.runner is not None
+        self.policy.set_training_mode(False)
+        if self.use_sde:
+            self.policy.reset_noise(self.n_envs)
+        self._prepare_to_act()
+        normalizer = self._vec_normalize_env
+        if normalizer is not None:
+            self._vec_normalize_env = detached(normalizer.state_dict())
+        try:
+            with self.runner.ahead(lambda _: self._sample_action(self.learning_starts, self.action_noise, self.n_envs)):
+                yield
+        finally:
+            self._vec_normalize_env = normalizer
 
     def collect_rollouts(
         self,
