@@ -145,7 +145,8 @@ class A2C(OnPolicyAlgorithm):
         """Make one gradient step on the whole rollout."""
         self.policy.set_training_mode(True)
         self._turn_dials()
-        batch = next(iter(self.rollout_buffer.get(batch_size=None)))
+        with self._split.sample:
+            batch = next(iter(self.rollout_buffer.get(batch_size=None)))
         metrics = self.learner.update(batch)
         self._n_updates += 1
         self._record({name: [value] for name, value in metrics.items()})

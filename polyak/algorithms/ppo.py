@@ -6,7 +6,7 @@ Shapes: B minibatch rows.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -236,7 +236,9 @@ class PPO(OnPolicyAlgorithm):
         metrics: dict[str, list[Tensor]] = {}
         for epoch in range(self.n_epochs):
             metrics["approx_kl"] = []
-            for batch in minibatches(self.batch_size):
+            batches: Iterator[RolloutRows | RolloutBufferSamples]
+            batches = self._split.sample.timing(minibatches(self.batch_size))
+            for batch in batches:
                 for name, value in learner.update(batch).items():
                     metrics.setdefault(name, []).append(value)
                 if learner.too_far:

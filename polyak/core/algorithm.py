@@ -34,6 +34,7 @@ from polyak.core.runner import Observations, Runner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
 from polyak.core.threads import threads_for
+from polyak.core.time_split import TimeSplit
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.nn.acting import Acting
@@ -166,6 +167,7 @@ class Algorithm:
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
         self.ep_success_buffer: deque[bool] = deque(maxlen=self.stats_window_size)
         self.runner: Runner | None = None
+        self._split = TimeSplit()
         self._statistics: VecNormalize | None = None
         self.n_envs = 1
         self.observation_space: spaces.Space
@@ -210,7 +212,7 @@ class Algorithm:
         self._check_action_space(env.action_space)
         self.env, self.n_envs = env, env.num_envs
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.runner = Runner(env, raw=self.raw_experience)
+        self.runner = Runner(env, raw=self.raw_experience, split=self._split)
         self._vec_normalize_env: VecNormalize | None = unwrap_vec_normalize(env)
 
     def _check_action_space(self, space: spaces.Space) -> None:
@@ -367,13 +369,18 @@ class Algorithm:
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
         )
+        assert self.runner is not None
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
         with threads_for(self._operations):
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
                     pass
             finally:
+                self.runner.close_thread()
                 callback.on_training_end()
+                self._split.stop()
+        if self.verbose >= 1:
+            print("time: " + ", ".join(f"{name} {share} %" for name, share in self._split.percent().items()))
         return self
 
     def _setup_learn(
@@ -391,6 +398,7 @@ class Algorithm:
                 f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
             )
         self.start_time = time.time_ns()
+        self._split.start()
         if reset_num_timesteps:
             self.num_timesteps = self._episode_num = 0
             self.ep_info_buffer.clear()
@@ -492,7 +500,17 @@ class Algorithm:
         self.logger.record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
         self.logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        for name, share in self._split.percent_since_logged().items():
+            self.logger.record(f"time/{name}", share, exclude="stdout")
         self.logger.dump(step=self.num_timesteps)
+
+    @property
+    def time_split(self) -> dict[str, float]:
+        """Seconds that the last call of :meth:`learn` spent, or the present one has spent, on each of ``env``,
+        ``inference``, ``copy``, ``sample``, ``update`` and ``other``; their sum is the wall time. See
+        :mod:`polyak.core.time_split`.
+        """
+        return self._split.seconds()
 
     @property
     def normalises_observations(self) -> bool:

@@ -1,8 +1,11 @@
 """Off-policy learning: step, store, replay."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
+from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -18,7 +21,9 @@ from polyak.core.noise import ActionNoise, VectorizedActionNoise
 from polyak.core.runner import Observations, Step
 from polyak.core.schedules import Schedule
 from polyak.data import HerReplayBuffer, ReplayBuffer
-from polyak.envs import VecEnv
+from polyak.data.relabel import Hindsight
+from polyak.envs import DummyVecEnv, VecEnv
+from polyak.envs.normalize import detached
 
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
@@ -76,6 +81,10 @@ class OffPolicyAlgorithm(Algorithm):
     """Store each observation once instead of twice; the samples are the same."""
     n_steps: int = 1
     """Rewards summed before bootstrapping (n-step returns)."""
+    overlap: bool = False
+    """Let the environments step during gradient steps: the first step of each collection is made while the update
+    before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
+    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
     raw_experience: ClassVar[bool] = True
     # Options of some algorithms only, which declare them as fields.
@@ -94,6 +103,7 @@ class OffPolicyAlgorithm(Algorithm):
         require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
         require(self.gradient_steps >= -1, "gradient_steps", self.gradient_steps, "it must be -1 or more.")
         require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
+        require(isinstance(self.overlap, bool), "overlap", self.overlap, "it must be True or False.")
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -102,6 +112,19 @@ class OffPolicyAlgorithm(Algorithm):
         super()._setup_model()
         if self.env is not None:
             self.replay_buffer = self._make_replay_buffer()
+            self._check_overlap()
+
+    def _check_overlap(self) -> None:
+        """Refuse to overlap where sampling would have to ask environments that are under way."""
+        asks = isinstance(getattr(self.replay_buffer, "relabel", None), Hindsight)
+        if self.overlap and asks and self.env is not None:
+            require(
+                isinstance(self.env.unwrapped, DummyVecEnv),
+                "overlap",
+                self.overlap,
+                f"hindsight replay asks an environment's compute_reward() meanwhile, which a "
+                f"{type(self.env.unwrapped).__name__} cannot answer during a step. Use DummyVecEnv or overlap=False.",
+            )
 
     def _after_setup(self) -> None:
         super()._after_setup()
@@ -139,6 +162,7 @@ class OffPolicyAlgorithm(Algorithm):
             self.replay_buffer = self._make_replay_buffer()
         elif isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)
+        self._check_overlap()
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         freq: TrainFreq = self.train_freq  # type: ignore[assignment]
@@ -185,8 +209,30 @@ class OffPolicyAlgorithm(Algorithm):
         if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
             steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
             if steps > 0:
-                self.train(gradient_steps=steps, batch_size=self.batch_size)
+                overlaps = self.overlap and self.num_timesteps < self._total_timesteps
+                with self._stepping_ahead() if overlaps else nullcontext(), self._split.update:
+                    self.train(gradient_steps=steps, batch_size=self.batch_size)
         return True
+
+    @contextmanager
+    def _stepping_ahead(self) -> Iterator[None]:
+        """While the block runs, the environments make the first step of the next collection.
+
+        All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
+        """
+        assert self.runner is not None
+        self.policy.set_training_mode(False)
+        if self.use_sde:
+            self.policy.reset_noise(self.n_envs)
+        self._prepare_to_act()
+        normalizer = self._vec_normalize_env
+        if normalizer is not None:
+            self._vec_normalize_env = detached(normalizer.state_dict())
+        try:
+            with self.runner.ahead(lambda _: self._sample_action(self.learning_starts, self.action_noise, self.n_envs)):
+                yield
+        finally:
+            self._vec_normalize_env = normalizer
 
     def collect_rollouts(
         self,
@@ -236,7 +282,7 @@ class OffPolicyAlgorithm(Algorithm):
         )
 
         self._prepare_to_act()
-        n_envs, count_steps = env.num_envs, train_freq.unit == "step"
+        n_envs, count_steps, copying = env.num_envs, train_freq.unit == "step", self._split.copy
 
         def act(obs: Observations) -> tuple[np.ndarray, np.ndarray]:
             return self._sample_action(learning_starts, action_noise, n_envs)
@@ -253,9 +299,11 @@ class OffPolicyAlgorithm(Algorithm):
             if not callback.on_step():
                 return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=False)
             self._update_info_buffer(step.infos, step.dones)
+            started = perf_counter()
             replay_buffer.add(
                 step.observations, step.next_observations, step.actions, step.rewards, step.dones, step.infos
             )
+            copying.seconds += perf_counter() - started
             self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
             self._on_step()
             if step.ended:
@@ -311,9 +359,8 @@ class OffPolicyAlgorithm(Algorithm):
         self.policy.set_training_mode(True)
         self._turn_dials()
         metrics: dict[str, list[torch.Tensor]] = {}
-        for transition, indices in self.replay_buffer.transitions(
-            batch_size, self.gamma, self._vec_normalize_env, gradient_steps
-        ):
+        batches = self.replay_buffer.transitions(batch_size, self.gamma, self._vec_normalize_env, gradient_steps)
+        for transition, indices in self._split.sample.timing(batches):
             results = dict(self.learner.update(transition))
             td_error = results.pop("td_error", None)
             if indices is not None and td_error is not None:

@@ -1,6 +1,7 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
 from dataclasses import KW_ONLY, dataclass
+from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
@@ -110,7 +111,8 @@ class OnPolicyAlgorithm(Algorithm):
         self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
         if log_interval is not None and self._iteration % log_interval == 0:
             self.dump_logs(self._iteration)
-        self.train()
+        with self._split.update:
+            self.train()
         return True
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
@@ -159,7 +161,7 @@ class OnPolicyAlgorithm(Algorithm):
         )
         callback.on_rollout_start()
         self._prepare_to_act()
-        act, n_envs = forward or self._act, env.num_envs
+        act, n_envs, copying = forward or self._act, env.num_envs, self._split.copy
         for t in range(n_rollout_steps):
             if self.use_sde and self.sde_sample_freq > 0 and t % self.sde_sample_freq == 0:
                 self.policy.reset_noise(n_envs)
@@ -169,7 +171,8 @@ class OnPolicyAlgorithm(Algorithm):
             if forward is not None:
                 value, log_prob = self._forwarded
             elif own_add or publish:
-                value, log_prob = self._evaluate(step.observations, step.actions)
+                with self._split.inference:
+                    value, log_prob = self._evaluate(step.observations, step.actions)
             if publish:
                 tensors = self.policy.obs_to_tensor(step.observations)[0]
                 more = {"obs_tensor": tensors, "values": value, "log_probs": log_prob, "n_steps": t}
@@ -186,14 +189,18 @@ class OnPolicyAlgorithm(Algorithm):
                         rewards[i] += self.gamma * v
                 else:
                     cut += final
+            started = perf_counter()
             rollout_buffer.add(step.observations, step.actions, rewards, step.episode_starts, value, log_prob)
-        if not own_add:
-            self._evaluate_rollout(rollout_buffer)
-            for (t, i, _), v in zip(cut, self._values_of(cut), strict=True):
-                rollout_buffer.rewards[t, i] += self.gamma * v
-        with torch.no_grad():
-            last_values = self._actor_critic.predict_values(self.policy.obs_to_tensor(step.new_obs)[0])
-        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=step.dones)
+            copying.seconds += perf_counter() - started
+        with self._split.inference:
+            if not own_add:
+                self._evaluate_rollout(rollout_buffer)
+                for (t, i, _), v in zip(cut, self._values_of(cut), strict=True):
+                    rollout_buffer.rewards[t, i] += self.gamma * v
+            with torch.no_grad():
+                last_values = self._actor_critic.predict_values(self.policy.obs_to_tensor(step.new_obs)[0])
+        with self._split.update:
+            rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=step.dones)
         callback.on_rollout_end()
         return True
 

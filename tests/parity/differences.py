@@ -115,6 +115,11 @@ DELIBERATE = (
         ("monitors/csv_and_json/table/*",),
     ),
     Difference(
+        "Six more values say where the time goes",
+        "time/env, inference, copy, sample, update and other are logged to files; tables on the screen stay short.",
+        tuple(f"logs/types/*/time/{part}" for part in ("env", "inference", "copy", "sample", "update", "other")),
+    ),
+    Difference(
         "A loaded VecNormalize keeps the running returns",
         "Training that goes on in the same episodes scales rewards as if it had not stopped; reset() clears them.",
         ("normalizing/files/4/*",),

@@ -1,0 +1,239 @@
+"""The time of a training is split into parts that add up, each where it belongs."""
+
+import csv
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from polyak import A2C, DQN, PPO
+from polyak.core.callbacks import BaseCallback
+from polyak.core.logger import configure
+from polyak.core.time_split import Stopwatch, TimeSplit
+from polyak.data import ReplayBuffer, RolloutBuffer
+from polyak.envs import make_vec_env
+
+PARTS = ["env", "inference", "copy", "sample", "update", "other"]
+STEPS = 40
+MINIBATCHES = {A2C: STEPS // 5, PPO: STEPS // 4, DQN: STEPS}
+ALGORITHMS = list(MINIBATCHES)
+
+
+class Clock:
+    """Stands still but for naps of a second, which only one part of the training takes."""
+
+    def __init__(self) -> None:
+        self.now, self.slow = 0.0, ""
+
+    def __call__(self) -> float:
+        return self.now
+
+    def nap(self, part: str) -> None:
+        self.now += part == self.slow
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    set_clock(monkeypatch, clock)
+    return clock
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
+    for module in ("time_split", "runner", "off_policy", "on_policy"):
+        monkeypatch.setattr(f"polyak.core.{module}.perf_counter", clock)
+
+
+class Count(gym.Env):
+    """Ten steps an episode; ``nap`` is called in each step and each reset."""
+
+    def __init__(self, nap: Callable[[], Any] = int) -> None:
+        self.observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space = gym.spaces.Discrete(2)
+        self.nap = nap
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.time = 0
+        self.nap()
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.time += 1
+        self.nap()
+        return np.full(2, self.time / 10, np.float32), 1.0, self.time == 10, False, {}
+
+
+def small(algorithm: Any, env: Any, **options: Any) -> Any:
+    if algorithm is DQN:
+        options |= {"learning_starts": 0, "train_freq": 1, "buffer_size": 100, "batch_size": 4}
+        options |= {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}
+    if algorithm is PPO:
+        options |= {"n_steps": 20, "batch_size": 4, "n_epochs": 1}
+    return algorithm("MlpPolicy", env, policy_kwargs={"net_arch": [4]}, seed=0, device="cpu", **options)
+
+
+def napping(clock: Clock, algorithm: Any) -> tuple[Any, BaseCallback]:
+    """A model and a callback of which every part takes a nap when it works."""
+
+    class Replay(ReplayBuffer):
+        def add(self, *args: Any, **kwargs: Any) -> None:
+            clock.nap("copy")
+            super().add(*args, **kwargs)
+
+        def sample(self, *args: Any, **kwargs: Any) -> Any:
+            clock.nap("sample")
+            return super().sample(*args, **kwargs)
+
+    class Rollout(RolloutBuffer):
+        def add(self, *args: Any, **kwargs: Any) -> None:
+            clock.nap("copy")
+            super().add(*args, **kwargs)
+
+        def get(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            for rows in super().get(*args, **kwargs):
+                clock.nap("sample")
+                yield rows
+
+    class Callback(BaseCallback):
+        def _on_step(self) -> bool:
+            clock.nap("other")
+            return True
+
+    buffer = {"replay_buffer_class": Replay} if algorithm is DQN else {"rollout_buffer_class": Rollout}
+    model = small(algorithm, Count(lambda: clock.nap("env")), **buffer)
+    to_env, update = model.policy.to_env, model.learner.update
+
+    def slow_to_env(actions: Any) -> Any:
+        clock.nap("inference")
+        return to_env(actions)
+
+    def slow_update(batch: Any) -> Any:
+        clock.nap("update")
+        return update(batch)
+
+    model.policy.to_env, model.learner.update = slow_to_env, slow_update
+    return model, Callback()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("slow", PARTS)
+def test_what_is_slow_shows_under_its_name_only(algorithm: Any, slow: str, clock: Clock) -> None:
+    model, callback = napping(clock, algorithm)
+    clock.slow = slow
+    model.learn(STEPS, callback=callback)
+    naps = STEPS
+    if slow == "env":
+        naps += 1 + STEPS // 10  # resets
+    elif slow in ("sample", "update"):
+        naps = MINIBATCHES[algorithm]
+    assert model.time_split == dict.fromkeys(PARTS, 0.0) | {slow: naps}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_parts_add_up_to_the_wall_time(algorithm: Any) -> None:
+    model = small(algorithm, Count(lambda: time.sleep(1e-3)))
+    assert model.time_split == dict.fromkeys(PARTS, 0.0)
+    for _ in range(2):  # a second call begins anew
+        began = time.perf_counter()
+        model.learn(200)
+        wall = time.perf_counter() - began
+        assert 0.8 * wall <= sum(model.time_split.values()) <= wall
+        assert model.time_split["env"] >= 0.2
+        assert all(seconds > 0 for seconds in model.time_split.values())
+    assert model.time_split == model.time_split  # it stands still
+
+
+def test_it_can_be_read_while_the_model_learns(clock: Clock) -> None:
+    model, _ = napping(clock, DQN)
+    clock.slow = "env"
+    seen = []
+
+    class Read(BaseCallback):
+        def _on_step(self) -> bool:
+            seen.append(self.model.time_split["env"])
+            return True
+
+    model.learn(20, callback=Read())
+    assert len(seen) == 20
+    assert all(later - earlier in (1, 2) for earlier, later in itertools.pairwise(seen))
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN])
+def test_files_have_it_and_the_screen_one_line(algorithm: Any, tmp_path: Any, capsys: pytest.CaptureFixture) -> None:
+    model = small(algorithm, Count(lambda: time.sleep(1e-3)), verbose=1)
+    model.set_logger(configure(str(tmp_path), ["stdout", "csv"]))
+    model.learn(80, log_interval=2)
+    with open(tmp_path / "progress.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) >= 2
+    for row in rows:
+        percents = [int(row[f"time/{name}"]) for name in PARTS]
+        assert abs(sum(percents) - 100) <= 3  # each is rounded
+        assert percents[0] > 0
+    printed = capsys.readouterr().out.splitlines()
+    assert not [line for line in printed if "inference" in line and line.startswith("|")]
+    assert printed[-1].startswith("time: env ")
+    assert [word.split()[0] for word in printed[-1].removeprefix("time: ").split(", ")] == PARTS
+    small(algorithm, Count(), verbose=0).learn(20)
+    assert capsys.readouterr().out == ""
+
+
+def test_each_table_is_about_the_time_since_the_last_one(clock: Clock) -> None:
+    split = TimeSplit()
+    split.start()
+    clock.now = 4.0
+    split.env.seconds = 1.0
+    assert split.percent_since_logged() == dict(zip(PARTS, [25, 0, 0, 0, 0, 75], strict=True))
+    clock.now = 8.0
+    split.update.seconds, split.sample.seconds = 4.0, 1.0
+    assert split.percent_since_logged() == dict(zip(PARTS, [0, 0, 0, 25, 75, 0], strict=True))
+    split.stop()
+    clock.now = 100.0
+    assert split.percent() == dict(zip(PARTS, [12, 0, 0, 12, 38, 38], strict=True))
+
+
+def test_a_stopwatch_counts_what_stands_in_it_and_what_is_made(clock: Clock) -> None:
+    watch = Stopwatch()
+    with pytest.raises(KeyError), watch:
+        clock.now += 1
+        raise KeyError
+    assert watch.seconds == 1
+
+    def slowly() -> Iterator[int]:
+        for i in range(3):
+            clock.now += 1
+            yield i
+
+    for i, item in enumerate(watch.timing(slowly())):
+        assert i == item
+        clock.now += 10
+    assert watch.seconds == 4
+
+
+def test_a_loop_of_the_users_own_counts_as_other(clock: Clock) -> None:
+    class Mine(DQN):
+        def collect_rollouts(self, env: Any, callback: Any, *args: Any, **kwargs: Any) -> Any:
+            clock.now += 1
+            return super().collect_rollouts(env, callback, *args, **kwargs)
+
+        def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+            clock.now += 1
+
+    model = small(Mine, Count(), learning_starts=0, train_freq=1).learn(STEPS)
+    assert model.time_split["other"] == model.time_split["update"] == STEPS
+
+
+@pytest.mark.parametrize("algorithm", [PPO, DQN])
+def test_nothing_learned_depends_on_the_clock(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for clock in (time.perf_counter, Clock()):
+        set_clock(monkeypatch, clock)
+        model = small(algorithm, make_vec_env("CartPole-v1", n_envs=2, seed=0)).learn(100)
+        results.append(torch.cat([p.flatten() for p in model.policy.parameters()]))
+    assert torch.equal(*results)
