@@ -38,6 +38,7 @@ from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.nn.acting import Acting
 from polyak.nn.policies import Policy
+from polyak.nn.precision import PRECISIONS
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 
@@ -128,8 +129,11 @@ class Algorithm:
     device: torch.device | str = "auto"
     """``"auto"``, ``"cpu"``, ``"cuda"`` or a torch device."""
     compile: bool | str = "auto"
-    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs on
-    the CPU, building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
+    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
+    building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
+    precision: str = "float32"
+    """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
+    float32. For large networks on a GPU."""
     _init_setup_model: InitVar[bool] = True
     """Build the networks at once; ``False`` leaves it to a later ``_setup_model()``."""
 
@@ -191,6 +195,9 @@ class Algorithm:
         if not callable(self.learning_rate):
             require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "it must not be negative.")
         require(self.compile in (True, False, "auto"), "compile", self.compile, 'it must be True, False or "auto".')
+        require(
+            self.precision in PRECISIONS, "precision", self.precision, f"it must be one of {', '.join(PRECISIONS)}."
+        )
         if self.seed is not None:
             require(0 <= self.seed < 2**32, "seed", self.seed, "it must lie in [0, 2**32).")
 
@@ -264,6 +271,7 @@ class Algorithm:
             self.set_random_seed(self.seed)
         self._setup_lr_schedule()
         self.learner = self.learner_factory()().to(self.device)
+        self.learner.precision = self.precision
         self.engine = Engine(self.learner, self.compile)
         self.policy = self.learner.policy
         self._after_setup()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from polyak.core.program import cache_folder
+from polyak.core.libraries import cache_folder
 from polyak.core.threads import AT_IMPORT, chosen_by_user
 
 SIZES = (64, 256)
