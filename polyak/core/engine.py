@@ -16,6 +16,7 @@ from torch import Tensor
 from polyak.core.cuda_program import CudaProgram
 from polyak.core.learner import Learner
 from polyak.core.leaves import flatten, layout
+from polyak.core.operations import operations
 from polyak.core.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.program import Program
 
@@ -63,8 +64,8 @@ class Engine:
             self._compiles = True
 
     def operations(self, batch_size: int) -> float:
-        """Floating-point operations of a gradient step, roughly: forward, and twice that backward."""
-        return 6.0 * batch_size * sum(p.numel() for p in self.learner.parameters())
+        """Floating-point operations of a gradient step, roughly."""
+        return operations(self.learner, batch_size)
 
     @property
     def compiles(self) -> bool:

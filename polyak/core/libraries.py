@@ -61,12 +61,12 @@ def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> Non
 def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:
     """Names everything that the library depends on."""
     constants = [(name, tensor.tolist()) for name, tensor in graph.named_buffers()]
-    machine = (platform.system(), platform.machine(), _processor(), torch.get_num_threads())
+    machine = (platform.system(), platform.machine(), processor(), torch.get_num_threads())
     facts = (graph.code, constants, layout(arguments), torch.__version__, torch.version.git_version, machine, OPTIONS)
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
 
 
-def _processor() -> str:
+def processor() -> str:
     """The model of the processor: libraries are built for its instructions."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
