@@ -25,11 +25,13 @@ from typing_extensions import Self
 from polyak.core import checkpoint
 from polyak.core.advice import advise
 from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
-from polyak.core.device import get_device
+from polyak.core.device import Work, choose, get_device
 from polyak.core.engine import Engine
 from polyak.core.learner import Learner, OptimizerRecipe
 from polyak.core.logger import Logger, configure_logger
+from polyak.core.operations import operations
 from polyak.core.parameters import parameters, set_parameters
+from polyak.core.rates import rates
 from polyak.core.runner import Observations, Runner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
@@ -39,6 +41,10 @@ from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.nn.acting import Acting
 from polyak.nn.policies import Policy
+from polyak.nn.precision import PRECISIONS
+
+_NOMINAL_RUN = 1_000_000
+"""Environment steps of a run, where a guess is needed."""
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 
@@ -127,10 +133,14 @@ class Algorithm:
     seed: int | None = None
     """Seeds python, numpy, torch, the environments and the action space."""
     device: torch.device | str = "auto"
-    """``"auto"``, ``"cpu"``, ``"cuda"`` or a torch device."""
+    """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
+    faster than the processor, by their measured rates, for these networks and batches."""
     compile: bool | str = "auto"
-    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs on
-    the CPU, building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
+    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
+    building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
+    precision: str = "float32"
+    """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
+    float32. For large networks on a GPU."""
     _init_setup_model: InitVar[bool] = True
     """Build the networks at once; ``False`` leaves it to a later ``_setup_model()``."""
 
@@ -193,6 +203,9 @@ class Algorithm:
         if not callable(self.learning_rate):
             require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "it must not be negative.")
         require(self.compile in (True, False, "auto"), "compile", self.compile, 'it must be True, False or "auto".')
+        require(
+            self.precision in PRECISIONS, "precision", self.precision, f"it must be one of {', '.join(PRECISIONS)}."
+        )
         if self.seed is not None:
             require(0 <= self.seed < 2**32, "seed", self.seed, "it must lie in [0, 2**32).")
 
@@ -265,10 +278,26 @@ class Algorithm:
         if self.seed is not None:
             self.set_random_seed(self.seed)
         self._setup_lr_schedule()
-        self.learner = self.learner_factory()().to(self.device)
+        learner = self.learner_factory()()
+        if self._device_name == "auto" and torch.device(self.device).type == "cuda":
+            self.device = self._faster_device(learner)
+        self.learner = learner.to(self.device)
+        self.learner.precision = self.precision
         self.engine = Engine(self.learner, self.compile)
         self.policy = self.learner.policy
         self._after_setup()
+
+    def _faster_device(self, learner: Learner) -> torch.device:
+        """The GPU or the CPU, whichever should make this learner's steps in less time."""
+        updates, rows = self._expected_updates(_NOMINAL_RUN)
+        if updates == 0:  # nobody knows
+            return torch.device(self.device)
+        acts, step = _NOMINAL_RUN / self.n_envs / updates, operations(learner, rows)
+        acting = step / (3 * rows) * self.n_envs
+        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), rates())
+        if self.verbose >= 1:
+            print(choice)
+        return torch.device(choice.device)
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = get_schedule_fn(self.learning_rate)

@@ -1,4 +1,4 @@
-"""When a learner's gradient step becomes a compiled program.
+"""How a learner's gradient steps are run: in which precision, and when as compiled programs.
 
 The choice depends on the run alone, never on the clock: two runs with the same seed and settings make the same
 numbers, also when the first of them had to compile.
@@ -13,15 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyak.core.cuda_program import CudaProgram
 from polyak.core.learner import Learner
+from polyak.core.leaves import flatten, layout
+from polyak.core.operations import operations
 from polyak.core.optimizer_rules import UnsteppedError, UntraceableError
-from polyak.core.program import Program, flatten, layout
+from polyak.core.program import Program
 
 WORTHWHILE_SECONDS = 5.0
 """Nominal time of a run's gradient steps above which compiling them pays."""
 STEP_SECONDS = 5e-4
 """Nominal overhead of one uncompiled gradient step."""
 FLOPS_PER_SECOND = 1e11
+PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
+"""What a gradient step becomes, by the type of the learner's device."""
 MOST_LAYOUTS = 8
 """Batch layouts that are compiled; any further ones run uncompiled."""
 
@@ -40,7 +45,7 @@ class Engine:
         self.status = "uncompiled"
         """What was decided, in words."""
         self._compiles = mode is True
-        for name in learner.graphs if mode else ():
+        for name in learner.graphs if mode or learner.precision != "float32" else ():
             if hasattr(type(learner), name):
                 setattr(learner, name, _Step(self, name))
 
@@ -59,8 +64,8 @@ class Engine:
             self._compiles = True
 
     def operations(self, batch_size: int) -> float:
-        """Floating-point operations of a gradient step, roughly: forward, and twice that backward."""
-        return 6.0 * batch_size * sum(p.numel() for p in self.learner.parameters())
+        """Floating-point operations of a gradient step, roughly."""
+        return operations(self.learner, batch_size)
 
     @property
     def compiles(self) -> bool:
@@ -86,30 +91,27 @@ class _Step:
 
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine, self._name = engine, name
-        self._method = getattr(type(engine.learner), name)
         self._programs: dict[Any, Program | None] = {}
 
     def __call__(self, batch: Any, *static: Any) -> Mapping[str, Tensor]:
         engine = self._engine
         if not engine.compiles:
-            return self._method(engine.learner, batch, *static)
+            return engine.learner.forward(self._name, batch, *static)
         leaves = flatten(batch)
         key = (layout(leaves), static)
         program = self._programs.get(key)
         if program is None or not (program.current or program.rebind()):
             program = self._make(key, batch, static)
-        return self._method(engine.learner, batch, *static) if program is None else program(leaves)
+        return engine.learner.forward(self._name, batch, *static) if program is None else program(leaves)
 
     def _make(self, key: Any, batch: Any, static: tuple[Any, ...]) -> Program | None:
         if key in self._programs and self._programs[key] is None:
             return None
         if key not in self._programs and len(self._programs) >= MOST_LAYOUTS:
             return None
-        if any(leaf.device.type != "cpu" for leaf in flatten(batch)):
-            self._engine.give_up(UntraceableError("programs run on the CPU only"))
-            return None
+        learner = self._engine.learner
         try:
-            program = Program(self._engine.learner, self._name, batch, static)
+            program = _kind_of_program(learner, batch)(learner, self._name, batch, static)
             program.compile()
         except UnsteppedError:
             return None
@@ -118,7 +120,7 @@ class _Step:
             self._engine.give_up(error)
             return None
         self._programs[key] = program
-        self._engine.status = "compiled"
+        self._engine.status = program.status
         return program
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Step:
@@ -130,6 +132,21 @@ class _Step:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_programs": {}}
+
+
+def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
+    """What runs the learner's steps where it is.
+
+    Raises:
+        UntraceableError: nothing does, or the batch is elsewhere.
+    """
+    devices = {tensor.device for tensor in (*flatten(batch), *learner.parameters())}
+    if len(devices) > 1:
+        raise UntraceableError(f"learner and batch are not on one device: {sorted(map(str, devices))}")
+    kind = devices.pop().type
+    if kind not in PROGRAMS:
+        raise UntraceableError(f"programs run on {' and '.join(PROGRAMS)} devices, and the learner is on {kind}")
+    return PROGRAMS[kind]
 
 
 def _strange_module(learner: torch.nn.Module) -> str | None:

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from polyak.core.optimizer_rules import TracedOptimizer
 from polyak.nn.policies import Policy
+from polyak.nn.precision import products_in
 from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
@@ -51,6 +52,8 @@ class Learner(nn.Module):
     policy: Policy
     steps: int
     """Calls of :meth:`update` so far."""
+    precision: str = "float32"
+    """Of the layers' products in :attr:`graphs`: see :func:`~polyak.nn.precision.products_in`."""
     graphs: ClassVar[tuple[str, ...]] = ("gradient_step",)
     """Methods ``(batch, *plain values) -> metrics`` without Python branches on tensors or step counts: each may become
     one compiled program."""
@@ -195,8 +198,9 @@ class Learner(nn.Module):
     # -- state --------------------------------------------------------------------------------------------------------
 
     def forward(self, method: str, *args: Any) -> Any:
-        """Call a method by its name, which is how ``torch.func.functional_call`` reaches it."""
-        return getattr(type(self), method)(self, *args)
+        """Call a method by its name, in the learner's precision."""
+        with products_in(self.precision):
+            return getattr(type(self), method)(self, *args)
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""

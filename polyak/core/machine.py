@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -11,6 +10,8 @@ from typing import NamedTuple
 import torch
 
 from polyak.core.cache import cache_folder
+from polyak.core.device import TYPICAL, choose
+from polyak.core.rates import fastest, rates
 from polyak.core.threads import AT_IMPORT, chosen_by_user
 
 SIZES = (64, 256)
@@ -23,16 +24,6 @@ class Rate(NamedTuple):
     what: str
     value: float
     unit: str
-
-
-def fastest(run: Callable[[], object], seconds: float = 0.05) -> float:
-    """Seconds of the quickest call among those that fit into ``seconds``."""
-    run()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while (start := time.perf_counter()) < end:
-        run()
-        best = min(best, time.perf_counter() - start)
-    return best
 
 
 def matrix_rates() -> Iterator[Rate]:
@@ -71,9 +62,19 @@ def call_rate() -> Rate:
         return Rate("one small torch operation", fastest(lambda: one + one) * 1e6, "us")
 
 
-def choices() -> Iterator[str]:
-    """What ``"auto"`` settings come to here, in words."""
-    yield f"device: {'cuda' if torch.cuda.is_available() else 'cpu'}"
+def choices(measure: bool = True) -> Iterator[str]:
+    """What ``"auto"`` settings come to here, in words.
+
+    Args:
+        measure: a choice of devices is a matter of their speed; without it, it is left open.
+    """
+    if not torch.cuda.is_available():
+        yield "device: cpu, since torch sees no usable GPU"
+    elif not measure:
+        yield "device: cuda or cpu, by their measured speed"
+    else:
+        for name, work in TYPICAL.items():
+            yield f"{name}: {choose(work, rates())}"
     if chosen_by_user():
         yield f"threads: {torch.get_num_threads()}, as set by you"
     else:
@@ -82,6 +83,6 @@ def choices() -> Iterator[str]:
     if compiler is None:
         yield "gradient steps: uncompiled, since there is no C++ compiler (install g++)"
     else:
-        yield f"gradient steps: compiled with {compiler} in long runs on the CPU"
+        yield f"gradient steps: compiled in long runs, with {compiler} on the CPU"
     folder = cache_folder()
     yield f"compiled programs: {len(list(folder.glob('*/program.so')))} in {folder}"

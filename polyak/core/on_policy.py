@@ -17,6 +17,7 @@ from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
 from polyak.envs import VecEnv
 from polyak.nn.actor_critic import ActorCriticPolicy
+from polyak.nn.precision import products_in
 
 _EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
@@ -220,7 +221,12 @@ class OnPolicyAlgorithm(Algorithm):
     def _evaluate(self, observations: Observations, actions: np.ndarray) -> tuple[Tensor, Tensor]:
         """Values [N, 1] and log-probabilities [N] of one step."""
         obs = self.policy.obs_to_tensor(observations)[0]
-        values, log_prob, _ = self._actor_critic.evaluate_actions(obs, torch.as_tensor(actions, device=self.device))
+        return self._evaluated(obs, torch.as_tensor(actions, device=self.device))
+
+    def _evaluated(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and log-probabilities as gradient steps see them: ratios of probabilities begin at 1."""
+        with products_in(self.learner.precision):
+            values, log_prob, _ = self._actor_critic.evaluate_actions(obs, actions)
         return values, log_prob
 
     @torch.no_grad()
@@ -238,7 +244,7 @@ class OnPolicyAlgorithm(Algorithm):
             obs = (
                 {k: v[rows] for k, v in observations.items()} if isinstance(observations, dict) else observations[rows]
             )
-            value, log_prob, _ = self._actor_critic.evaluate_actions(obs, actions[rows])
+            value, log_prob = self._evaluated(obs, actions[rows])
             values.append(value.flatten())
             log_probs.append(log_prob)
         buffer.values[:] = torch.cat(values).numpy(force=True).reshape(buffer.values.shape)

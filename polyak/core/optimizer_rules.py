@@ -132,7 +132,7 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any]) -> list[float]:
         The learning rate; for Adam also lr / (1 - beta1**t) and sqrt(1 - beta2**t) of the coming step t.
     """
     lr = float(group["lr"])
-    if type(optimizer) not in (torch.optim.Adam, torch.optim.AdamW):
+    if not _corrects_bias(optimizer):
         return [lr]
     states = (optimizer.state.get(param) for param in group["params"])
     step = next((float(state["step"]) for state in states if state), 0.0) + 1.0
@@ -140,8 +140,32 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any]) -> list[float]:
     return [lr, lr / (1 - beta1**step), math.sqrt(1 - beta2**step)]
 
 
-def check_traceable(optimizer: Optimizer) -> None:
+def device_factors(optimizer: Optimizer, group: Mapping[str, Any], lr: Tensor, t: Tensor | None) -> Tensor:
+    """:func:`factors` as a float32 tensor, computed on a device without waiting for it.
+
+    Args:
+        optimizer: whose group it is.
+        group: one of its groups.
+        lr: [] the learning rate, float64: Adam's corrections are differences of numbers close to 1.
+        t: [] how many steps there were; only Adam's factors depend on it.
+    """
+    if t is None or not _corrects_bias(optimizer):
+        return lr.float().reshape(1)
+    step = t.double() + 1
+    beta1, beta2 = group["betas"]
+    return torch.stack([lr, lr / (1 - beta1**step), (1 - beta2**step).sqrt()]).float()
+
+
+def _corrects_bias(optimizer: Optimizer) -> bool:
+    return type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
+
+
+def check_traceable(optimizer: Optimizer, device: torch.device) -> None:
     """Check that there is a rule for what an optimizer does.
+
+    Args:
+        optimizer: with its state.
+        device: where the parameters are.
 
     Raises:
         UntraceableError: another optimizer, or an option that the rules leave out.
@@ -156,8 +180,10 @@ def check_traceable(optimizer: Optimizer) -> None:
         stateful = type(optimizer) is not torch.optim.SGD or group["momentum"] != 0
         if stateful and not any(optimizer.state.get(p) for p in group["params"]):
             raise UnsteppedError(f"the optimizer {type(optimizer).__name__} has not stepped yet")
-        steps = {float(optimizer.state[p]["step"]) for p in group["params"] if "step" in optimizer.state.get(p, {})}
-        if len(steps) > 1:
+        counts = [optimizer.state[p]["step"] for p in group["params"] if "step" in optimizer.state.get(p, {})]
+        if _corrects_bias(optimizer) and any(count.device != device for count in counts):
+            raise UntraceableError("the optimizer counts its steps on another device (optimizer_kwargs: fused=True)")
+        if len({float(count) for count in counts}) > 1:
             raise UntraceableError("the optimizer has stepped some parameters more often than others")
 
 

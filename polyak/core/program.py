@@ -2,7 +2,8 @@
 
 The step is run once on fake tensors while every tensor operation of it, forward, backward, clipping, optimizer and
 target update, is written down. What comes out is a flat graph over all tensors that the learner reads or changes.
-TorchInductor turns the graph into a shared library, which is kept on disk: a later process loads it in milliseconds.
+On the CPU TorchInductor turns the graph into a shared library, which is kept on disk: a later process loads it in
+milliseconds. On a GPU see :mod:`polyak.core.cuda_program`.
 
 Random numbers are drawn outside of the graph, in the order in which the step draws them, so that a compiled and an
 uncompiled training draw the same ones.
@@ -10,17 +11,11 @@ uncompiled training draw the same ones.
 
 from __future__ import annotations
 
-import hashlib
-import random
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -28,19 +23,17 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
-from polyak.core.cache import cache_folder, machine
 from polyak.core.learner import Learner
+from polyak.core.leaves import flatten, layout, unflatten
+from polyak.core.libraries import library, load, quiet
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
-from polyak.core.products import teach_compiler, use_faster
+from polyak.core.products import use_faster
 from polyak.nn.optim import RMSpropTFLike
 
 aten = torch.ops.aten
 
-Draw = Callable[[], Tensor]
-
-OPTIONS: dict[str, Any] = {}
-"""Settings of TorchInductor."""
-LIBRARY = "program.so"
+Draw = Callable[..., Tensor]
+"""Draws a tensor of random numbers, into ``out`` if there is one."""
 
 
 class Program:
@@ -57,8 +50,11 @@ class Program:
         Exception: whatever the compiler raises.
     """
 
+    status = "compiled"
+    """What the engine says of itself once it runs such a program."""
+
     def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
-        inputs = _Inputs(learner)
+        inputs = Inputs(learner)
         leaves = flatten(batch)
         names: list[str] = []
 
@@ -69,7 +65,7 @@ class Program:
             names[:] = results
             return list(results.values())
 
-        with _quiet():
+        with quiet():
             graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *leaves)
         inputs.follow(inputs.stepped)
         self.graph = graph
@@ -82,10 +78,10 @@ class Program:
     def compile(self) -> None:
         """Build the library, or find it on disk, and load it."""
         use_faster(self.graph)
-        self._run = _load(_library(self.graph, self._arguments))
+        self._run = load(library(self.graph, self._arguments))
 
     @torch.no_grad()
-    def _interpret(self, arguments: list[Tensor]) -> Sequence[Tensor]:
+    def _interpret(self, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
         """The graph as it is, operation by operation: what :meth:`compile` must not change."""
         return self.graph(*arguments)
 
@@ -97,7 +93,7 @@ class Program:
     def rebind(self) -> bool:
         """Take up the tensors that the learner has now. False if it needs another program: it is built otherwise."""
         try:
-            fresh = _Inputs(self._inputs.learner)
+            fresh = Inputs(self._inputs.learner)
         except UntraceableError:
             return False
         if fresh.signature != self._inputs.signature:
@@ -108,8 +104,9 @@ class Program:
         return True
 
     def __call__(self, leaves: Sequence[Tensor]) -> Mapping[str, Tensor]:
-        """Run on a batch, given as :func:`flatten` gives it."""
-        self._inputs.refresh()
+        """Run on a batch, given as :func:`~polyak.core.leaves.flatten` gives it."""
+        self._inputs.count()
+        self._inputs.refresh_rates()
         arguments = self._arguments
         at = len(self._inputs.tensors)
         for draw in self._draws:
@@ -119,46 +116,10 @@ class Program:
         return dict(zip(self._names, self._run(arguments), strict=True))
 
 
-# -- batches -----------------------------------------------------------------------------------------------------------
-
-
-def flatten(batch: Any) -> list[Tensor]:
-    """The tensors of a batch: a tensor, or a tuple or dict of batches; None counts as none."""
-    if isinstance(batch, Tensor):
-        return [batch]
-    if batch is None:
-        return []
-    parts = batch.values() if isinstance(batch, Mapping) else batch
-    leaves: list[Tensor] = []
-    for part in parts:
-        if isinstance(part, Tensor):
-            leaves.append(part)
-        else:
-            leaves += flatten(part)
-    return leaves
-
-
-def unflatten(like: Any, leaves: Iterator[Tensor]) -> Any:
-    """The inverse of :func:`flatten`: a batch built like ``like``."""
-    if isinstance(like, Tensor):
-        return next(leaves)
-    if like is None:
-        return None
-    if isinstance(like, Mapping):
-        return {key: unflatten(part, leaves) for key, part in like.items()}
-    parts = [unflatten(part, leaves) for part in like]
-    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
-
-
-def layout(leaves: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What must not change between two calls of a program."""
-    return tuple([(t.shape, t.stride(), t.dtype) for t in leaves])
-
-
 # -- what a learner is made of -----------------------------------------------------------------------------------------
 
 
-class _Inputs:
+class Inputs:
     """Every tensor that a learner's step reads or changes, and the means to notice that they are others now."""
 
     def __init__(self, learner: Learner) -> None:
@@ -166,8 +127,9 @@ class _Inputs:
         self.names = [name for name, _ in learner.named_parameters()] + [name for name, _ in learner.named_buffers()]
         self.tensors: list[Tensor] = [*learner.parameters(), *learner.buffers()]
         of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
+        self.device = next((tensor.device for tensor in self.tensors), torch.device("cpu"))
+        self.rates: list[Rate] = []
         self._counters: list[tuple[Optimizer, dict[str, Any]]] = []
-        self._rates: list[_Rate] = []
         self.stepped: frozenset[str] = frozenset()
         """Names of the optimizers that the method steps."""
         self._plans = [self._plan(name, optimizer, of) for name, optimizer in learner.optimizers.items()]
@@ -178,21 +140,24 @@ class _Inputs:
         """What a program is made for: two learners that agree in it differ in the values of tensors only."""
 
     def _plan(self, name: str, optimizer: Optimizer, of: Mapping[int, str]) -> _OptimizerPlan:
-        check_traceable(optimizer)
+        check_traceable(optimizer, self.device)
         params, states, rates = [], [], []
         for group in optimizer.param_groups:
             params.append([of[id(p)] for p in group["params"]])
             states.append([self._state(optimizer, optimizer.state.get(p, {})) for p in group["params"]])
-            rate = torch.tensor(factors(optimizer, group))
-            self._rates.append(_Rate(optimizer, group, rate.numpy()))
-            rates.append(self._add(rate))
+            rates.append(self._add(torch.tensor(factors(optimizer, group), device=self.device)))
+            steps = (row.get("step") for row in states[-1])
+            self.rates.append(Rate(optimizer, group, rates[-1], next((s for s in steps if s is not None), None)))
         return _OptimizerPlan(name, optimizer, params, states, rates)
 
     def _state(self, optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
         """One parameter's state, with the places of its tensors among the inputs instead of them."""
-        if isinstance(state.get("step"), int):
+        row = {key: _Place(self._add(v)) if isinstance(v, Tensor) else v for key, v in state.items() if key != "step"}
+        if isinstance(step := state.get("step"), Tensor) and step.device == self.device:
+            return {"step": _Place(self._add(step)), **row}
+        if step is not None:
             self._counters.append((optimizer, state))
-        return {key: _Place(self._add(value)) if isinstance(value, Tensor) else value for key, value in state.items()}
+        return {"step": None, **row}
 
     def _add(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)
@@ -213,10 +178,10 @@ class _Inputs:
         self.stepped = frozenset(name for name, optimizer in traced.items() if optimizer.stepped)
 
     def follow(self, stepped: frozenset[str]) -> None:
-        """Let :meth:`refresh` look after these optimizers alone: the method leaves the others as they are."""
+        """Look after these optimizers alone: the method leaves the others as they are."""
         self.stepped = stepped
         ours = [optimizer for name, optimizer in self.learner.optimizers.items() if name in stepped]
-        self._rates = [rate for rate in self._rates if rate.optimizer in ours]
+        self.rates = [rate for rate in self.rates if rate.optimizer in ours]
         self._counters = [counter for counter in self._counters if counter[0] in ours]
 
     @property
@@ -224,24 +189,28 @@ class _Inputs:
         """Whether the learner is still made of these tensors and has the same options."""
         return self._watch.unchanged
 
-    def refresh(self) -> None:
-        """Before a run: bring what depends on learning rates and numbers of steps, and count in plain counters."""
-        for optimizer, group, rate in self._rates:
-            rate[:] = factors(optimizer, group)
+    def count(self) -> None:
+        """Before a run: count the step in those counters that are not among the inputs."""
         for _, state in self._counters:
             state["step"] += 1
+
+    def refresh_rates(self) -> None:
+        """Before a run on the CPU: bring what depends on learning rates and numbers of steps."""
+        for optimizer, group, place, _ in self.rates:
+            self.tensors[place].numpy()[:] = factors(optimizer, group)
 
 
 class _Place(int):
     """A place among a program's inputs."""
 
 
-class _Rate(NamedTuple):
-    """One group of an optimizer, and the memory of the input that holds its factors."""
+class Rate(NamedTuple):
+    """One group of an optimizer, and where its factors and its number of steps stand among the inputs."""
 
     optimizer: Optimizer
     group: dict[str, Any]
-    values: np.ndarray
+    place: int
+    step: int | None
 
 
 class _OptimizerPlan(NamedTuple):
@@ -372,64 +341,3 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
         blanks.append(torch.zeros(shape, dtype=value.dtype, device=value.device))
     graph.recompile()
     return draws, blanks
-
-
-# -- libraries ---------------------------------------------------------------------------------------------------------
-
-
-def _library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
-    """The shared library of a graph: from the cache folder, else built into it."""
-    folder = cache_folder() / _key(graph, arguments)
-    library = folder / LIBRARY
-    if library.exists():
-        return library
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as building:
-        _build(graph, arguments, Path(building) / "made")
-        with suppress(OSError):  # another process was quicker
-            (Path(building) / "made").rename(folder)
-    return library
-
-
-def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> None:
-    import torch._inductor
-
-    with suppress(ImportError, AttributeError):
-        teach_compiler()
-    with _quiet(), _random_states_kept(), torch.no_grad():
-        built = torch._inductor.aot_compile(
-            graph, tuple(arguments), options={**OPTIONS, "aot_inductor.output_path": str(folder / LIBRARY)}
-        )
-    if Path(str(built)).name != LIBRARY:
-        Path(str(built)).rename(folder / LIBRARY)
-
-
-def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:
-    """Names everything that the library depends on."""
-    constants = [(name, tensor.tolist()) for name, tensor in graph.named_buffers()]
-    facts = (graph.code, constants, layout(arguments), machine(), torch.get_num_threads(), OPTIONS)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
-
-
-def _load(library: Path) -> Callable[[list[Tensor]], list[Tensor]]:
-    return torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1).run
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Torch's warnings about its own insides are not for the program's user."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-@contextmanager
-def _random_states_kept() -> Iterator[None]:
-    """Whatever the compiler draws, the program's user sees no difference."""
-    python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(torch_state)

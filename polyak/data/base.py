@@ -15,6 +15,7 @@ from polyak.data.batch import TensorObs
 from polyak.data.randomness import Randomness
 from polyak.data.table import ArrayObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
+from polyak.ops.transfer import to_device
 
 
 class Normalizer(Protocol):
@@ -121,8 +122,7 @@ class BaseBuffer(Randomness, ABC):
         """A freshly made array as a tensor on the buffer's device, without a copy on the CPU."""
         if type(self).to_torch is not BaseBuffer.to_torch:  # a subclass says how
             return self.to_torch(array, copy=False)
-        tensor = torch.from_numpy(array)
-        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+        return to_device(torch.from_numpy(array), self.device)
 
     def _tensors(self, obs: ArrayObs) -> TensorObs:
         """:meth:`_tensor` for observations."""

@@ -16,6 +16,7 @@ from polyak.data.batch import DictRolloutBufferSamples, RolloutBufferSamples, Ro
 from polyak.data.memory import check_memory
 from polyak.data.table import ArrayObs, observation_dtype
 from polyak.ops.returns import gae
+from polyak.ops.transfer import to_device
 
 # in the order of RolloutBufferSamples
 FIELDS = ("observations", "actions", "values", "log_probs", "advantages", "returns")
@@ -171,7 +172,7 @@ class RolloutBuffer(BaseBuffer):
         first = next(orders)  # flattens the arrays
         rollout = self._rollout()  # converted once for all minibatches
         for rows in chain((first,), orders):
-            yield RolloutRows(rollout, torch.from_numpy(rows).to(self.device))
+            yield RolloutRows(rollout, to_device(torch.from_numpy(rows), self.device))
 
     @property
     def plain(self) -> bool:
@@ -214,7 +215,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutBufferSamples:
         """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
-        rows = torch.from_numpy(np.asarray(batch_inds, np.int64)).to(self.device)
+        rows = to_device(torch.from_numpy(np.asarray(batch_inds, np.int64)), self.device)
         return RolloutRows(self._rollout(), rows).gathered()
 
 

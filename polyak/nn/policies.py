@@ -16,6 +16,7 @@ from polyak.nn.acting import Chain, plain
 from polyak.nn.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
 from polyak.nn.errors import PolicyError
 from polyak.nn.options import keywords_of
+from polyak.ops.transfer import to_device
 
 NumpyObs = np.ndarray | dict[str, np.ndarray]
 
@@ -109,7 +110,7 @@ class Network(nn.Module):
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32)
         _check_finite(array, key)
-        return torch.as_tensor(array.reshape((-1, *(space.shape or ()))), device=self.device)
+        return to_device(torch.as_tensor(array.reshape((-1, *(space.shape or ())))), self.device)
 
 
 class Policy(Network, ABC):

@@ -34,7 +34,7 @@ def doctor(options: DoctorOptions) -> None:
 
     print(f"polyak {metadata.version('polyak')}, torch {torch.__version__}, Python {platform.python_version()}")
     print(f"{platform.system()} {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}")
-    for line in choices():
+    for line in choices(measure=not options.quick):
         print(f"  {line}")
     print("optional packages: " + ", ".join(_installed(name, extra) for name, extra in EXTRAS.items()))
     if options.quick:

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from polyak import A2C, DQN, PPO, SAC, TD3
-from polyak.core import program
+from polyak.core import libraries
 from polyak.core.engine import Engine
+from polyak.core.leaves import flatten
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
-from polyak.core.program import Program, flatten
+from polyak.core.program import Program
 from polyak.data import Transition
 from polyak.envs import make_vec_env
 from polyak.nn.encoders import BaseFeaturesExtractor
@@ -110,9 +111,9 @@ def test_a_step_that_is_forbidden_leaves_all_as_it_was(forbidden: bool) -> None:
 def test_optimizers_without_a_rule_are_named() -> None:
     parameter = nn.Parameter(torch.ones(3))
     with pytest.raises(UntraceableError, match="Adagrad"):
-        check_traceable(torch.optim.Adagrad([parameter]))
+        check_traceable(torch.optim.Adagrad([parameter]), parameter.device)
     with pytest.raises(UntraceableError, match="amsgrad=True"):
-        check_traceable(torch.optim.Adam([parameter], amsgrad=True))
+        check_traceable(torch.optim.Adam([parameter], amsgrad=True), parameter.device)
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
@@ -406,7 +407,7 @@ def test_libraries_are_built_once_and_found_again(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
     dqn(compile=True).learn(100)
     (library,) = tmp_path.glob("*/program.so")
-    monkeypatch.setattr(program, "_build", None)
+    monkeypatch.setattr(libraries, "_build", None)
     assert dqn(compile=True).learn(100).engine.status == "compiled"
     assert list(tmp_path.iterdir()) == [library.parent]
 

@@ -1,0 +1,84 @@
+"""Flat graphs as shared libraries: built by TorchInductor for the CPU, kept on disk, loaded in milliseconds."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from polyak.core.cache import cache_folder, machine
+from polyak.core.leaves import layout
+from polyak.core.products import teach_compiler
+
+OPTIONS: dict[str, Any] = {}
+"""Settings of TorchInductor."""
+LIBRARY = "program.so"
+
+
+def library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
+    """The shared library of a graph: from the cache folder, else built into it."""
+    folder = cache_folder() / _key(graph, arguments)
+    library = folder / LIBRARY
+    if library.exists():
+        return library
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as building:
+        _build(graph, arguments, Path(building) / "made")
+        with suppress(OSError):  # another process was quicker
+            (Path(building) / "made").rename(folder)
+    return library
+
+
+def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> None:
+    import torch._inductor
+
+    with suppress(ImportError, AttributeError):
+        teach_compiler()
+    with quiet(), random_states_kept(), torch.no_grad():
+        built = torch._inductor.aot_compile(
+            graph, tuple(arguments), options={**OPTIONS, "aot_inductor.output_path": str(folder / LIBRARY)}
+        )
+    if Path(str(built)).name != LIBRARY:
+        Path(str(built)).rename(folder / LIBRARY)
+
+
+def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:
+    """Names everything that the library depends on."""
+    constants = [(name, tensor.tolist()) for name, tensor in graph.named_buffers()]
+    facts = (graph.code, constants, layout(arguments), machine(), torch.get_num_threads(), OPTIONS)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
+
+
+def load(library: Path) -> Callable[[list[Tensor]], list[Tensor]]:
+    """What is called with a graph's inputs, changes them as the graph does, and returns its outputs."""
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1).run
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Torch's warnings about its own insides are not for the program's user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def random_states_kept(*gpus: torch.device) -> Iterator[None]:
+    """Whatever the compiler draws, on the CPU or these GPUs, the program's user sees no difference."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=gpus):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)

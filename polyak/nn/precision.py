@@ -1,0 +1,44 @@
+"""Mixed precision: the products of layers in bfloat16, everything else in float32.
+
+Nearly all of a network's arithmetic is in the matrix products and convolutions of its layers, and those bear half
+precision well. Log-probabilities, losses, targets and optimizers do not, and it would save no time in them. So each
+layer's product alone runs under ``torch.autocast``, and what it returns is float32 again.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+PRECISIONS = ("float32", "bfloat16")
+"""Names of what :func:`products_in` knows."""
+
+_PRODUCTS = frozenset(
+    (F.linear, F.bilinear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+)
+
+
+def products_in(precision: str) -> AbstractContextManager[Any]:
+    """Inside the block, layers multiply their float32 inputs and weights in this precision; gradients follow.
+
+    Args:
+        precision: ``"float32"`` or ``"bfloat16"``.
+    """
+    return nullcontext() if precision == "float32" else _BFloat16Products()
+
+
+class _BFloat16Products(TorchFunctionMode):
+    """Catches the functions that layers call, in the thread that entered it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in _PRODUCTS:
+            return func(*args, **kwargs)
+        inputs = args[0] if args else kwargs["input"]
+        # Weights may change between two uses within one gradient step: no cast of them is remembered.
+        with torch.autocast(inputs.device.type, torch.bfloat16, cache_enabled=False):
+            return func(*args, **kwargs).to(inputs.dtype)

@@ -1,0 +1,272 @@
+"""CUDA graphs of gradient steps, with a stand-in that repeats on the CPU what a recording repeats on a GPU."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx import Graph, GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from polyak import A2C, DQN, PPO, SAC
+from polyak.algorithms import REGISTRY, get
+from polyak.core import cuda_program, engine, program
+from polyak.core.cuda_program import CudaProgram
+from polyak.core.leaves import flatten
+from polyak.core.off_policy import OffPolicyAlgorithm
+from polyak.core.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
+from polyak.data import Transition
+
+
+class Repeater:
+    """Records by remembering; like a CUDA graph it goes on with the memory that the arguments had then."""
+
+    made: int
+
+    def __init__(self, device: torch.device) -> None:
+        type(self).made += 1
+
+    def record(self, run: Callable[..., Sequence[Tensor]], arguments: Sequence[Tensor]) -> Sequence[Tensor]:
+        self._run, self._memory = run, [argument.detach() for argument in arguments]
+        with torch.no_grad():
+            self._outputs = [output.clone() for output in run([memory.clone() for memory in self._memory])]
+        return self._outputs
+
+    def replay(self) -> None:
+        with torch.no_grad():
+            for output, new in zip(self._outputs, self._run(self._memory), strict=True):
+                output.copy_(new)
+
+
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Learners on the CPU run as those on a GPU do, but for the fusing of operations, which takes seconds."""
+
+    def missing(*_: Any) -> None:
+        raise ImportError("no Triton here\nand more")
+
+    Repeater.made = 0
+    monkeypatch.setattr(CudaProgram, "recorder", Repeater)
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(cuda_program, "fused", missing)
+    monkeypatch.setitem(engine.PROGRAMS, "cpu", CudaProgram)
+
+
+def sac(**options: Any) -> SAC:
+    options = {"policy_kwargs": {"net_arch": [8, 8]}, "learning_starts": 20, "batch_size": 16} | options
+    return SAC("MlpPolicy", "Pendulum-v1", buffer_size=200, device="cpu", seed=0, **options)
+
+
+def ppo(**options: Any) -> PPO:
+    return PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=32, n_epochs=3, seed=0, device="cpu", **options)
+
+
+def batch_of(model: Any) -> Transition:
+    return Transition.from_samples(model.replay_buffer.sample(16), model.gamma)
+
+
+def assert_same(ours: Any, theirs: Any, tolerance: float = 2e-5) -> None:
+    theirs = theirs.learner.state_dict()
+    for name, tensor in ours.learner.state_dict().items():
+        torch.testing.assert_close(
+            tensor, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        lambda compile: sac(compile=compile).learn(80),
+        lambda compile: sac(compile=compile, learning_rate=lambda left: 1e-2 * left).learn(80),
+        lambda compile: ppo(compile=compile, clip_range_vf=0.2, learning_rate=lambda left: 1e-2 * left).learn(192),
+        lambda compile: ppo(compile=compile, target_kl=1e-4, learning_rate=3e-3).learn(192),
+        lambda compile: A2C("MlpPolicy", "CartPole-v1", seed=0, device="cpu", compile=compile).learn(100),
+        lambda compile: A2C(
+            "MlpPolicy", "CartPole-v1", use_rms_prop=False, device="cpu", seed=0, compile=compile
+        ).learn(100),
+        lambda compile: DQN(
+            "MlpPolicy", "CartPole-v1", learning_starts=50, device="cpu", seed=0, compile=compile, buffer_size=500
+        ).learn(150),
+    ],
+    ids=["sac", "sac with a schedule", "ppo", "ppo that stops early", "a2c", "a2c with adam", "dqn"],
+)
+def test_a_recorded_training_is_the_plain_one(train: Callable[[bool], Any]) -> None:
+    plain, recorded = train(False), train(True)
+    assert recorded.engine.status == "compiled: one CUDA graph of torch's own kernels (ImportError: no Triton here)"
+    assert Repeater.made > 0
+    assert plain._n_updates == recorded._n_updates
+    assert_same(plain, recorded)
+    ours, theirs = (model.learner.optimizers.items() for model in (plain, recorded))
+    for (_, mine), (_, other) in zip(ours, theirs, strict=True):
+        for a, b in zip(mine.state.values(), other.state.values(), strict=True):
+            assert float(a["step"]) == float(b["step"])
+
+
+@pytest.mark.slow
+def test_a_fused_step_is_the_plain_one() -> None:
+    plain, fused = sac(compile=False).learn(40), sac(compile=True).learn(40)
+    assert fused.engine.status == "compiled: one CUDA graph of fused kernels"
+    assert_same(plain, fused)
+
+
+def test_one_recording_of_a_method_serves_a_whole_training() -> None:
+    sac(compile=True).learn(80)
+    assert Repeater.made == 1
+    ppo(compile=True).learn(192)
+    assert Repeater.made == 1 + 2  # its steps, and what judges its rollouts
+
+
+def test_recording_changes_nothing() -> None:
+    model = sac(compile=False).learn(40)
+    before, random = copy.deepcopy(model.learner.state_dict()), torch.get_rng_state()
+    states = copy.deepcopy(model.actor.optimizer.state_dict())
+    CudaProgram(model.learner, "gradient_step", batch_of(model), (True,)).compile()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.learner.state_dict().items())
+    for i, state in model.actor.optimizer.state_dict()["state"].items():
+        assert all(torch.equal(value, states["state"][i][key]) for key, value in state.items())
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_what_a_step_returned_is_not_overwritten_by_the_next() -> None:
+    model = sac(compile=True).learn(40)
+    first = model.learner.update(batch_of(model))
+    kept = {name: value.clone() for name, value in first.items()}
+    second = model.learner.update(batch_of(model))
+    assert list(first) == ["actor_loss", "critic_loss", "ent_coef", "ent_coef_loss", "td_error"]
+    assert all(torch.equal(first[name], kept[name]) for name in first)
+    assert not torch.equal(first["td_error"], second["td_error"])
+    assert first["td_error"].shape == (16,)
+
+
+def test_a_batch_is_not_copied_twice_but_a_changed_one_is() -> None:
+    model = sac(compile=False).learn(40)
+    batch = batch_of(model)
+    step = CudaProgram(model.learner, "gradient_step", batch, (True,))
+    step.compile()
+    leaves = flatten(batch)
+    step(leaves)
+    rewards = step._leaves[2]
+    rewards.fill_(7.0)
+    step(leaves)
+    assert bool((rewards == 7.0).all())
+    leaves[2].add_(1.0)
+    step(leaves)
+    assert torch.equal(rewards, leaves[2])
+
+
+def moved_memory(model: SAC) -> None:
+    for parameter in model.policy.parameters():
+        parameter.data = parameter.data.clone()
+
+
+def loaded_optimizer(model: SAC) -> None:
+    state = copy.deepcopy(model.actor.optimizer.state_dict())
+    for each in state["state"].values():
+        each["exp_avg"] += 1
+    model.learner.load_optimizer("actor", state)
+
+
+def replaced_network(model: SAC) -> None:
+    model.policy.critic.qf0 = copy.deepcopy(model.policy.critic.qf1)
+    model.learner.optimizers["critic"] = torch.optim.Adam(model.policy.critic.parameters(), lr=3e-4)
+
+
+@pytest.mark.parametrize("change", [moved_memory, loaded_optimizer, replaced_network])
+def test_it_records_anew_when_the_learner_has_other_tensors(change: Callable[[SAC], None]) -> None:
+    plain, recorded = (sac(compile=choice).learn(40) for choice in (False, True))
+    for model in (plain, recorded):
+        change(model)
+        torch.manual_seed(1)
+        np.random.seed(1)
+        for _ in range(4):
+            model.learner.update(batch_of(model))
+    assert Repeater.made == 2
+    assert_same(plain, recorded, tolerance=1e-4)
+
+
+def test_a_batch_elsewhere_runs_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(engine.PROGRAMS, "cpu")
+    model = sac()
+    model.engine.expect(100_000, 256)
+    model.learn(40)
+    assert model.engine.status == "uncompiled: programs run on cuda devices, and the learner is on cpu"
+
+
+# -- optimizers on a GPU -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD])
+def test_factors_on_a_device_are_those_of_the_host(make: Callable[..., torch.optim.Optimizer]) -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = make([parameter], lr=3e-4)
+    group = optimizer.param_groups[0]
+    for _ in range(3):
+        parameter.grad = torch.ones(3)
+        optimizer.step()
+        step = optimizer.state[parameter].get("step")
+        ours = device_factors(optimizer, group, torch.tensor(3e-4, dtype=torch.float64), step)
+        assert ours.dtype is torch.float32
+        torch.testing.assert_close(ours, torch.tensor(factors(optimizer, group)), rtol=1e-7, atol=0)
+
+
+def test_adams_steps_must_be_counted_where_its_parameters_are() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.Adam([parameter])
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    check_traceable(optimizer, parameter.device)
+    with pytest.raises(UntraceableError, match="fused=True"):
+        check_traceable(optimizer, torch.device("meta"))
+
+
+# -- steps on a GPU ----------------------------------------------------------------------------------------------------
+
+
+class Devices(TorchDispatchMode):
+    """Notes on what devices the results of operations are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = func(*args, **(kwargs or {}))
+        self.seen += [leaf.device.type for leaf in tree_leaves(results) if isinstance(leaf, Tensor)]
+        return results
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On tensors without values, which stand for those of a GPU: no step reads a value or makes a tensor elsewhere."""
+    model = get(name)("MlpPolicy", "CartPole-v1" if name == "dqn" else "Pendulum-v1", device="cpu", seed=0)
+    if isinstance(model, OffPolicyAlgorithm):
+        model.learning_starts, model.batch_size = 10, 16
+        model.learn(40)
+        batch: Any = batch_of(model)
+    else:
+        model.learn(1)
+        batch = next(iter(model.rollout_buffer.minibatches(16)))
+        batch = batch.gathered() if name == "a2c" else batch
+    devices = Devices()
+
+    def trace(step: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def run(*tensors: Tensor) -> GraphModule:
+            empty = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors]
+            for ours, theirs in zip(tensors, empty, strict=True):
+                theirs.requires_grad_(ours.requires_grad)
+            with devices:
+                step(*empty)
+            return GraphModule(nn.Module(), Graph())
+
+        return run
+
+    monkeypatch.setattr(program, "make_fx", trace)
+    monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
+    static = {"sac": (True,), "td3": (True,)}.get(name, ())
+    program.Program(model.learner, "gradient_step", batch, static)
+    assert len(devices.seen) > 50
+    assert set(devices.seen) == {"meta"}
