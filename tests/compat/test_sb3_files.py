@@ -422,6 +422,7 @@ def test_what_is_written_has_the_peers_members_and_names(name: str, tmp_path: Pa
                 a, b = (torch.load(io.BytesIO(z.read(member)), weights_only=True) for z in (theirs, ours))
                 torch.testing.assert_close(a, b, rtol=0, atol=0)
     assert {key for key in expected.keys() - data.keys() if "batch_norm_stats" not in key} <= MADE_THERE
+    assert not {"compile", "overlap"} & data.keys(), "of polyak's own"
     for key, value in data.items():
         if isinstance(value, dict) and ":serialized:" in value:
             code = base64.b64decode(value[":serialized:"])

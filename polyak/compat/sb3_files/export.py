@@ -34,7 +34,15 @@ from polyak.data import GoalSelectionStrategy
 _VERSION = "2.9.2"
 """The version whose files these are."""
 _ALGORITHMS = ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
-_NOT_THERE = ("device", "compile", "precision", "use_rms_prop", "rms_prop_eps", "stats_window_size")
+_NOT_THERE = (
+    "device",
+    "compile",
+    "precision",
+    "overlap",
+    "use_rms_prop",
+    "rms_prop_eps",
+    "stats_window_size",
+)
 _BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "handle_timeout_termination")
 _COUNTERS = (
     "num_timesteps",
