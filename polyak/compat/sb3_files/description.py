@@ -41,7 +41,7 @@ _HYPERPARAMETERS = frozenset(
     name
     for algorithm in _SUPPORTED
     for name in inspect.signature(algorithms.get(algorithm)).parameters
-    if name not in ("policy", "env", "device", "compile", "precision", "stats_window_size")
+    if name not in ("policy", "env", "device", "compile", "precision", "overlap", "stats_window_size")
 )
 """Arguments of polyak's algorithms: the peer keeps them as attributes of the same names."""
 _USUAL_BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, RolloutBuffer, DictRolloutBuffer)
