@@ -415,7 +415,14 @@ def test_libraries_are_built_once_and_found_again(tmp_path: Path, monkeypatch: p
 @pytest.mark.slow
 def test_a_failed_build_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
-    monkeypatch.setenv("CXX", "/nowhere/c++")
-    with pytest.raises(RuntimeError, match="could not be compiled"):
+
+    def half(*_: Any, options: dict[str, Any]) -> None:
+        library = Path(options["aot_inductor.output_path"])
+        library.parent.mkdir(parents=True)
+        library.write_text("half of it")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("torch._inductor.aot_compile", half)
+    with pytest.raises(RuntimeError, match="could not be compiled: the disk is full"):
         dqn(compile=True).learn(100)
     assert list(tmp_path.iterdir()) == []
