@@ -61,7 +61,8 @@ class Program:
         def step(*tensors: Tensor) -> list[Tensor]:
             mine, given = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
             with inputs.replaced(mine) as state:
-                results = functional_call(learner, state, (method, unflatten(batch, iter(given)), *static))
+                arguments = (method, unflatten(batch, iter(given)), *static)
+                results = functional_call(learner, state, arguments, tie_weights=False)
             names[:] = results
             return list(results.values())
 
@@ -127,6 +128,7 @@ class Inputs:
         self.names = [name for name, _ in learner.named_parameters()] + [name for name, _ in learner.named_buffers()]
         self.tensors: list[Tensor] = [*learner.parameters(), *learner.buffers()]
         of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
+        self._slots = {slot: self.names.index(of[id(tensor)]) for slot, tensor in _slots(learner)}
         self.device = next((tensor.device for tensor in self.tensors), torch.device("cpu"))
         self.rates: list[Rate] = []
         self._counters: list[tuple[Optimizer, dict[str, Any]]] = []
@@ -165,14 +167,14 @@ class Inputs:
 
     @contextmanager
     def replaced(self, tensors: Sequence[Tensor]) -> Iterator[dict[str, Tensor]]:
-        """Let optimizers work on other tensors for a while; yields those that stand for the modules' own, by name."""
+        """Let optimizers work on other tensors for a while; yields what stands in each place of the modules."""
         state = dict(zip(self.names, tensors, strict=False))
         optimizers = self.learner.optimizers
         kept = dict(optimizers)
         traced = {plan.name: plan.on(state, tensors) for plan in self._plans}
         optimizers.update(traced)  # type: ignore[arg-type]
         try:
-            yield state
+            yield {slot: tensors[place] for slot, place in self._slots.items()}
         finally:
             optimizers.update(kept)
         self.stepped = frozenset(name for name, optimizer in traced.items() if optimizer.stepped)
@@ -198,6 +200,15 @@ class Inputs:
         """Before a run on the CPU: bring what depends on learning rates and numbers of steps."""
         for optimizer, group, place, _ in self.rates:
             self.tensors[place].numpy()[:] = factors(optimizer, group)
+
+
+def _slots(learner: Learner) -> Iterator[tuple[str, Tensor]]:
+    """Every place of a module that holds a tensor, once, however many names a shared module has: torch would take what
+    it put there under the first name for what it must put back under the second."""
+    for prefix, module in learner.named_modules():
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                yield (f"{prefix}.{name}" if prefix else name), tensor
 
 
 class _Place(int):

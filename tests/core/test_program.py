@@ -19,6 +19,7 @@ from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check
 from polyak.core.program import Program
 from polyak.data import Transition
 from polyak.envs import make_vec_env
+from polyak.envs.testing import FakeImageEnv
 from polyak.nn.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 
@@ -295,6 +296,19 @@ def test_an_optimizer_that_rests_counts_no_step() -> None:
         counts.append([[state["step"] for state in each] for each in states])
     assert counts[0] == counts[1]
     assert len({count for each in counts[0] for count in each}) == 2
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_a_module_with_several_names_is_put_back_as_it_was(share: bool) -> None:
+    def train(compile: bool) -> PPO:
+        options = {"n_steps": 16, "batch_size": 8, "n_epochs": 2, "policy_kwargs": {"share_features_extractor": share}}
+        env = FakeImageEnv(screen_height=40, screen_width=40)
+        return PPO("CnnPolicy", env, device="cpu", seed=0, compile=compile, **options).learn(48)
+
+    ours, theirs = train(True), train(False)
+    assert ours.engine.status == "compiled"
+    assert all(type(p) is nn.Parameter for p in ours.learner.parameters())
+    assert_same(weights(ours), weights(theirs))
 
 
 def test_another_batch_size_gets_another_program() -> None:
