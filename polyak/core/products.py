@@ -9,7 +9,6 @@ the same numbers every time.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from polyak.core.cache import machine, recall, remember
+from polyak.core.rates import fastest
 
 aten = torch.ops.aten
 
@@ -118,24 +118,12 @@ def _machine() -> str:
 
 @torch.no_grad()
 def _seconds(product: Product) -> tuple[float, float]:
-    """Seconds that torch and oneDNN need for a product: the quickest of many calls, turn by turn."""
+    """Seconds that torch and oneDNN need for a product."""
     m, k, n = product.shape
     a, b = (_ones(shape, stride) for shape, stride in zip(((m, k), (k, n)), product.strides, strict=True))
     bias = torch.ones(n) if product.bias else None
-    calls: list[Callable[[], Tensor]] = [
-        lambda: torch.mm(a, b) if bias is None else torch.addmm(bias, a, b),
-        lambda: _product(a, b, bias),
-    ]
-    best = [float("inf")] * 2
-    for call in calls:
-        call()  # the first call sets up what later ones reuse
-    end = time.perf_counter() + 2 * SECONDS
-    while time.perf_counter() < end:
-        for i, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best[0], best[1]
+    ours = fastest(lambda: torch.mm(a, b) if bias is None else torch.addmm(bias, a, b), SECONDS)
+    return ours, fastest(lambda: _product(a, b, bias), SECONDS)
 
 
 def _ones(shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -132,6 +133,7 @@ class Inputs:
         self.device = next((tensor.device for tensor in self.tensors), torch.device("cpu"))
         self.rates: list[Rate] = []
         self._counters: list[tuple[Optimizer, dict[str, Any]]] = []
+        self._views: list[np.ndarray] = []
         self.stepped: frozenset[str] = frozenset()
         """Names of the optimizers that the method steps."""
         self._plans = [self._plan(name, optimizer, of) for name, optimizer in learner.optimizers.items()]
@@ -185,6 +187,8 @@ class Inputs:
         ours = [optimizer for name, optimizer in self.learner.optimizers.items() if name in stepped]
         self.rates = [rate for rate in self.rates if rate.optimizer in ours]
         self._counters = [counter for counter in self._counters if counter[0] in ours]
+        if self.device.type == "cpu":
+            self._views = [self.tensors[rate.place].numpy() for rate in self.rates]
 
     @property
     def current(self) -> bool:
@@ -198,8 +202,8 @@ class Inputs:
 
     def refresh_rates(self) -> None:
         """Before a run on the CPU: bring what depends on learning rates and numbers of steps."""
-        for optimizer, group, place, _ in self.rates:
-            self.tensors[place].numpy()[:] = factors(optimizer, group)
+        for (optimizer, group, _, _), values in zip(self.rates, self._views, strict=True):
+            values[:] = factors(optimizer, group)
 
 
 def _slots(learner: Learner) -> Iterator[tuple[str, Tensor]]:

@@ -21,6 +21,8 @@ from polyak.core.off_policy import OffPolicyAlgorithm
 from polyak.core.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
 from polyak.data import Transition
 
+from .changes import loaded_optimizer, replaced_network
+
 
 class Repeater:
     """Records by remembering; like a CUDA graph it goes on with the memory that the arguments had then."""
@@ -161,18 +163,6 @@ def test_a_batch_is_not_copied_twice_but_a_changed_one_is() -> None:
 def moved_memory(model: SAC) -> None:
     for parameter in model.policy.parameters():
         parameter.data = parameter.data.clone()
-
-
-def loaded_optimizer(model: SAC) -> None:
-    state = copy.deepcopy(model.actor.optimizer.state_dict())
-    for each in state["state"].values():
-        each["exp_avg"] += 1
-    model.learner.load_optimizer("actor", state)
-
-
-def replaced_network(model: SAC) -> None:
-    model.policy.critic.qf0 = copy.deepcopy(model.policy.critic.qf1)
-    model.learner.optimizers["critic"] = torch.optim.Adam(model.policy.critic.parameters(), lr=3e-4)
 
 
 @pytest.mark.parametrize("change", [moved_memory, loaded_optimizer, replaced_network])

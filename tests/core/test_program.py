@@ -23,6 +23,8 @@ from polyak.envs.testing import FakeImageEnv
 from polyak.nn.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 
+from .changes import loaded_optimizer, replaced_network
+
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
@@ -171,20 +173,8 @@ def test_a_learning_rate_that_is_a_plain_number_reaches_it_too() -> None:
     assert_same(*map(weights, models))
 
 
-def replaced_network(model: SAC) -> None:
-    model.policy.critic.qf0 = copy.deepcopy(model.policy.critic.qf1)
-    model.learner.optimizers["critic"] = torch.optim.Adam(model.policy.critic.parameters(), lr=3e-4)
-
-
 def other_activation(model: SAC) -> None:
     model.policy.actor.latent_pi[1] = nn.Tanh()
-
-
-def loaded_optimizer(model: SAC) -> None:
-    state = copy.deepcopy(model.actor.optimizer.state_dict())
-    for each in state["state"].values():
-        each["exp_avg"] += 1
-    model.learner.load_optimizer("actor", state)
 
 
 def other_option(model: SAC) -> None:
