@@ -402,7 +402,7 @@ class Logger:
         Args:
             key: its name; what stands before the first slash is its group.
             value: a number, a text, an array or tensor, or a :class:`Video`, :class:`Figure`, :class:`Image`,
-                :class:`HParam`. A tensor is copied now and brought to the CPU only when it is dumped.
+                :class:`HParam`. A tensor is copied now, and brought to the CPU only when it is dumped.
             exclude: formats that leave it out: ``"stdout"``, ``"log"``, ``"json"``, ``"csv"``, ``"tensorboard"``.
         """
         self.name_to_value[key] = _detached(value)
@@ -479,8 +479,10 @@ class Logger:
 
 
 def _detached(value: Any) -> Any:
-    # A copy: training may overwrite the tensor in place before the dump. No .item(): that would wait for the device.
-    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+    """A copy: training may overwrite a tensor in place before the dump. A GPU is not waited for."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.item() if value.ndim == 0 and value.device.type == "cpu" else value.detach().clone()
 
 
 def _without_scalar_tensors(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from polyak.core.logger import (
     Logger,
     TensorBoardOutputFormat,
     Video,
+    _without_scalar_tensors,
     configure,
     configure_logger,
     filter_excluded_keys,
@@ -259,22 +260,31 @@ def test_record_and_means(tmp_path):
     assert lines == [{"last": 2, "mean": 4.0}, {"mean": 10.0}]
 
 
-def test_tensors_are_copied_at_once_and_moved_once(tmp_path, monkeypatch):
+def test_tensors_are_copied_at_once(tmp_path):
     logger = configure(str(tmp_path), ["json", "csv"])
     weight = torch.tensor(1.0, requires_grad=True)
     logger.record("loss", weight * 2)
-    buffer = torch.tensor(3.0)
+    buffer, weights = torch.tensor(3.0), torch.ones(2, requires_grad=True)
     logger.record("buffer", buffer)
     logger.record("count", torch.tensor(4))
-    buffer.fill_(99.0)  # training goes on in place
-    assert not logger.name_to_value["loss"].requires_grad
+    logger.record("weights", weights, exclude=("json", "csv"))
+    with torch.no_grad():
+        buffer.fill_(99.0)  # training goes on in place
+        weights.fill_(99.0)
+    assert torch.equal(logger.name_to_value["weights"], torch.ones(2))
+    assert not logger.name_to_value["weights"].requires_grad
+    logger.dump(1)
+    assert json.loads((tmp_path / "progress.json").read_text()) == {"loss": 2.0, "buffer": 3.0, "count": 4}
+    assert (tmp_path / "progress.csv").read_text() == "buffer,count,loss\n3.0,4,2.0\n"
+
+
+def test_numbers_on_a_device_are_moved_together(monkeypatch):
+    values = {"loss": torch.tensor(2.0), "note": "a", "buffer": torch.tensor(3.0), "count": torch.tensor(4)}
     calls = []
     stack = torch.stack
     monkeypatch.setattr(torch, "stack", lambda tensors: calls.append(len(tensors)) or stack(tensors))
-    logger.dump(1)
+    assert _without_scalar_tensors(values) == {"loss": 2.0, "note": "a", "buffer": 3.0, "count": 4}
     assert sorted(calls) == [1, 2]  # one transfer for each dtype, not one for each key
-    assert json.loads((tmp_path / "progress.json").read_text()) == {"loss": 2.0, "buffer": 3.0, "count": 4}
-    assert (tmp_path / "progress.csv").read_text() == "buffer,count,loss\n3.0,4,2.0\n"
 
 
 def test_several_sinks_hold_equal_values(tmp_path, capsys):
