@@ -6,7 +6,7 @@ Shapes: B minibatch rows.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ from polyak.core.callbacks import BaseCallback
 from polyak.core.learner import Metrics, OptimizerRecipe
 from polyak.core.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
-from polyak.data import RolloutBufferSamples, RolloutRows
+from polyak.data import RolloutBufferSamples
 from polyak.nn.actor_critic import ActorCriticPolicy
 from polyak.nn.catalog import policy_aliases
 from polyak.ops.policy_gradient import entropy_loss, normalized
@@ -88,7 +88,7 @@ class PPOLearner(OnPolicyLearner):
             self.dial(clip_range_vf=clip_range_vf)
         self.add_optimizer("policy", self.policy, make_optimizer, lr)
 
-    def update(self, batch: RolloutBufferSamples | RolloutRows) -> Metrics:
+    def update(self, batch: RolloutBufferSamples) -> Metrics:
         """One gradient step, unless the policy has moved more than 1.5 ``target_kl``: then ``too_far`` is set."""
         self.steps += 1
         metrics = dict(self.gradient_step(batch))
@@ -96,9 +96,9 @@ class PPOLearner(OnPolicyLearner):
         self.too_far = too_far is not None and bool(too_far)
         return metrics
 
-    def gradient_step(self, batch: RolloutBufferSamples | RolloutRows) -> Metrics:
+    def gradient_step(self, batch: RolloutBufferSamples) -> Metrics:
         """Descend :meth:`loss`, unless the policy has moved too far."""
-        loss, metrics = self.loss(batch.gathered() if isinstance(batch, RolloutRows) else batch)
+        loss, metrics = self.loss(batch)
         if self.target_kl is None:
             self.minimise("policy", loss, self.max_grad_norm)
             return metrics
@@ -231,14 +231,11 @@ class PPO(OnPolicyAlgorithm):
         self.policy.set_training_mode(True)
         self._turn_dials()
         learner.target_kl = self.target_kl
-        buffer = self.rollout_buffer
-        minibatches = buffer.minibatches if buffer.plain else buffer.get
+        minibatches = self._minibatches
         metrics: dict[str, list[Tensor]] = {}
         for epoch in range(self.n_epochs):
             metrics["approx_kl"] = []
-            batches: Iterator[RolloutRows | RolloutBufferSamples]
-            batches = self._split.sample.timing(minibatches(self.batch_size))
-            for batch in batches:
+            for batch in self._split.sample.timing(minibatches(self.batch_size)):
                 for name, value in learner.update(batch).items():
                     metrics.setdefault(name, []).append(value)
                 if learner.too_far:

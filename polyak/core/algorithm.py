@@ -439,7 +439,7 @@ class Algorithm:
             self._start_episodes()
         updates, rows = self._expected_updates(total_timesteps - self.num_timesteps)
         if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
-            self.engine.expect(updates, rows)
+            self.engine.expect(updates)
             self._operations = self.engine.operations(rows) if updates else math.inf
             if self.verbose >= 1 and self.engine.compiles:
                 print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")
@@ -450,6 +450,11 @@ class Algorithm:
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if nobody knows."""
         return 0, 1
+
+    @property
+    def _gathers_late(self) -> bool:
+        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
+        return self.engine is not None and self.engine.compiles
 
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from polyak.core.learner import Learner
-from polyak.core.libraries import OPTIONS, quiet, random_states_kept
+from polyak.core.libraries import options, quiet, random_states_kept
 from polyak.core.optimizer_rules import device_factors
 from polyak.core.program import Program, Rate
 
@@ -197,7 +197,7 @@ def fused(graph: GraphModule, arguments: Sequence[Tensor], device: torch.device)
     gpus = [device] if device.type == "cuda" else []
     with quiet(), random_states_kept(*gpus), torch.no_grad():
         copies: list[Any] = [argument.detach().clone() for argument in arguments]
-        kernels = torch._inductor.compile(copy.deepcopy(graph), copies, options=OPTIONS or None)
+        kernels = torch._inductor.compile(copy.deepcopy(graph), copies, options=options())
 
         def run(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
             with torch.no_grad():

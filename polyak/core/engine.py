@@ -21,10 +21,9 @@ from polyak.core.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.program import Program
 
 WORTHWHILE_SECONDS = 5.0
-"""Nominal time of a run's gradient steps above which compiling them pays."""
-STEP_SECONDS = 5e-4
-"""Nominal overhead of one uncompiled gradient step."""
-FLOPS_PER_SECOND = 1e11
+"""Nominal time that a program must save in a run to be made: building it takes as long, or several times that, once."""
+TENSOR_SECONDS = 4e-5
+"""Nominal time that a program saves in each gradient step for each parameter that the step reads."""
 PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
 """What a gradient step becomes, by the type of the learner's device."""
 MOST_LAYOUTS = 8
@@ -49,12 +48,12 @@ class Engine:
             if hasattr(type(learner), name):
                 setattr(learner, name, _Step(self, name))
 
-    def expect(self, updates: int, batch_size: int) -> None:
+    def expect(self, updates: int) -> None:
         """Prepare for a run of so many gradient steps; a decision to compile is never taken back."""
         if self.mode != "auto" or self._compiles:
             return
-        seconds = updates * (STEP_SECONDS + self.operations(batch_size) / FLOPS_PER_SECOND)
-        if seconds < WORTHWHILE_SECONDS:
+        saved = updates * TENSOR_SECONDS * len(list(self.learner.parameters()))
+        if saved < WORTHWHILE_SECONDS:
             self.status = "uncompiled: the run is short"
         elif (strange := _strange_module(self.learner)) is not None:
             self.status = (

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from polyak.core.optimizer_rules import TracedOptimizer
+from polyak.data.batch import gathered
 from polyak.nn.policies import Policy
 from polyak.nn.precision import products_in
 from polyak.ops.updates import clip_gradients
@@ -71,6 +72,12 @@ class Learner(nn.Module):
     def update(self, batch: Any) -> Metrics:
         """Learn from one minibatch."""
         raise NotImplementedError
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.counters:  # at every step: a module would ask first whether it is a parameter or a module
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
     # -- optimizers ----------------------------------------------------------------------------------------------------
 
@@ -197,10 +204,10 @@ class Learner(nn.Module):
 
     # -- state --------------------------------------------------------------------------------------------------------
 
-    def forward(self, method: str, *args: Any) -> Any:
-        """Call a method by its name, in the learner's precision."""
+    def forward(self, method: str, batch: Any, *args: Any) -> Any:
+        """Call one of :attr:`graphs` by its name, in the learner's precision, on a batch that may yet be gathered."""
         with products_in(self.precision):
-            return getattr(type(self), method)(self, *args)
+            return getattr(type(self), method)(self, gathered(batch), *args)
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""

@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from torch.fx import GraphModule
 
 from polyak.core.cache import cache_folder, machine
 from polyak.core.leaves import layout
-from polyak.core.products import teach_compiler
+from polyak.core.products import teach_compiler, undo_unbiased
 
-OPTIONS: dict[str, Any] = {}
-"""Settings of TorchInductor."""
+OPTIONS: dict[str, Any] = {"cpp.use_decompose_tanh": True}
+"""Settings of TorchInductor, as far as the release at hand has them: tanh from one exponential takes half the time, and
+differs by 1e-7."""
 LIBRARY = "program.so"
 
 
@@ -42,14 +44,26 @@ def library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
 def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> None:
     import torch._inductor
 
-    with suppress(ImportError, AttributeError):
-        teach_compiler()
+    if not teach_compiler():
+        undo_unbiased(graph)
     with quiet(), random_states_kept(), torch.no_grad():
         built = torch._inductor.aot_compile(
-            graph, tuple(arguments), options={**OPTIONS, "aot_inductor.output_path": str(folder / LIBRARY)}
+            graph, tuple(arguments), options={**options(), "aot_inductor.output_path": str(folder / LIBRARY)}
         )
     if Path(str(built)).name != LIBRARY:
         Path(str(built)).rename(folder / LIBRARY)
+
+
+def options() -> dict[str, Any]:
+    """Those of :data:`OPTIONS` that this release of TorchInductor has."""
+    import torch._inductor.config
+
+    known = {}
+    for name, value in OPTIONS.items():
+        with suppress(AttributeError):
+            attrgetter(name)(torch._inductor.config)
+            known[name] = value
+    return known
 
 
 def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:

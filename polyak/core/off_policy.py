@@ -359,7 +359,9 @@ class OffPolicyAlgorithm(Algorithm):
         self.policy.set_training_mode(True)
         self._turn_dials()
         metrics: dict[str, list[torch.Tensor]] = {}
-        batches = self.replay_buffer.transitions(batch_size, self.gamma, self._vec_normalize_env, gradient_steps)
+        batches = self.replay_buffer.transitions(
+            batch_size, self.gamma, self._vec_normalize_env, gradient_steps, late=self._gathers_late
+        )
         for transition, indices in self._split.sample.timing(batches):
             results = dict(self.learner.update(transition))
             td_error = results.pop("td_error", None)

@@ -1,5 +1,6 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
 from typing import Any, cast
@@ -272,6 +273,12 @@ class OnPolicyAlgorithm(Algorithm):
     def train(self) -> None:
         """Learn from the rollout buffer."""
         raise NotImplementedError
+
+    @property
+    def _minibatches(self) -> Callable[[int], Iterator[Any]]:
+        """Called with their size: the minibatches of a pass over the rollout, for the learner's ``update``."""
+        buffer = self.rollout_buffer
+        return buffer.minibatches if buffer.plain and self._gathers_late else buffer.get
 
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""

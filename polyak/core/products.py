@@ -54,6 +54,9 @@ Faster = Callable[[Product], bool]
 def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
     """Hand the large float32 products of a graph to oneDNN where that is the faster library.
 
+    Of those that torch keeps, the bias becomes an operation of its own, which the compiler joins with the activation
+    that follows: torch would write the bias into every row of the result before it multiplies.
+
     Args:
         graph: changed in place; its nodes carry example values, as ``make_fx`` leaves them.
         faster: who decides; None asks :func:`measured`.
@@ -61,8 +64,6 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
     Returns:
         How many products oneDNN got.
     """
-    if not torch.backends.mkldnn.is_available():
-        return 0
     faster = faster or measured
     changed = 0
     for node in list(graph.graph.nodes):
@@ -71,14 +72,19 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
         bias, a, b = parts
         x, y = a.meta["val"], b.meta["val"]
         product = Product((*x.shape, y.shape[1]), (x.stride(), y.stride()), bias is not None)
-        if product.operations < SMALLEST or not faster(product):
-            continue
         with graph.graph.inserting_before(node):
-            new = graph.graph.call_function(torch.ops.polyak.product.default, (a, b, bias))
+            if torch.backends.mkldnn.is_available() and product.operations >= SMALLEST and faster(product):
+                new = graph.graph.call_function(torch.ops.polyak.product.default, (a, b, bias))
+                changed += 1
+            elif bias is not None:
+                alone = graph.graph.call_function(torch.ops.polyak.unbiased.default, (a, b))
+                alone.meta = dict(node.meta)
+                new = graph.graph.call_function(aten.add.Tensor, (alone, bias))
+            else:
+                continue
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
         graph.graph.erase_node(node)
-        changed += 1
     graph.recompile()
     return changed
 
@@ -94,6 +100,14 @@ def _parts(node: Node) -> tuple[Node | None, Node, Node] | None:
     if not bias:
         return None, a, b
     return (bias[0], a, b) if tensors[0].dim() == 1 else None
+
+
+def undo_unbiased(graph: GraphModule) -> None:
+    """Write ``aten.mm`` again, for a compiler that cannot be taught: it will join product and bias, the second best."""
+    for node in graph.graph.nodes:
+        if node.target is torch.ops.polyak.unbiased.default:
+            node.target = aten.mm.default
+    graph.recompile()
 
 
 # -- measurement -------------------------------------------------------------------------------------------------------
@@ -146,18 +160,24 @@ _library = torch.library.Library("polyak", "DEF")
 _library.define("product(Tensor a, Tensor b, Tensor? bias) -> Tensor")
 _library.impl("product", _product, "CPU")
 _library.impl("product", lambda a, b, bias: a.new_empty(a.shape[0], b.shape[1]), "Meta")
+_library.define("unbiased(Tensor a, Tensor b) -> Tensor")  # aten.mm, which the compiler would join with a bias again
+_library.impl("unbiased", torch.mm, "CPU")
+_library.impl("unbiased", lambda a, b: a.new_empty(a.shape[0], b.shape[1]), "Meta")
 
 
 @cache
-def teach_compiler() -> None:
-    """Let TorchInductor call oneDNN directly, which it knows for weights that never change only.
+def teach_compiler() -> bool:
+    """Let TorchInductor call oneDNN directly, which it knows for weights that never change only, and keep biases apart.
 
-    Raises:
-        ImportError, AttributeError: this release of torch has other insides; products are called the long way then.
+    Returns:
+        False if this release of torch has other insides; oneDNN is called the long way then.
     """
-    from torch._inductor.ir import ExternKernel, FixedLayout, TensorBox
-    from torch._inductor.lowering import lowerings, register_lowering
-    from torch._inductor.mkldnn_ir import LinearUnary
+    try:
+        from torch._inductor.ir import ExternKernel, FixedLayout, TensorBox
+        from torch._inductor.lowering import lowerings, register_lowering
+        from torch._inductor.mkldnn_ir import LinearUnary
+    except (ImportError, AttributeError):
+        return False
 
     @register_lowering(torch.ops.polyak.product.default, type_promotion_kind=None)
     def product(a: TensorBox, b: TensorBox, bias: TensorBox | None) -> TensorBox:
@@ -169,3 +189,9 @@ def teach_compiler() -> None:
         else:
             kernel = LinearUnary(layout, [x, weight, ExternKernel.realize_input(bias)], ("none", [-1], ""))
         return TensorBox.create(kernel)
+
+    @register_lowering(torch.ops.polyak.unbiased.default, type_promotion_kind=None)
+    def unbiased(a: TensorBox, b: TensorBox) -> TensorBox:
+        return lowerings[aten.mm.default](a, b)
+
+    return True

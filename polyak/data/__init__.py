@@ -8,6 +8,7 @@ from polyak.data.batch import (
     RolloutBufferSamples,
     RolloutRows,
     Transition,
+    TransitionRows,
 )
 from polyak.data.her import HerReplayBuffer
 from polyak.data.memory import InsufficientMemoryError
@@ -37,6 +38,7 @@ __all__ = [
     "RolloutRows",
     "Sampler",
     "Transition",
+    "TransitionRows",
     "Uniform",
     "Window",
 ]

@@ -53,13 +53,7 @@ class RolloutRows(NamedTuple):
 
     def gathered(self) -> RolloutBufferSamples:
         """The minibatch itself."""
-
-        def gather(column: TensorObs) -> Any:
-            if isinstance(column, dict):
-                return {key: entry.index_select(0, self.rows) for key, entry in column.items()}
-            return column.index_select(0, self.rows)
-
-        return type(self.rollout)(*map(gather, self.rollout))
+        return type(self.rollout)(*(_gather(column, self.rows) for column in self.rollout))
 
 
 class DictRolloutBufferSamples(RolloutBufferSamples):
@@ -107,6 +101,60 @@ class Transition(NamedTuple):
         )
         weights = self.weights.unflatten(0, (parts, -1)).unbind(0)
         return map(Transition._make, zip(*columns, weights, strict=True))
+
+
+class TransitionColumns(NamedTuple):
+    """The R rows of a replay buffer as it stores them, sharing its memory."""
+
+    observations: TensorObs  # [R, ...]
+    actions: Tensor  # [R, A]
+    rewards: Tensor  # [R]
+    next_observations: TensorObs  # [R, ...]
+    dones: Tensor  # [R] float32, 1 at the end of an episode
+    timeouts: Tensor  # [R] float32, 1 where a time limit ended it
+
+
+class TransitionRows(NamedTuple):
+    """Some rows of a replay buffer, to be gathered by whoever learns from them, as :class:`RolloutRows` are.
+
+    Whoever asks it for a field of :class:`Transition` gets that of :meth:`gathered`, gathered for the purpose.
+    """
+
+    columns: TransitionColumns
+    rows: Tensor  # [B] int64, in [0, R)
+    gamma: Tensor  # [] discount of one step
+    weights: Tensor  # [B]
+
+    def gathered(self) -> Transition:
+        """The minibatch itself, its observations of 64 bits as float32, to which networks would convert them."""
+        observations, actions, rewards, then, dones, timeouts = (_gather(column, self.rows) for column in self.columns)
+        discounts = (1 - dones * (1 - timeouts)) * self.gamma
+        return Transition(
+            _single_precision(observations), actions, rewards, _single_precision(then), discounts, self.weights
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Transition._fields:
+            return getattr(self.gathered(), name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+
+
+def gathered(batch: Any) -> Any:
+    """A batch that is still to be gathered, gathered; any other as it is."""
+    return batch.gathered() if isinstance(batch, RolloutRows | TransitionRows) else batch
+
+
+def _gather(column: TensorObs, rows: Tensor) -> Any:
+    """Rows [B] of [R, ...] -> [B, ...]"""
+    if isinstance(column, dict):
+        return {key: entry.index_select(0, rows) for key, entry in column.items()}
+    return column.index_select(0, rows)
+
+
+def _single_precision(obs: TensorObs) -> Any:
+    if isinstance(obs, dict):
+        return {key: _single_precision(entry) for key, entry in obs.items()}
+    return obs.float() if obs.dtype == torch.float64 else obs
 
 
 def _unbind(rows: TensorObs, parts: int) -> Sequence[TensorObs]:

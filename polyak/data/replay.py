@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,13 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import DictReplayBufferSamples, ReplayBufferSamples, Transition
+from polyak.data.batch import (
+    DictReplayBufferSamples,
+    ReplayBufferSamples,
+    Transition,
+    TransitionColumns,
+    TransitionRows,
+)
 from polyak.data.memory import GIGABYTE, check_memory
 from polyak.data.relabel import Relabel, Window
 from polyak.data.samplers import Prioritized, Sampler, Uniform, make_sampler
@@ -287,8 +294,8 @@ class ReplayBuffer(BaseBuffer):
         return self._get_samples(rows, env=env)
 
     def transitions(
-        self, batch_size: int, gamma: float, env: Normalizer | None = None, batches: int = 1
-    ) -> Iterator[tuple[Transition, Tensor | None]]:
+        self, batch_size: int, gamma: float, env: Normalizer | None = None, batches: int = 1, late: bool = False
+    ) -> Iterator[tuple[Transition | TransitionRows, Tensor | None]]:
         """Draw minibatches in the form that learners eat: what ``batches`` calls of :meth:`sample` would draw, sooner.
 
         Uniformly drawn batches are gathered many at a time; their tensors are slices of common blocks, to be read only.
@@ -300,9 +307,10 @@ class ReplayBuffer(BaseBuffer):
             gamma: discount of one step, where the buffer does not sum several.
             env: a VecNormalize, to normalise observations and rewards.
             batches: how many.
+            late: leave it to the learner to gather the rows, where nothing else has to be done with them.
         Yields:
-            a :class:`Transition` whose float64 observations became float32, and the indices [batch_size] for
-            :meth:`update_priorities` (None unless prioritised).
+            a :class:`Transition` whose float64 observations became float32, or the :class:`TransitionRows` to gather it
+            from, and the indices [batch_size] for :meth:`update_priorities` (None unless prioritised).
         Raises:
             RuntimeError, ValueError: as :meth:`sample`, at the first batch.
         """
@@ -312,6 +320,11 @@ class ReplayBuffer(BaseBuffer):
                 yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
             return
         self._require_rows(batch_size)
+        stored = self.n_steps == 1 and self.relabel is None and env is None and self.device.type == "cpu"
+        columns = self.storage.shared if late and stored else None
+        if columns is not None:
+            yield from self._rows_of(columns, batch_size, gamma, batches)
+            return
         if self.relabel is None and type(self.sampler) is Uniform:
             yield from self._uniform_transitions(self.sampler, batch_size, gamma, env, batches)
             return
@@ -329,6 +342,21 @@ class ReplayBuffer(BaseBuffer):
             or kind.to_torch is not ours.to_torch
             or not vars(self).keys().isdisjoint(("sample", "_get_samples", "to_torch"))
         )
+
+    def _rows_of(
+        self, columns: TransitionColumns, batch_size: int, gamma: float, batches: int
+    ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
+        """:meth:`transitions` that are not gathered yet."""
+        filled, discount = self.size() * self.n_envs, _scalar(gamma)
+        if type(self.sampler) is Uniform:
+            ones = self._ones(batch_size)
+            cells = torch.from_numpy(self.sampler.draw_batches(batches, batch_size, filled))
+            for rows in (cells,) if batches == 1 else cells.split(batch_size):
+                yield TransitionRows(columns, rows, discount, ones), None
+            return
+        for _ in range(batches):
+            rows, weights = map(torch.from_numpy, self.sampler.draw(batch_size, filled, None))
+            yield TransitionRows(columns, rows, discount, weights), rows
 
     def _uniform_transitions(
         self, sampler: Uniform, batch_size: int, gamma: float, env: Normalizer | None, batches: int
@@ -546,6 +574,12 @@ class ReplayBuffer(BaseBuffer):
         self.storage = self._make_storage()
         slots = self._slots()
         self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)
+
+
+@lru_cache(maxsize=8)
+def _scalar(value: float) -> Tensor:
+    """[] a number, as the same tensor every time."""
+    return torch.tensor(value, dtype=torch.float32)
 
 
 def _single_precision(array: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -160,19 +159,19 @@ class RolloutBuffer(BaseBuffer):
             batch_size: rows of a minibatch (the last one may be smaller); None gives all rows at once.
         """
         if type(self)._get_samples is not RolloutBuffer._get_samples:
-            for rows in self._orders(batch_size):
-                yield self._get_samples(rows)
+            order, size = self._order(batch_size)
+            for start in range(0, len(order), size):
+                yield self._get_samples(order[start : start + size])
             return
         for minibatch in self.minibatches(batch_size):
             yield minibatch.gathered()
 
     def minibatches(self, batch_size: int | None = None) -> Generator[RolloutRows, None, None]:
         """As :meth:`get`, but nothing is gathered yet."""
-        orders = self._orders(batch_size)
-        first = next(orders)  # flattens the arrays
-        rollout = self._rollout()  # converted once for all minibatches
-        for rows in chain((first,), orders):
-            yield RolloutRows(rollout, to_device(torch.from_numpy(rows), self.device))
+        order, size = self._order(batch_size)
+        rollout = self._rollout()  # converted once for all minibatches, as their rows are
+        for rows in to_device(torch.from_numpy(order), self.device).split(size):
+            yield RolloutRows(rollout, rows)
 
     @property
     def plain(self) -> bool:
@@ -180,8 +179,8 @@ class RolloutBuffer(BaseBuffer):
         cls = type(self)
         return cls.get is RolloutBuffer.get and cls._get_samples is RolloutBuffer._get_samples
 
-    def _orders(self, batch_size: int | None) -> Generator[np.ndarray, None, None]:
-        """The rows of one minibatch after the other, of all rows in a new random order."""
+    def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
+        """All rows in a new random order, and how many make a minibatch; flattens the arrays."""
         if not self.full:
             raise AssertionError(
                 f"The rollout buffer holds {self.pos} of {self.buffer_size} steps: fill it before reading it."
@@ -193,8 +192,7 @@ class RolloutBuffer(BaseBuffer):
         order = self.rng.permutation(rows)
         if not self.generator_ready:
             self._flatten()
-        for start in range(0, rows, batch_size):
-            yield order[start : start + batch_size]
+        return order, batch_size
 
     def _flatten(self) -> None:
         """Join the steps of all environments into one axis, environment by environment."""

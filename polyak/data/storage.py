@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
+from polyak.data.batch import TransitionColumns
 from polyak.data.frames import FrameStack, find_stacks
 from polyak.data.table import ArrayObs, Table, assign, record_dtype, unpack
 
@@ -40,6 +43,11 @@ class Storage(ABC):
     def scalars(self, name: str, cells: np.ndarray) -> np.ndarray:
         """One of the scalar columns at some cells of any shape."""
         return self.table.cells[name][cells]
+
+    @property
+    def shared(self) -> TransitionColumns | None:
+        """All rows [steps * envs, ...] as tensors that share the ring's memory; None if it has no whole rows."""
+        return None
 
     @property
     @abstractmethod
@@ -97,6 +105,13 @@ class PairStorage(Storage):
     def size_of(cls, observation: np.dtype, action: np.dtype, cells: int) -> int:
         """Bytes of a full ring."""
         return cls.record(observation, action).itemsize * cells
+
+    @cached_property
+    def shared(self) -> TransitionColumns | None:
+        try:
+            return TransitionColumns(**{name: _sharing(column) for name, column in self.table.cells.items()})
+        except (TypeError, ValueError):  # numbers of a type, or rows of a width, that torch does not know
+            return None
 
     @property
     def row_bytes(self) -> int:
@@ -334,6 +349,13 @@ class SingleStorage(Storage):
         for key, value, dtype in self._entries(self._decode(stored)):
             self._pending[key] = np.array(value, dtype, order="C")
         self._pending_numbers = {key: np.array(stored if key is None else stored[key]) for key in self.stacks}
+
+
+def _sharing(column: ArrayObs) -> Any:
+    """Arrays as tensors of the same memory."""
+    if isinstance(column, dict):
+        return {key: torch.from_numpy(array) for key, array in column.items()}
+    return torch.from_numpy(column)
 
 
 def path(name: str, key: str | None) -> str:

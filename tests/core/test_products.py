@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from polyak import SAC
 from polyak.core import cache, products, program
-from polyak.core.products import Product, measured, use_faster
+from polyak.core.products import Product, measured, undo_unbiased, use_faster
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -55,11 +55,18 @@ def test_large_float32_products_are_replaced_and_nothing_else() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
 
 
-def test_a_graph_stays_as_it_is_where_torch_is_faster() -> None:
-    graph = graph_of(*example())
-    code = graph.code
+def test_where_torch_is_faster_biases_are_added_afterwards() -> None:
+    arguments = example()
+    graph, expected = graph_of(*arguments), graph_of(*arguments)(*arguments)
     assert use_faster(graph, lambda product: False) == 0
-    assert graph.code == code
+    assert "aten.addmm" not in graph.code
+    assert "polyak.unbiased" in graph.code
+    for ours, theirs in zip(graph(*arguments), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+    undo_unbiased(graph)
+    assert "polyak.unbiased" not in graph.code
+    for ours, theirs in zip(graph(*arguments), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
 
 
 def test_the_first_measurement_decides_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

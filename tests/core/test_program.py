@@ -1,6 +1,7 @@
 """Gradient steps as programs: the same numbers as the plain step, whatever happens to the learner meanwhile."""
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak import A2C, DQN, PPO, SAC, TD3
-from polyak.core import libraries
+from polyak.core import engine, libraries
 from polyak.core.engine import Engine
 from polyak.core.leaves import flatten
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
@@ -214,10 +215,10 @@ def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
     (step,) = [model.learner.gradient_step]
     (before,) = step._programs.values()
     loaded_optimizer(model)
-    model.learner.update(batches(model, 1)[0])
+    model.train(gradient_steps=1, batch_size=16)
     assert list(step._programs.values()) == [before]
     other_activation(model)
-    model.learner.update(batches(model, 1)[0])
+    model.train(gradient_steps=1, batch_size=16)
     assert list(step._programs.values()) != [before]
 
 
@@ -308,6 +309,17 @@ def test_another_batch_size_gets_another_program() -> None:
     assert len(model.learner.gradient_step._programs) == 2
 
 
+@pytest.mark.parametrize("buffer", [{}, {"sampler": "prioritized"}])
+def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
+    assert {tuple(leaf.shape) for leaf in ours.replay_buffer.storage.shared} == {(200, 3), (200, 1), (200,)}
+    assert all(any(shape[:1] == (200,) for shape, *_ in key[0]) for key in ours.learner.gradient_step._programs)
+    monkeypatch.setattr(SAC, "_gathers_late", False)
+    theirs = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
+    assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.learner.gradient_step._programs)
+    assert_same(weights(ours), weights(theirs))
+
+
 def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
     model = sac(compile=True).learn(40)
     twin = copy.deepcopy(model)
@@ -345,9 +357,23 @@ def test_short_runs_are_not_compiled() -> None:
     assert model.engine.status == "uncompiled: the run is short"
 
 
+def test_what_counts_is_what_a_program_saves() -> None:
+    small, large = (dqn(policy_kwargs={"net_arch": [width]}) for width in (8, 64))
+    deep, tensors = dqn(policy_kwargs={"net_arch": [8] * 9}), len(list(small.learner.parameters()))
+    enough = math.ceil(engine.WORTHWHILE_SECONDS / engine.TENSOR_SECONDS / tensors)
+    for model, updates, compiles in (
+        (small, enough - 1, False),
+        (small, enough, True),
+        (large, enough - 1, False),
+        (deep, enough - 1, True),
+    ):
+        model.engine.expect(updates)
+        assert model.engine.compiles is compiles
+
+
 def test_long_runs_are() -> None:
     model = dqn()
-    model.engine.expect(100_000, 32)
+    model.engine.expect(100_000)
     model.learn(200)
     assert model.engine.status == "compiled"
 
@@ -363,14 +389,14 @@ def test_what_is_expected_follows_from_the_settings() -> None:
 def test_foreign_python_is_left_alone_unless_asked_for() -> None:
     kwargs = {"features_extractor_class": Halved}
     model = dqn(policy_kwargs=kwargs)
-    model.engine.expect(100_000, 32)
+    model.engine.expect(100_000)
     assert "Halved" in model.engine.status
     assert dqn(policy_kwargs=kwargs, compile=True).learn(200).engine.status == "compiled"
 
 
 def test_what_cannot_be_compiled_runs_uncompiled() -> None:
     model = sac(policy_kwargs={"optimizer_class": torch.optim.Adagrad})
-    model.engine.expect(100_000, 256)
+    model.engine.expect(100_000)
     model.learn(60)
     assert model.engine.status.startswith("uncompiled: ")
     assert model._n_updates > 0

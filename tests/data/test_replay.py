@@ -18,7 +18,9 @@ from polyak.data import (
     ReplayBuffer,
     ReplayBufferSamples,
     Transition,
+    TransitionRows,
 )
+from polyak.data.batch import gathered
 
 GAMMA = 0.9
 ACTIONS = spaces.Box(-1, 1, (2,), np.float32)
@@ -495,23 +497,24 @@ def test_transitions_are_the_samples(experience, goal_env, monkeypatch, kind, sa
         pytest.skip("hindsight needs goals")
     data = experience(kind, n_envs=n_envs, breaks=0.1)
     keywords = {"optimize_memory_usage": saving, "sampler": sampler, "n_steps": n, "gamma": GAMMA}
-    buffers = [make(data, 40, **keywords, relabel=Hindsight(goal_env) if her else None) for _ in range(2)]
+    buffers = [make(data, 40, **keywords, relabel=Hindsight(goal_env) if her else None) for _ in range(3)]
     for buffer in buffers:
         data.fill(buffer)
     for batches, rows_at_once in [(1, 1000), (7, 1000), (7, 33)]:
         monkeypatch.setattr("polyak.data.replay.BLOCK_BYTES", rows_at_once * buffers[0].storage.row_bytes)
         results, states = [], []
-        for draw in (one_by_one, together):
+        for draw in (one_by_one, together, late):
             np.random.seed(3)
             results.append(draw(buffers[len(results)], batches))
             states.append(np.random.get_state()[1:3])
-        assert len(results[0]) == len(results[1]) == batches
-        for (ours, cells), (theirs, their_cells) in zip(*results, strict=True):
-            assert (cells is None) == (sampler == "uniform")
-            for a, b in zip((*ours, cells), (*theirs, their_cells), strict=True):
-                assert all(x is y is None or (torch.equal(x, y) and x.dtype == y.dtype) for x, y in leaves(a, b))
-        np.testing.assert_array_equal(states[0][0], states[1][0])
-        assert states[0][1] == states[1][1]
+        for result, state in zip(results[1:], states[1:], strict=True):
+            assert len(results[0]) == len(result) == batches
+            for (ours, cells), (theirs, their_cells) in zip(results[0], result, strict=True):
+                assert (cells is None) == (sampler == "uniform")
+                for a, b in zip((*ours, cells), (*theirs, their_cells), strict=True):
+                    assert all(x is y is None or (torch.equal(x, y) and x.dtype == y.dtype) for x, y in leaves(a, b))
+            np.testing.assert_array_equal(states[0][0], state[0])
+            assert states[0][1] == state[1]
 
 
 def one_by_one(buffer, batches):
@@ -529,6 +532,19 @@ def together(buffer, batches):
         result.append((transition, cells))
         learn(buffer, cells)
     return result
+
+
+def late(buffer, batches):
+    result = []
+    for rows, cells in buffer.transitions(11, GAMMA, batches=batches, late=True):
+        assert isinstance(rows, TransitionRows) == leaves_rows_alone(buffer)
+        result.append((gathered(rows), cells))
+        learn(buffer, cells)
+    return result
+
+
+def leaves_rows_alone(buffer):
+    return buffer.n_steps == 1 and buffer.relabel is None and not buffer.optimize_memory_usage
 
 
 def learn(buffer, cells):
@@ -559,6 +575,34 @@ def test_transitions_hold_float32_observations_and_the_buffer_its_own():
         np.random.seed(0)
         transition, _ = next(plain.transitions(5, GAMMA, batches=batches))
         assert torch.equal(transition.observations, samples.observations["a"].float())
+        np.random.seed(0)
+        rows, _ = next(plain.transitions(5, GAMMA, batches=batches, late=True))
+        assert torch.equal(gathered(rows).observations, transition.observations)
+        assert torch.equal(rows.next_observations, transition.next_observations)  # for code that knows nothing of rows
+        with pytest.raises(AttributeError, match="has no attribute 'reward'"):
+            _ = rows.reward
+
+
+def test_rows_that_normalisation_changes_are_gathered_at_once(experience):
+    class Halving:
+        def normalize_obs(self, obs):
+            return obs / 2
+
+        def normalize_reward(self, reward):
+            return reward / 2
+
+    data = experience("box")
+    buffer = data.fill(make(data))
+    transition, _ = next(buffer.transitions(5, GAMMA, Halving(), late=True))
+    assert isinstance(transition, Transition)
+
+
+def test_late_rows_show_what_was_written_since(experience):
+    data = experience("box", n_envs=1)
+    buffer = data.fill(make(data))
+    rows, _ = next(buffer.transitions(5, GAMMA, late=True))
+    buffer.rewards[:] = 7
+    assert (gathered(rows).rewards == 7).all()
 
 
 def test_transitions_ask_a_subclass_that_makes_its_own_batches(experience):
