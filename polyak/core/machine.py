@@ -11,6 +11,7 @@ import torch
 
 from polyak.core.cache import cache_folder
 from polyak.core.device import TYPICAL, choose
+from polyak.core.products import onednn
 from polyak.core.rates import fastest, rates
 from polyak.core.threads import AT_IMPORT, chosen_by_user
 
@@ -44,7 +45,7 @@ def _products(size: int) -> dict[str, Callable[[], object]]:
     a, b, bias = torch.zeros(size, size), torch.zeros(size, size), torch.zeros(size)
     products: dict[str, Callable[[], object]] = {"torch": partial(torch.addmm, bias, a, b.t())}
     if torch.backends.mkldnn.is_available():
-        products["oneDNN"] = partial(torch.ops.mkldnn._linear_pointwise, a, b, bias, "none", [], "")
+        products["oneDNN"] = partial(onednn, a, b.t(), bias)
     return products
 
 

@@ -123,7 +123,7 @@ def _seconds(product: Product) -> tuple[float, float]:
     a, b = (_ones(shape, stride) for shape, stride in zip(((m, k), (k, n)), product.strides, strict=True))
     bias = torch.ones(n) if product.bias else None
     ours = fastest(lambda: torch.mm(a, b) if bias is None else torch.addmm(bias, a, b), SECONDS)
-    return ours, fastest(lambda: _product(a, b, bias), SECONDS)
+    return ours, fastest(lambda: onednn(a, b, bias), SECONDS)
 
 
 def _ones(shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
@@ -134,8 +134,8 @@ def _ones(shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
 # -- the operator ------------------------------------------------------------------------------------------------------
 
 
-def _product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-    """oneDNN's product. a [m, k], b [k, n], bias [n] or None -> [m, n]
+def onednn(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+    """oneDNN's product ``a @ b + bias``. a [m, k], b [k, n], bias [n] or None -> [m, n]
 
     It is quick for rows that lie together only, so a transposed ``a`` is copied; ``b`` may lie either way.
     """
@@ -144,7 +144,7 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
 
 _library = torch.library.Library("polyak", "DEF")
 _library.define("product(Tensor a, Tensor b, Tensor? bias) -> Tensor")
-_library.impl("product", _product, "CPU")
+_library.impl("product", onednn, "CPU")
 _library.impl("product", lambda a, b, bias: a.new_empty(a.shape[0], b.shape[1]), "Meta")
 
 
