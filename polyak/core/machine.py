@@ -19,15 +19,15 @@ SIZES = (64, 256)
 """Widths of the square matrices that are multiplied; 64 and 256 are the usual hidden layers."""
 
 
-class Rate(NamedTuple):
-    """One measurement."""
+class Measurement(NamedTuple):
+    """Something that this machine does, and how fast."""
 
     what: str
     value: float
     unit: str
 
 
-def matrix_rates() -> Iterator[Rate]:
+def matrix_rates() -> Iterator[Measurement]:
     """Float32 matrix products by torch's own library and by oneDNN, for each number of threads."""
     before = torch.get_num_threads()
     try:
@@ -36,7 +36,7 @@ def matrix_rates() -> Iterator[Rate]:
             for size in SIZES:
                 for library, product in _products(size).items():
                     rate = 2 * size**3 / fastest(product) / 1e9
-                    yield Rate(f"{library}, {size} x {size} matrices, {threads} thread(s)", rate, "GFLOP/s")
+                    yield Measurement(f"{library}, {size} x {size} matrices, {threads} thread(s)", rate, "GFLOP/s")
     finally:
         torch.set_num_threads(before)
 
@@ -49,18 +49,18 @@ def _products(size: int) -> dict[str, Callable[[], object]]:
     return products
 
 
-def memory_rate() -> Rate:
+def memory_rate() -> Measurement:
     """How fast a large array is copied."""
     source = torch.zeros(16_000_000)
     target = torch.empty_like(source)
-    return Rate("copying memory", 2 * 4 * len(source) / fastest(lambda: target.copy_(source), 0.2) / 1e9, "GB/s")
+    return Measurement("copying memory", 2 * 4 * len(source) / fastest(lambda: target.copy_(source), 0.2) / 1e9, "GB/s")
 
 
-def call_rate() -> Rate:
+def call_rate() -> Measurement:
     """The cost of one small torch operation, which uncompiled code pays a few hundred times per gradient step."""
     one = torch.zeros(1)
     with torch.no_grad():
-        return Rate("one small torch operation", fastest(lambda: one + one) * 1e6, "us")
+        return Measurement("one small torch operation", fastest(lambda: one + one) * 1e6, "us")
 
 
 def choices(measure: bool = True) -> Iterator[str]:
