@@ -56,14 +56,14 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
 
     Args:
         graph: changed in place; its nodes carry example values, as ``make_fx`` leaves them.
-        faster: who decides; None asks :func:`measured`.
+        faster: who decides; None: what is :func:`measured`.
 
     Returns:
         How many products oneDNN got.
     """
     if not torch.backends.mkldnn.is_available():
         return 0
-    faster = faster or measured
+    faster = faster or measured()
     changed = 0
     for node in list(graph.graph.nodes):
         if (parts := _parts(node)) is None:
@@ -99,16 +99,26 @@ def _parts(node: Node) -> tuple[Node | None, Node, Node] | None:
 # -- measurement -------------------------------------------------------------------------------------------------------
 
 
-def measured(product: Product) -> bool:
-    """Whether oneDNN was, or now is found to be, the faster for a product with the present number of threads."""
-    name = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
-    answer = recall(REMEMBERED).get(name)
-    if answer is None:
-        ours, theirs = _seconds(product)
-        answer = {"torch_us": round(ours * 1e6, 1), "onednn_us": round(theirs * 1e6, 1)}
-        answer["onednn"] = theirs * MARGIN < ours
-        remember(REMEMBERED, {name: answer})
-    return bool(answer["onednn"])
+def measured() -> Faster:
+    """Decides by measurement, with the present number of threads: what was found once on a machine is asked of a file,
+    which is read now; what nobody has measured yet is measured when it is asked for, and written there."""
+    known = recall(REMEMBERED)
+
+    def faster(product: Product) -> bool:
+        name = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
+        if name not in known:
+            known.update(recall(REMEMBERED))  # another process may have been here since
+        if name not in known:
+            ours, theirs = _seconds(product)
+            known[name] = {
+                "torch_us": round(ours * 1e6, 1),
+                "onednn_us": round(theirs * 1e6, 1),
+                "onednn": theirs * MARGIN < ours,
+            }
+            remember(REMEMBERED, {name: known[name]})
+        return bool(known[name]["onednn"])
+
+    return faster
 
 
 @cache
