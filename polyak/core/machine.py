@@ -13,7 +13,7 @@ from polyak.core.cache import cache_folder
 from polyak.core.device import TYPICAL, choose
 from polyak.core.products import onednn
 from polyak.core.rates import fastest, rates
-from polyak.core.threads import AT_IMPORT, chosen_by_user
+from polyak.core.threads import AT_IMPORT, chosen_by_user, threads
 
 SIZES = (64, 256)
 """Widths of the square matrices that are multiplied; 64 and 256 are the usual hidden layers."""
@@ -29,16 +29,12 @@ class Measurement(NamedTuple):
 
 def matrix_rates() -> Iterator[Measurement]:
     """Float32 matrix products by torch's own library and by oneDNN, for each number of threads."""
-    before = torch.get_num_threads()
-    try:
-        for threads in sorted({1, before}):
-            torch.set_num_threads(threads)
+    for number in sorted({1, torch.get_num_threads()}):
+        with threads(number):
             for size in SIZES:
                 for library, product in _products(size).items():
                     rate = 2 * size**3 / fastest(product) / 1e9
-                    yield Measurement(f"{library}, {size} x {size} matrices, {threads} thread(s)", rate, "GFLOP/s")
-    finally:
-        torch.set_num_threads(before)
+                    yield Measurement(f"{library}, {size} x {size} matrices, {number} thread(s)", rate, "GFLOP/s")
 
 
 def _products(size: int) -> dict[str, Callable[[], object]]:

@@ -20,7 +20,6 @@ from polyak.zoo.plot import PlotOptions, draw, evaluation_curve, training_curve
 from polyak.zoo.recording import draw_without_screen, write_video
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import Settings, load_settings
-from polyak.zoo.threads import torch_threads
 
 if TYPE_CHECKING:
     from polyak.core.evaluation import EvaluationResult
@@ -44,6 +43,8 @@ class DemoOptions:
 
 def demo(options: DemoOptions) -> float:
     """Run the demonstration, print where its files are and return the mean return of the final evaluation."""
+    from polyak.core.threads import chosen_threads
+
     if options.video not in ("gif", "mp4"):
         raise ZooError(f"--video must be gif or mp4, got {options.video!r}.")
     if options.max_timesteps < 1:
@@ -57,7 +58,7 @@ def demo(options: DemoOptions) -> float:
 
     print(f"Training PPO on {ENV_ID} until ten evaluation episodes in a row last to the end (return 500) ...")
     started = time.perf_counter()
-    with torch_threads(1):  # on networks this small, a second thread costs more than it brings
+    with chosen_threads(1):  # on networks this small, a second thread costs more than it brings
         model = _train(algorithm, settings, options, folder)
     seconds = time.perf_counter() - started
     print(
