@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from polyak.core.advice import advise
+from polyak.core.seeding import random_states_kept
 from polyak.envs.dummy import DummyVecEnv
 from polyak.envs.monitor import Monitor
 from polyak.envs.normalize import unwrap_vec_normalize
@@ -227,7 +228,7 @@ def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
 
 @contextmanager
 def seeded(env: VecEnv, seed: int | None, device: torch.device | str | None = None) -> Iterator[None]:
-    """Seed ``env`` and the global generators of numpy and torch; put the generators back at the end.
+    """Seed ``env`` and the global generators of numpy and torch; put those back, and python's, at the end.
 
     Args:
         env: seeded at its next reset.
@@ -238,15 +239,11 @@ def seeded(env: VecEnv, seed: int | None, device: torch.device | str | None = No
         yield
         return
     env.seed(seed)
-    is_cuda = device is not None and torch.device(device).type == "cuda"
-    numpy_state = np.random.get_state()
-    with torch.random.fork_rng(devices=[torch.device(device)] if is_cuda else []):  # type: ignore[arg-type]
+    gpus = [torch.device(device)] if device is not None and torch.device(device).type == "cuda" else []
+    with random_states_kept(*gpus):
         np.random.seed(seed)
         torch.manual_seed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(numpy_state)
+        yield
 
 
 class Episode(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
@@ -19,6 +17,7 @@ from torch.fx import GraphModule
 from polyak.core.cache import cache_folder, machine
 from polyak.core.leaves import layout
 from polyak.core.products import teach_compiler
+from polyak.core.seeding import random_states_kept
 
 OPTIONS: dict[str, Any] = {}
 """Settings of TorchInductor."""
@@ -70,15 +69,3 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-@contextmanager
-def random_states_kept(*gpus: torch.device) -> Iterator[None]:
-    """Whatever the compiler draws, on the CPU or these GPUs, the program's user sees no difference."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=gpus):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
