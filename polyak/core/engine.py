@@ -37,7 +37,7 @@ class Engine:
     Args:
         learner: whose methods named in ``graphs`` it takes over.
         mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
-            does nothing.
+            never does.
     """
 
     def __init__(self, learner: Learner, mode: bool | str) -> None:

@@ -20,6 +20,7 @@ from polyak.zoo.plot import PlotOptions, draw, evaluation_curve, training_curve
 from polyak.zoo.recording import draw_without_screen, write_video
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import Settings, load_settings
+from polyak.zoo.train import EVAL_SEED_OFFSET
 
 if TYPE_CHECKING:
     from polyak.core.evaluation import EvaluationResult
@@ -91,7 +92,7 @@ def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folde
     from polyak.core.callbacks import EvalCallback, StopTrainingOnRewardThreshold
 
     envs = make_envs(ENV_ID, settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
-    eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + 1_000_000)
+    eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + EVAL_SEED_OFFSET)
     try:
         # It stops long before the cap: too early for compiling to pay.
         options_here = {"seed": options.seed, "device": "cpu", "verbose": 0, "compile": False}
@@ -119,7 +120,7 @@ def _evaluate(model: Any, seed: int) -> EvaluationResult:
 
     envs = make_vec_env(ENV_ID, n_envs=5)
     try:
-        return evaluate(model, envs, n_episodes=N_EPISODES, seed=seed + 2_000_000)
+        return evaluate(model, envs, n_episodes=N_EPISODES, seed=seed + 2 * EVAL_SEED_OFFSET)
     finally:
         envs.close()
 
