@@ -156,7 +156,7 @@ def evaluate_policy(
         ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1.
         AssertionError: the mean return does not exceed ``reward_threshold``.
     """
-    venv = _as_vec_env(env)
+    venv = as_vector(env)
     if warn and not _is_monitored(venv):
         warnings.warn(
             "The environment to evaluate in has no ``Monitor``, so wrappers that change rewards or end episodes early "
@@ -200,7 +200,7 @@ def evaluate(
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
-    venv = _as_vec_env(env)
+    venv = as_vector(env)
     with seeded(venv, seed, getattr(model, "device", None)):
         episodes = _play(model, venv, n_episodes, deterministic, max_steps=max_steps_per_episode)
     successes = [e.success for e in episodes]
@@ -286,7 +286,8 @@ class _Seat:
         return Episode(float(total), int(steps), None if success is None else bool(success), capped)
 
 
-def _as_vec_env(env: gym.Env | VecEnv) -> VecEnv:
+def as_vector(env: gym.Env | VecEnv) -> VecEnv:
+    """``env`` itself, or a vector of it alone: as it is, with no wrapper around it."""
     return env if isinstance(env, VecEnv) else DummyVecEnv([lambda: env])
 
 
