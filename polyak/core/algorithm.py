@@ -454,6 +454,7 @@ class Algorithm:
                 "env=None: this model has no environment to learn in. Pass one: "
                 f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
             )
+        self._check_engine()
         self.start_time = time.time_ns()
         self._split.start()
         if reset_num_timesteps:
@@ -463,7 +464,6 @@ class Algorithm:
         else:
             total_timesteps += self.num_timesteps
         self._total_timesteps, self._num_timesteps_at_start = total_timesteps, self.num_timesteps
-        self._check_engine()
         if reset_num_timesteps or self.runner.obs is None:
             self._start_episodes()
         updates, rows = self._expected_updates(total_timesteps - self.num_timesteps)
