@@ -12,9 +12,7 @@ time that *other* processes took during a run is measured and shown: a row marke
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import resource
 import statistics
 import sys
@@ -24,7 +22,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from processes import HERE, LIBRARIES, RunFailed, interpreter, run_worker, stop_workers_with_me
+from command_line import add_choice, add_out, add_repeats, add_threads, add_wait, positive
+from processes import LIBRARIES, RunFailed, interpreter, run_worker, stop_workers_with_me
+from reports import machine, versions_line, write
 from tasks import TASKS
 
 NOISY = 0.1
@@ -142,11 +142,11 @@ def how_many_times_better(metric: Metric, ours: float, theirs: float) -> float:
 
 def markdown(report: dict[str, Any]) -> Iterator[str]:
     """The report's lines: one table a metric."""
-    machine, summary, libraries = report["machine"], report["summary"], report["libraries"]
+    where, summary, libraries = report["machine"], report["summary"], report["libraries"]
     yield "# Speed"
     yield ""
     yield (
-        f"{machine['cpus']} CPU cores ({machine['processor']}), compute threads: "
+        f"{where['cpus']} CPU cores ({where['processor']}), compute threads: "
         + (str(report["threads"]) if report["threads"] else "each library's own choice")
         + f"; medians of {report['repeats']} interleaved runs, a fresh process each"
         + (f", run lengths scaled by {report['steps_scale']:g}" if report["steps_scale"] != 1 else "")
@@ -177,49 +177,20 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
                 )
             yield f"| {name} | " + " | ".join(cells) + " |"
     yield ""
-    yield "Versions: " + "; ".join(
-        f"{library}: " + ", ".join(f"{package} {version}" for package, version in packages.items())
-        for library, packages in report["versions"].items()
-    )
-
-
-def write(report: dict[str, Any], out: Path) -> str:
-    """Write ``out``.json and ``out``.md; returns the Markdown."""
-    text = "\n".join(markdown(report)) + "\n"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".json").write_text(json.dumps(report, indent=1))
-    out.with_suffix(".md").write_text(text)
-    return text
-
-
-def processor() -> str:
-    """The CPU's name, as well as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    yield versions_line(report["versions"])
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Speed of polyak, Stable-Baselines3 and SBX on the same tasks.")
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK",
-                        help=f"any of: {', '.join(TASKS)}")  # fmt: skip
-    parser.add_argument("--libs", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
-    parser.add_argument("--repeats", type=int, default=3, help="runs per library and task (default 3)")
-    parser.add_argument("--steps-scale", type=float, default=1.0, help="multiplies every run's length")
+    add_choice(parser, "--tasks", list(TASKS))
+    add_choice(parser, "--libs", LIBRARIES)
+    add_repeats(parser, 3, "runs per library and task")
+    parser.add_argument("--steps-scale", type=positive, default=1.0, help="multiplies every run's length")
     parser.add_argument("--gradient-seconds", type=float, default=2.0, help="time spent on gradient steps per run")
-    parser.add_argument("--threads", type=int, default=0, help="compute threads of each run (default: its own choice)")
-    parser.add_argument("--wait", type=float, default=60.0, help="longest wait for a quiet machine before a run, s")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "bench", help="stem of the .json and .md files")
-    args = parser.parse_args()
-    if args.repeats < 1:
-        parser.error(f"--repeats must be at least 1, got {args.repeats}")
-    if args.steps_scale <= 0:
-        parser.error(f"--steps-scale must be positive, got {args.steps_scale}")
-    return args
+    add_threads(parser, 0)
+    add_wait(parser)
+    add_out(parser, "bench")
+    return parser.parse_args()
 
 
 def main() -> int:
@@ -228,7 +199,7 @@ def main() -> int:
     for library in args.libs:
         interpreter(library)
     report: dict[str, Any] = {
-        "machine": {"cpus": os.cpu_count(), "processor": processor(), "system": platform.platform()},
+        "machine": machine(),
         "libraries": args.libs,
         "threads": args.threads,
         "repeats": args.repeats,
@@ -245,7 +216,7 @@ def main() -> int:
         report["runs"][name] = runs
         report["summary"][name] = summarise(runs)
         report["versions"] |= {library: results[0]["versions"] for library, results in runs.items() if results}
-        text = write(report, args.out)
+        text = write(report, markdown(report), args.out)
     print(text)
     print(f"written: {args.out.with_suffix('.md')} and {args.out.with_suffix('.json')}")
     return 0 if complete else 1

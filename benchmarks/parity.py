@@ -21,9 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import learning_tasks
+from command_line import add_choice, add_out, add_threads
 from processes import HERE, RunFailed, run_worker, stop_workers_with_me
+from reports import write
 
 TASKS = learning_tasks.PARITY | learning_tasks.LEARNING
+LIBRARIES = ("polyak", "sb3")
 SEEDS = {"sac-halfcheetah-50k": 3}
 """Seeds of a parity task where 10 would take hours; the learning checks have 3."""
 FEWEST_SEEDS = 3
@@ -178,13 +181,12 @@ def markdown(table: dict[str, Any], libraries: list[str]) -> Iterator[str]:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Learning of polyak and Stable-Baselines3, side by side.")
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(learning_tasks.PARITY), metavar="TASK",
-                        help=f"any of: {', '.join(TASKS)} (default: the parity tasks)")  # fmt: skip
-    parser.add_argument("--libs", nargs="+", choices=["polyak", "sb3"], default=["polyak", "sb3"])
+    add_choice(parser, "--tasks", list(TASKS), default=list(learning_tasks.PARITY))
+    add_choice(parser, "--libs", LIBRARIES)
     parser.add_argument("--seeds", type=int, help="seeds per task (default: 10; 3 for the long and the learning tasks)")
-    parser.add_argument("--threads", type=int, default=1, help="compute threads of each run (default 1)")
+    add_threads(parser, 1)
     parser.add_argument("--cache", type=Path, default=HERE / "results" / "cache", help="where finished runs are kept")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "parity", help="stem of the .json and .md files")
+    add_out(parser, "parity")
     parser.add_argument("--repetitions", type=int, default=20_000, help="bootstrap samples (default 20000)")
     parser.add_argument("--report", action="store_true", help="train nothing; tabulate what the cache has")
     parser.add_argument("--train-only", action="store_true", help="fill the cache; write no table")
@@ -198,11 +200,7 @@ def main() -> int:
     if args.train_only:
         return 0 if complete else 1
     table = collect(args)
-    text = "\n".join(markdown(table, args.libs)) + "\n"
-    print(text)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.with_suffix(".json").write_text(json.dumps(table, indent=1))
-    args.out.with_suffix(".md").write_text(text)
+    print(write(table, markdown(table, args.libs), args.out))
     behind = any("BEHIND" in cells["verdict"] for row in table.values() for cells in row["measures"].values())
     return 0 if complete and not behind else 1
 

@@ -10,17 +10,15 @@ table the median over the repeats. Numba, if it is installed (``polyak[fast]``),
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from bench import processor
-from processes import HERE, interpreter, run_worker, stop_workers_with_me
+from command_line import add_out, add_repeats, add_threads, at_least
+from processes import interpreter, run_worker, stop_workers_with_me
+from reports import machine, versions_line, write
 
 LIBRARIES = ("polyak", "sb3")
 TITLES = {
@@ -62,11 +60,11 @@ def summarise(runs: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, floa
 
 def markdown(report: dict[str, Any]) -> Iterator[str]:
     """The report's lines."""
-    machine, summary = report["machine"], report["summary"]
+    where, summary = report["machine"], report["summary"]
     yield "# Replay buffers"
     yield ""
     yield (
-        f"Microseconds per call, {machine['cpus']} CPU cores ({machine['processor']}), {report['threads']} compute "
+        f"Microseconds per call, {where['cpus']} CPU cores ({where['processor']}), {report['threads']} compute "
         f"threads, medians of {report['repeats']} fresh processes, smallest of many bursts each. "
         f"{report['rows']:,} HalfCheetah rows (17 float64 observations, 6 actions), {report['pictures']:,} pictures. "
         f"Load average at the start of the runs: {min(report['loads']):.1f} to {max(report['loads']):.1f}."
@@ -79,10 +77,7 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
         ratio = f"{theirs / ours:.1f}x" if ours and theirs else "-"
         yield f"| {title} | {_cell(ours)} | {_cell(theirs)} | {ratio} |"
     yield ""
-    yield "Versions: " + "; ".join(
-        f"{library}: " + ", ".join(f"{package} {version}" for package, version in packages.items())
-        for library, packages in report["versions"].items()
-    )
+    yield versions_line(report["versions"])
 
 
 def _cell(value: float | None) -> str:
@@ -91,32 +86,27 @@ def _cell(value: float | None) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Speed of polyak's and Stable-Baselines3's replay buffers.")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="transitions in the HalfCheetah buffers")
-    parser.add_argument("--pictures", type=int, default=30_000, help="transitions in the buffers of pictures")
-    parser.add_argument("--repeats", type=int, default=3, help="processes per library (default 3)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time spent on each figure")
-    parser.add_argument("--threads", type=int, default=2, help="compute threads (default 2)")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "replay", help="stem of the two files")
+    add = parser.add_argument
+    add("--rows", type=at_least(1000), default=1_000_000, help="transitions in the HalfCheetah buffers")
+    add("--pictures", type=at_least(1000), default=30_000, help="transitions in the buffers of pictures")
+    add_repeats(parser, 3, "processes per library")
+    add("--seconds", type=float, default=2.0, help="time spent on each figure")
+    add_threads(parser, 2)
+    add_out(parser, "replay")
     args = parser.parse_args()
-    if min(args.rows, args.pictures) < 1000 or args.repeats < 1:
-        parser.error("--rows and --pictures must be at least 1000, --repeats at least 1")
     stop_workers_with_me()
     for library in LIBRARIES:
         interpreter(library)
     runs = run(args)
     report = {
-        "machine": {"cpus": os.cpu_count(), "processor": processor(), "system": platform.platform()},
+        "machine": machine(),
         **{name: getattr(args, name) for name in ("rows", "pictures", "repeats", "threads")},
         "summary": summarise(runs),
         "runs": runs,
         "loads": [result["load_before"][0] for results in runs.values() for result in results],
         "versions": {library: results[0]["versions"] for library, results in runs.items()},
     }
-    text = "\n".join(markdown(report)) + "\n"
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.with_suffix(".json").write_text(json.dumps(report, indent=1))
-    args.out.with_suffix(".md").write_text(text)
-    print(text)
+    print(write(report, markdown(report), args.out))
     return 0
 
 

@@ -11,17 +11,15 @@ are interleaved (A B C A B C ...), figures are medians.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import NOISY, OtherLoad, processor, wait_until_quiet
-from processes import HERE, RunFailed, interpreter, run_worker, stop_workers_with_me
+from bench import NOISY, OtherLoad, wait_until_quiet
+from command_line import add_choice, add_out, add_repeats, add_wait
+from processes import RunFailed, interpreter, run_worker, stop_workers_with_me
+from reports import machine, versions_line, write
 
 
 class Contender(NamedTuple):
@@ -107,11 +105,11 @@ def run_row(name: str, args: argparse.Namespace) -> dict[str, list[dict[str, Any
 
 def markdown(report: dict[str, Any]) -> Iterator[str]:
     """The report's lines: one table a row of the benchmark, with the ratio of polyak's ways to each other one."""
-    machine = report["machine"]
+    where = report["machine"]
     yield "# Vector environments"
     yield ""
     yield (
-        f"Environment steps per second with random actions; {machine['cpus']} CPU cores ({machine['processor']}), "
+        f"Environment steps per second with random actions; {where['cpus']} CPU cores ({where['processor']}), "
         f"medians of {report['repeats']} interleaved runs of {report['seconds']:g} s. Above 1: polyak is faster. "
         f"`*`: other processes used more than {NOISY:g} cores during a run."
     )
@@ -135,23 +133,17 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
             ]  # among themselves they need none
             yield f"| {who} | {median:,.0f}{noisy} | " + " | ".join(ratios) + " |"
     yield ""
-    yield "Versions: " + "; ".join(
-        f"{library}: " + ", ".join(f"{package} {version}" for package, version in packages.items())
-        for library, packages in report["versions"].items()
-    )
+    yield versions_line(report["versions"])
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Speed of vectors of environments, without learning.")
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
-    parser.add_argument("--repeats", type=int, default=5, help="runs per contender (default 5)")
+    add_choice(parser, "--rows", list(ROWS))
+    add_repeats(parser, 5, "runs per contender")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one run (default 2)")
-    parser.add_argument("--wait", type=float, default=60.0, help="longest wait for a quiet machine before a run, s")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "vector_envs", help="stem of the files")
-    args = parser.parse_args()
-    if args.repeats < 1:
-        parser.error(f"--repeats must be at least 1, got {args.repeats}")
-    return args
+    add_wait(parser)
+    add_out(parser, "vector_envs")
+    return parser.parse_args()
 
 
 def main() -> int:
@@ -161,7 +153,7 @@ def main() -> int:
     for library in sorted({contender.interpreter for contender in contenders}):
         interpreter(library)
     report: dict[str, Any] = {
-        "machine": {"cpus": os.cpu_count(), "processor": processor(), "system": platform.platform()},
+        "machine": machine(),
         "repeats": args.repeats,
         "seconds": args.seconds,
         "runs": {},
@@ -172,11 +164,7 @@ def main() -> int:
         for contender in ROWS[name].contenders:
             for run in runs[contender.name][:1]:
                 report["versions"][contender.interpreter] = run["versions"]
-    text = "\n".join(markdown(report)) + "\n"
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.with_suffix(".json").write_text(json.dumps(report, indent=1))
-    args.out.with_suffix(".md").write_text(text)
-    print(text)
+    print(write(report, markdown(report), args.out))
     complete = all(len(results) == args.repeats for runs in report["runs"].values() for results in runs.values())
     return 0 if complete else 1
 

@@ -186,6 +186,7 @@ class Algorithm:
             self._use_env(as_vec_env(env, verbose=self.verbose))
             if _init_setup_model:
                 self._setup_model()
+                self._check_engine()
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
@@ -286,6 +287,32 @@ class Algorithm:
         self.engine = Engine(self.learner, self.compile)
         self.policy = self.learner.policy
         self._after_setup()
+
+    def _check_engine(self, updated: bool = False) -> None:
+        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it.
+
+        Args:
+            updated: whether there have been gradient steps, so that the engine must have seen them.
+        """
+        if self.precision == "float32" and self.compile is not True:
+            return
+        name = "compile" if self.precision == "float32" else "precision"
+        value, cls, engine = getattr(self, name), type(self).__name__, self.engine
+        require(
+            engine is not None and engine.learner is self.learner,
+            name,
+            value,
+            f"{cls}._setup_model() gives its learner no engine. Let it call super()._setup_model(), which builds what "
+            "learner_factory() describes.",
+        )
+        assert engine is not None
+        require(
+            bool(engine.methods) and (engine.learned or not updated),
+            name,
+            value,
+            f"{cls} makes gradient steps of its own. Write them as methods of its learner that are named in `graphs` ("
+            f"{', '.join(self.learner.graphs)}), and call self.learner.update(batch) in train().",
+        )
 
     def _faster_device(self, learner: Learner) -> torch.device:
         """The GPU or the CPU, whichever should make this learner's steps in less time."""
@@ -400,10 +427,11 @@ class Algorithm:
         )
         assert self.runner is not None
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
+        updates = self._n_updates
         with threads_for(self._operations):
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
-                    pass
+                    self._check_engine(updated=self._n_updates > updates)
             finally:
                 self.runner.close_thread()
                 callback.on_training_end()
@@ -426,6 +454,7 @@ class Algorithm:
                 "env=None: this model has no environment to learn in. Pass one: "
                 f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
             )
+        self._check_engine()
         self.start_time = time.time_ns()
         self._split.start()
         if reset_num_timesteps:

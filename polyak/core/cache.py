@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from polyak.core.archive import replacing
 
 
 def cache_folder() -> Path:
@@ -56,7 +57,5 @@ def remember(name: str, facts: dict[str, Any]) -> None:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         merged = json.dumps(recall(name) | facts, indent=1, sort_keys=True)
-        descriptor, partial = tempfile.mkstemp(dir=folder, prefix=f".{name}-")
-        with os.fdopen(descriptor, "w") as file:
-            file.write(merged)
-        os.replace(partial, folder / f"{name}.json")
+        with replacing(folder / f"{name}.json") as file:
+            file.write(merged.encode())

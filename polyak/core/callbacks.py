@@ -9,15 +9,17 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
 
 from polyak.core.advice import advise
-from polyak.core.evaluation import evaluate_policy, seeded
+from polyak.core.archive import replacing
+from polyak.core.evaluation import as_vector, evaluate_policy, seeded
 from polyak.core.logger import Logger
-from polyak.envs import DummyVecEnv, VecEnv, sync_envs_normalization
+from polyak.envs import VecEnv, sync_envs_normalization
 
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
 Unit = Literal["calls", "timesteps"]
@@ -478,7 +480,7 @@ class EvalCallback(EventCallback):
         if n_eval_episodes < 1:
             raise ValueError(f"n_eval_episodes must be at least 1, got {n_eval_episodes!r}.")
         self.callback_on_new_best = self._adopt(callback_on_new_best)
-        self.eval_env = eval_env if isinstance(eval_env, VecEnv) else DummyVecEnv([lambda: eval_env])
+        self.eval_env = as_vector(eval_env)
         self.n_eval_episodes = n_eval_episodes
         self.eval_freq = eval_freq
         self.best_mean_reward = -np.inf
@@ -574,10 +576,9 @@ class EvalCallback(EventCallback):
         if self._is_success_buffer:
             self.evaluations_successes.append(self._is_success_buffer)
             arrays["successes"] = self.evaluations_successes
-        # Renamed when complete, so that a plot drawn meanwhile, or after a crash, never meets half a file.
-        partial = self.log_path + ".tmp.npz"
-        np.savez(partial, **arrays)
-        os.replace(partial, self.log_path + ".npz")
+        # A plot drawn meanwhile, or after a crash, must never meet half a file.
+        with replacing(Path(self.log_path + ".npz")) as file:
+            np.savez(file, **arrays)
 
     def _log_evaluation(self, returns: list[float], lengths: list[int]) -> None:
         mean_return, mean_length = float(np.mean(returns)), float(np.mean(lengths))

@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from polyak.core.learner import Learner
-from polyak.core.libraries import options, quiet, random_states_kept
+from polyak.core.libraries import options, quiet
 from polyak.core.optimizer_rules import device_factors
 from polyak.core.program import Program, Rate
+from polyak.core.seeding import random_states_kept
 
 Run = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 """Reads and changes some tensors, and returns others."""

@@ -36,17 +36,20 @@ class Engine:
     Args:
         learner: whose methods named in ``graphs`` it takes over.
         mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
-            does nothing.
+            never does.
     """
 
     def __init__(self, learner: Learner, mode: bool | str) -> None:
         self.learner, self.mode = learner, mode
         self.status = "uncompiled"
         """What was decided, in words."""
+        self.methods = [name for name in learner.graphs if hasattr(type(learner), name)]
+        """Those methods of the learner that it takes over, if there is anything to do."""
+        self.learned = False
+        """Whether one of them has run where gradients are taken."""
         self._compiles = mode is True
-        for name in learner.graphs if mode or learner.precision != "float32" else ():
-            if hasattr(type(learner), name):
-                setattr(learner, name, _Step(self, name))
+        for name in self.methods if mode or learner.precision != "float32" else ():
+            setattr(learner, name, _Step(self, name))
 
     def expect(self, updates: int) -> None:
         """Prepare for a run of so many gradient steps; a decision to compile is never taken back."""
@@ -94,6 +97,7 @@ class _Step:
 
     def __call__(self, batch: Any, *static: Any) -> Mapping[str, Tensor]:
         engine = self._engine
+        engine.learned |= torch.is_grad_enabled()
         if not engine.compiles:
             return engine.learner.forward(self._name, batch, *static)
         leaves = flatten(batch)

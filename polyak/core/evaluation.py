@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from polyak.core.advice import advise
+from polyak.core.seeding import random_states_kept
 from polyak.envs.dummy import DummyVecEnv
 from polyak.envs.monitor import Monitor
 from polyak.envs.normalize import unwrap_vec_normalize
@@ -155,7 +156,7 @@ def evaluate_policy(
         ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1.
         AssertionError: the mean return does not exceed ``reward_threshold``.
     """
-    venv = _as_vec_env(env)
+    venv = as_vector(env)
     if warn and not _is_monitored(venv):
         warnings.warn(
             "The environment to evaluate in has no ``Monitor``, so wrappers that change rewards or end episodes early "
@@ -199,7 +200,7 @@ def evaluate(
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
-    venv = _as_vec_env(env)
+    venv = as_vector(env)
     with seeded(venv, seed, getattr(model, "device", None)):
         episodes = _play(model, venv, n_episodes, deterministic, max_steps=max_steps_per_episode)
     successes = [e.success for e in episodes]
@@ -227,7 +228,7 @@ def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
 
 @contextmanager
 def seeded(env: VecEnv, seed: int | None, device: torch.device | str | None = None) -> Iterator[None]:
-    """Seed ``env`` and the global generators of numpy and torch; put the generators back at the end.
+    """Seed ``env`` and the global generators of numpy and torch; put those back, and python's, at the end.
 
     Args:
         env: seeded at its next reset.
@@ -238,15 +239,11 @@ def seeded(env: VecEnv, seed: int | None, device: torch.device | str | None = No
         yield
         return
     env.seed(seed)
-    is_cuda = device is not None and torch.device(device).type == "cuda"
-    numpy_state = np.random.get_state()
-    with torch.random.fork_rng(devices=[torch.device(device)] if is_cuda else []):  # type: ignore[arg-type]
+    gpus = [torch.device(device)] if device is not None and torch.device(device).type == "cuda" else []
+    with random_states_kept(*gpus):
         np.random.seed(seed)
         torch.manual_seed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(numpy_state)
+        yield
 
 
 class Episode(NamedTuple):
@@ -289,7 +286,8 @@ class _Seat:
         return Episode(float(total), int(steps), None if success is None else bool(success), capped)
 
 
-def _as_vec_env(env: gym.Env | VecEnv) -> VecEnv:
+def as_vector(env: gym.Env | VecEnv) -> VecEnv:
+    """``env`` itself, or a vector of it alone: as it is, with no wrapper around it."""
     return env if isinstance(env, VecEnv) else DummyVecEnv([lambda: env])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
@@ -20,6 +18,7 @@ from torch.fx import GraphModule
 from polyak.core.cache import cache_folder, machine
 from polyak.core.leaves import layout
 from polyak.core.products import teach_compiler, undo_unbiased
+from polyak.core.seeding import random_states_kept
 
 OPTIONS: dict[str, Any] = {"cpp.use_decompose_tanh": True}
 """Settings of TorchInductor, as far as the release at hand has them: tanh from one exponential takes half the time, and
@@ -84,15 +83,3 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-@contextmanager
-def random_states_kept(*gpus: torch.device) -> Iterator[None]:
-    """Whatever the compiler draws, on the CPU or these GPUs, the program's user sees no difference."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=gpus):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)

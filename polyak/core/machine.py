@@ -11,55 +11,52 @@ import torch
 
 from polyak.core.cache import cache_folder
 from polyak.core.device import TYPICAL, choose
+from polyak.core.products import onednn
 from polyak.core.rates import fastest, rates
-from polyak.core.threads import AT_IMPORT, chosen_by_user
+from polyak.core.threads import AT_IMPORT, chosen_by_user, threads
 
 SIZES = (64, 256)
 """Widths of the square matrices that are multiplied; 64 and 256 are the usual hidden layers."""
 
 
-class Rate(NamedTuple):
-    """One measurement."""
+class Measurement(NamedTuple):
+    """Something that this machine does, and how fast."""
 
     what: str
     value: float
     unit: str
 
 
-def matrix_rates() -> Iterator[Rate]:
+def matrix_rates() -> Iterator[Measurement]:
     """Float32 matrix products by torch's own library and by oneDNN, for each number of threads."""
-    before = torch.get_num_threads()
-    try:
-        for threads in sorted({1, before}):
-            torch.set_num_threads(threads)
+    for number in sorted({1, torch.get_num_threads()}):
+        with threads(number):
             for size in SIZES:
                 for library, product in _products(size).items():
                     rate = 2 * size**3 / fastest(product) / 1e9
-                    yield Rate(f"{library}, {size} x {size} matrices, {threads} thread(s)", rate, "GFLOP/s")
-    finally:
-        torch.set_num_threads(before)
+                    yield Measurement(f"{library}, {size} x {size} matrices, {number} thread(s)", rate, "GFLOP/s")
 
 
 def _products(size: int) -> dict[str, Callable[[], object]]:
     a, b, bias = torch.zeros(size, size), torch.zeros(size, size), torch.zeros(size)
     products: dict[str, Callable[[], object]] = {"torch": partial(torch.addmm, bias, a, b.t())}
     if torch.backends.mkldnn.is_available():
-        products["oneDNN"] = partial(torch.ops.mkldnn._linear_pointwise, a, b, bias, "none", [], "")
+        products["oneDNN"] = partial(onednn, a, b.t(), bias)
     return products
 
 
-def memory_rate() -> Rate:
+def memory_rate() -> Measurement:
     """How fast a large array is copied."""
     source = torch.zeros(16_000_000)
     target = torch.empty_like(source)
-    return Rate("copying memory", 2 * 4 * len(source) / fastest(lambda: target.copy_(source), 0.2) / 1e9, "GB/s")
+    return Measurement("copying memory", 2 * 4 * len(source) / fastest(lambda: target.copy_(source), 0.2) / 1e9, "GB/s")
 
 
-def call_rate() -> Rate:
+def call_rate() -> Measurement:
     """The cost of one small torch operation, which uncompiled code pays a few hundred times per gradient step."""
     one = torch.zeros(1)
     with torch.no_grad():
-        return Rate("one small torch operation", fastest(lambda: one + one) * 1e6, "us")
+        return Measurement("one small torch operation", fastest(lambda: one + one) * 1e6, "us")
 
 
 def choices(measure: bool = True) -> Iterator[str]:

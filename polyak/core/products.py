@@ -59,12 +59,12 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
 
     Args:
         graph: changed in place; its nodes carry example values, as ``make_fx`` leaves them.
-        faster: who decides; None asks :func:`measured`.
+        faster: who decides; None: what is :func:`measured`.
 
     Returns:
         How many products oneDNN got.
     """
-    faster = faster or measured
+    faster = faster or measured()
     changed = 0
     for node in list(graph.graph.nodes):
         if (parts := _parts(node)) is None:
@@ -113,16 +113,26 @@ def undo_unbiased(graph: GraphModule) -> None:
 # -- measurement -------------------------------------------------------------------------------------------------------
 
 
-def measured(product: Product) -> bool:
-    """Whether oneDNN was, or now is found to be, the faster for a product with the present number of threads."""
-    name = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
-    answer = recall(REMEMBERED).get(name)
-    if answer is None:
-        ours, theirs = _seconds(product)
-        answer = {"torch_us": round(ours * 1e6, 1), "onednn_us": round(theirs * 1e6, 1)}
-        answer["onednn"] = theirs * MARGIN < ours
-        remember(REMEMBERED, {name: answer})
-    return bool(answer["onednn"])
+def measured() -> Faster:
+    """Decides by measurement, with the present number of threads: what was found once on a machine is asked of a file,
+    which is read now; what nobody has measured yet is measured when it is asked for, and written there."""
+    known = recall(REMEMBERED)
+
+    def faster(product: Product) -> bool:
+        name = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
+        if name not in known:
+            known.update(recall(REMEMBERED))  # another process may have been here since
+        if name not in known:
+            ours, theirs = _seconds(product)
+            known[name] = {
+                "torch_us": round(ours * 1e6, 1),
+                "onednn_us": round(theirs * 1e6, 1),
+                "onednn": theirs * MARGIN < ours,
+            }
+            remember(REMEMBERED, {name: known[name]})
+        return bool(known[name]["onednn"])
+
+    return faster
 
 
 @cache
@@ -137,7 +147,7 @@ def _seconds(product: Product) -> tuple[float, float]:
     a, b = (_ones(shape, stride) for shape, stride in zip(((m, k), (k, n)), product.strides, strict=True))
     bias = torch.ones(n) if product.bias else None
     ours = fastest(lambda: torch.mm(a, b) if bias is None else torch.addmm(bias, a, b), SECONDS)
-    return ours, fastest(lambda: _product(a, b, bias), SECONDS)
+    return ours, fastest(lambda: onednn(a, b, bias), SECONDS)
 
 
 def _ones(shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
@@ -148,8 +158,8 @@ def _ones(shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
 # -- the operator ------------------------------------------------------------------------------------------------------
 
 
-def _product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-    """oneDNN's product. a [m, k], b [k, n], bias [n] or None -> [m, n]
+def onednn(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+    """oneDNN's product ``a @ b + bias``. a [m, k], b [k, n], bias [n] or None -> [m, n]
 
     It is quick for rows that lie together only, so a transposed ``a`` is copied; ``b`` may lie either way.
     """
@@ -158,7 +168,7 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
 
 _library = torch.library.Library("polyak", "DEF")
 _library.define("product(Tensor a, Tensor b, Tensor? bias) -> Tensor")
-_library.impl("product", _product, "CPU")
+_library.impl("product", onednn, "CPU")
 _library.impl("product", lambda a, b, bias: a.new_empty(a.shape[0], b.shape[1]), "Meta")
 _library.define("unbiased(Tensor a, Tensor b) -> Tensor")  # aten.mm, which the compiler would join with a bias again
 _library.impl("unbiased", torch.mm, "CPU")

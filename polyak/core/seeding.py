@@ -1,6 +1,8 @@
 """One seed for every source of randomness, and their states as plain data."""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,18 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
     if using_cuda:
         torch.backends.cudnn.deterministic = True
         torch.backends.cudnn.benchmark = False
+
+
+@contextmanager
+def random_states_kept(*gpus: torch.device) -> Iterator[None]:
+    """Whatever is drawn inside the block, on the CPU or these GPUs, nobody sees a difference after it."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=gpus):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
 
 
 def rng_state() -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -5,20 +5,48 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 
 AT_IMPORT = torch.get_num_threads()
 """Threads that torch started with."""
 _SET_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_chosen: ContextVar[bool] = ContextVar("threads chosen", default=False)
 
 SMALL_STEP = 1e8
 """Floating-point operations of a gradient step below which a second thread costs more than it brings."""
 
 
 def chosen_by_user() -> bool:
-    """Whether somebody has set the number of threads, by environment variable or ``torch.set_num_threads``."""
-    return any(name in os.environ for name in _SET_BY) or torch.get_num_threads() != AT_IMPORT
+    """Whether somebody has set the number of threads: by environment variable, by ``torch.set_num_threads`` or by
+    :func:`chosen_threads`."""
+    return _chosen.get() or any(name in os.environ for name in _SET_BY) or torch.get_num_threads() != AT_IMPORT
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Let torch use ``number`` threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def chosen_threads(number: int) -> Iterator[None]:
+    """Let torch use as many threads inside the block as a user asks for; below 1: nobody asks."""
+    if number < 1:
+        yield
+        return
+    token = _chosen.set(True)
+    try:
+        with threads(number):
+            yield
+    finally:
+        _chosen.reset(token)
 
 
 @contextmanager
@@ -28,12 +56,8 @@ def threads_for(operations: float) -> Iterator[int]:
     Args:
         operations: floating-point operations of one gradient step.
     """
-    before = torch.get_num_threads()
     if operations >= SMALL_STEP or chosen_by_user():
-        yield before
+        yield torch.get_num_threads()
         return
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         yield 1
-    finally:
-        torch.set_num_threads(before)

@@ -51,6 +51,12 @@ class RMSpropTFLike(Optimizer):
                 raise ValueError(f"Invalid {titles.get(name, name)}: {name} must not be negative, got {value}.")
         super().__init__(params, {**defaults, "centered": centered})
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for param, values in self.state.items():
+            if "step" in values:  # a plain number in files of Stable-Baselines3
+                values["step"] = torch.as_tensor(values["step"], dtype=torch.float32, device=param.device)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Move every parameter that has a gradient.
@@ -76,7 +82,8 @@ class RMSpropTFLike(Optimizer):
             raise RuntimeError("RMSpropTFLike does not support sparse gradients: use torch.optim.SparseAdam.")
         state = self.state[param]
         if not state:
-            state["step"] = 0
+            # Beside the parameter: a compiled step counts as it moves it, and leaves both where it must not.
+            state["step"] = torch.zeros((), device=param.device)
             state["square_avg"] = torch.ones_like(param)
             if group["momentum"] > 0:
                 state["momentum_buffer"] = torch.zeros_like(param)

@@ -20,7 +20,7 @@ from polyak.zoo.plot import PlotOptions, draw, evaluation_curve, training_curve
 from polyak.zoo.recording import draw_without_screen, write_video
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import Settings, load_settings
-from polyak.zoo.threads import torch_threads
+from polyak.zoo.train import EVAL_SEED_OFFSET
 
 if TYPE_CHECKING:
     from polyak.core.evaluation import EvaluationResult
@@ -44,6 +44,8 @@ class DemoOptions:
 
 def demo(options: DemoOptions) -> float:
     """Run the demonstration, print where its files are and return the mean return of the final evaluation."""
+    from polyak.core.threads import chosen_threads
+
     if options.video not in ("gif", "mp4"):
         raise ZooError(f"--video must be gif or mp4, got {options.video!r}.")
     if options.max_timesteps < 1:
@@ -57,7 +59,7 @@ def demo(options: DemoOptions) -> float:
 
     print(f"Training PPO on {ENV_ID} until ten evaluation episodes in a row last to the end (return 500) ...")
     started = time.perf_counter()
-    with torch_threads(1):  # on networks this small, a second thread costs more than it brings
+    with chosen_threads(1):  # on networks this small, a second thread costs more than it brings
         model = _train(algorithm, settings, options, folder)
     seconds = time.perf_counter() - started
     print(
@@ -90,7 +92,7 @@ def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folde
     from polyak.core.callbacks import EvalCallback, StopTrainingOnRewardThreshold
 
     envs = make_envs(ENV_ID, settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
-    eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + 1_000_000)
+    eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + EVAL_SEED_OFFSET)
     try:
         # It stops long before the cap: too early for compiling to pay.
         options_here = {"seed": options.seed, "device": "cpu", "verbose": 0, "compile": False}
@@ -118,7 +120,7 @@ def _evaluate(model: Any, seed: int) -> EvaluationResult:
 
     envs = make_vec_env(ENV_ID, n_envs=5)
     try:
-        return evaluate(model, envs, n_episodes=N_EPISODES, seed=seed + 2_000_000)
+        return evaluate(model, envs, n_episodes=N_EPISODES, seed=seed + 2 * EVAL_SEED_OFFSET)
     finally:
         envs.close()
 

@@ -40,8 +40,8 @@ def doctor(options: DoctorOptions) -> None:
     if options.quick:
         return
     print("measured, best of many:")
-    for rate in (*matrix_rates(), memory_rate(), call_rate()):
-        print(f"  {rate.what:<60} {rate.value:8.1f} {rate.unit}")
+    for found in (*matrix_rates(), memory_rate(), call_rate()):
+        print(f"  {found.what:<60} {found.value:8.1f} {found.unit}")
 
 
 def _installed(name: str, extra: str) -> str:

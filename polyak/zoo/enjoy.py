@@ -17,7 +17,6 @@ from polyak.zoo.recording import check_path, draw_without_screen, is_headless, w
 from polyak.zoo.registry import find_algorithm, find_env, is_atari_id
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import Settings, interpret
-from polyak.zoo.threads import torch_threads
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -64,6 +63,8 @@ def enjoy(options: EnjoyOptions) -> Episodes:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
+    from polyak.core.threads import chosen_threads
+
     record = _check(options)
     algorithm = find_algorithm(options.algo)
     env_id = find_env(options.env, options.gym_packages)
@@ -81,7 +82,7 @@ def enjoy(options: EnjoyOptions) -> Episodes:
             model = algorithm.load(path, env=envs, device=options.device, seed=options.seed)
         envs = _frozen(model)
         print(f"Loaded {path} ({model.num_timesteps:,} steps of training)")
-        with torch_threads(options.num_threads):
+        with chosen_threads(options.num_threads):
             episodes = play(
                 model,
                 envs,

@@ -14,20 +14,17 @@ def algorithm_names() -> list[str]:
     """Return the names that ``--algo`` takes, in the registry's order."""
     from polyak.algorithms import REGISTRY
 
-    return [name.lower() for name in REGISTRY]
+    return list(REGISTRY)
 
 
 def find_algorithm(name: str) -> type[Any]:
     """Return the algorithm class registered as `name` (upper and lower case are alike); ZooError if there is none."""
-    from polyak.algorithms import REGISTRY
+    from polyak.algorithms import get
 
-    for registered, entry in REGISTRY.items():
-        if registered.lower() == name.lower():
-            module, _, attribute = entry.partition(":")
-            found: type[Any] = getattr(importlib.import_module(module), attribute)
-            return found
     names = algorithm_names()
-    raise ZooError(f"Unknown algorithm --algo {name!r}.{did_you_mean(name, names)} Available: {', '.join(names)}.")
+    if name.lower() not in names:
+        raise ZooError(f"Unknown algorithm --algo {name!r}.{did_you_mean(name, names)} Available: {', '.join(names)}.")
+    return get(name)
 
 
 def summary(algorithm: type[Any]) -> str:

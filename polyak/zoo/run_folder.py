@@ -95,11 +95,6 @@ class RunFolder:
         return self.path / "best_model.zip"
 
     @property
-    def evaluations(self) -> Path:
-        """Returns and lengths of all evaluations during training."""
-        return self.path / "evaluations.npz"
-
-    @property
     def replay_buffer(self) -> Path:
         """The replay buffer, when ``--save-replay-buffer`` was given."""
         return self.path / "replay_buffer.pkl"

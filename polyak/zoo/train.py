@@ -17,7 +17,6 @@ from polyak.zoo.options import option
 from polyak.zoo.registry import find_algorithm, find_env, is_atari_id, parameter_names
 from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.settings import Settings, load_settings
-from polyak.zoo.threads import torch_threads
 
 if TYPE_CHECKING:
     from polyak.core.callbacks import BaseCallback
@@ -38,7 +37,9 @@ class TrainOptions:
     n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.")
     vec_env: str = option("dummy", "--vec-env", help="dummy (in this process) or subproc (worker processes).")
     device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
-    num_threads: int = option(-1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.")
+    num_threads: int = option(
+        -1, "--num-threads", help="PyTorch threads; -1: one for small networks, PyTorch's choice for others."
+    )
     hyperparams: Sequence[str] = option([], "--hyperparams", "-params", help="key:value ... replacing tuned settings.")
     conf_file: str = option("", "--conf-file", "-conf", help="YAML file of settings instead of the packaged ones.")
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
@@ -75,6 +76,8 @@ def train(options: TrainOptions) -> Any:
     Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C stops early and still saves. Raises ZooError
     for a wrong option, algorithm, environment or setting, before any folder is made or after removing it again.
     """
+    from polyak.core.threads import chosen_threads
+
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
     algorithm = find_algorithm(options.algo)
@@ -86,7 +89,7 @@ def train(options: TrainOptions) -> Any:
         settings.n_envs = options.n_envs
     folder = RunFolder.create(Path(options.log_folder), options.algo, env_id, options.uuid)
     run = _Run(options, algorithm, env_id, settings, folder)
-    with torch_threads(options.num_threads):
+    with chosen_threads(options.num_threads):
         return _execute(run)
 
 

@@ -1,3 +1,4 @@
+import random
 import warnings
 
 import gymnasium as gym
@@ -186,9 +187,10 @@ def test_numbers_out_of_range(kwargs):
 
 
 class Gambler(Player):
-    """Draws from the global generators of numpy and torch."""
+    """Draws from the global generators of python, numpy and torch."""
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        random.random()
         self.asked.append((float(observation[0, 0]), np.random.rand(), float(torch.rand(()))))
         return np.zeros(len(observation), dtype=int), None
 
@@ -197,7 +199,7 @@ def test_a_seed_repeats_the_evaluation_and_leaves_the_generators_of_a_training_a
     runs = []
     np.random.seed(0)
     torch.manual_seed(0)
-    before = np.random.get_state()[1].copy(), torch.get_rng_state()
+    before = np.random.get_state()[1].copy(), torch.get_rng_state(), random.getstate()
     for seed in (1, 1, 2):
         gambler = Gambler()
         evaluate(gambler, vec([5]), 2, seed=seed)
@@ -206,6 +208,7 @@ def test_a_seed_repeats_the_evaluation_and_leaves_the_generators_of_a_training_a
     assert all(set(a).isdisjoint(b) for a, b in zip(runs[0], runs[2], strict=True))
     np.testing.assert_array_equal(np.random.get_state()[1], before[0])
     assert torch.equal(torch.get_rng_state(), before[1])
+    assert random.getstate() == before[2]
 
 
 def test_successes():

@@ -69,19 +69,42 @@ def test_where_torch_is_faster_biases_are_added_afterwards() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
 
 
+QUICK, SLOW = (Product((64, 64, 64), ((64, 1), b), False) for b in ((64, 1), (1, 64)))
+
+
+def forbid_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_seconds", lambda product: pytest.fail("measured again"))
+
+
 def test_the_first_measurement_decides_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
-    quick, slow = Product((64, 64, 64), ((64, 1), (64, 1)), False), Product((64, 64, 64), ((64, 1), (1, 64)), False)
-    monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 0.5 if product == quick else 0.95))
-    assert measured(quick)
-    assert not measured(slow)  # by too little
-    monkeypatch.setattr(products, "_seconds", lambda product: pytest.fail("measured again"))
-    assert measured(quick)
-    assert not measured(slow)
+    monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 0.5 if product == QUICK else 0.95))
+    first = measured()
+    assert first(QUICK)
+    assert not first(SLOW)  # by too little
+    forbid_measuring(monkeypatch)
+    for faster in (first, measured()):
+        assert faster(QUICK)
+        assert not faster(SLOW)
     assert len(cache.recall(products.REMEMBERED)) == 2
     monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 2.0))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 17)
-    assert not measured(quick)  # with other threads it is another question
+    assert not first(QUICK)  # with other threads it is another question
+
+
+def test_measurements_are_read_once_for_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
+    monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 0.5))
+    empty = measured()
+    measured()(QUICK)
+    forbid_measuring(monkeypatch)
+    assert empty(QUICK)  # what another process has measured meanwhile counts
+    read: list[str] = []
+    monkeypatch.setattr(products, "recall", lambda name: read.append(name) or cache.recall(name))
+    faster = measured()
+    assert faster(QUICK)
+    assert faster(QUICK)
+    assert read == [products.REMEMBERED]
 
 
 def test_a_broken_or_read_only_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

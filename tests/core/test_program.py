@@ -150,6 +150,19 @@ def test_ppo_stops_where_the_plain_update_stops(kl: float) -> None:
     assert_same(weights(plain), weights(traced))
 
 
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.RMSprop, RMSpropTFLike])
+def test_a_step_that_ppo_leaves_out_is_not_counted(optimizer: Any) -> None:
+    counts = []
+    for compile in (False, True):
+        options = {"n_steps": 64, "learning_rate": 0.5, "target_kl": 1e-4, "compile": compile}
+        kwargs = {"net_arch": [8], "optimizer_class": optimizer}
+        model = PPO("MlpPolicy", "CartPole-v1", seed=0, device="cpu", policy_kwargs=kwargs, **options).learn(256)
+        counts.append({int(state["step"]) for state in model.policy.optimizer.state.values()})
+    assert model.engine.status == "compiled"
+    assert counts[0] == counts[1]
+    assert max(counts[0]) < model.learner.steps
+
+
 def test_learning_rates_and_other_dials_reach_it() -> None:
     models = []
     for compile in (False, True):
@@ -284,7 +297,7 @@ def test_an_optimizer_that_rests_counts_no_step() -> None:
         model = TD3("MlpPolicy", "Pendulum-v1", learning_starts=20, buffer_size=200, batch_size=16, seed=0,
                     device="cpu", compile=compile, policy_kwargs=kwargs).learn(60)  # fmt: skip
         states = [optimizer.state.values() for optimizer in model.learner.optimizers.values()]
-        counts.append([[state["step"] for state in each] for each in states])
+        counts.append([[int(state["step"]) for state in each] for each in states])
     assert counts[0] == counts[1]
     assert len({count for each in counts[0] for count in each}) == 2
 

@@ -9,7 +9,7 @@ import torch
 from polyak import A2C
 from polyak.core import threads
 from polyak.core.callbacks import ConvertCallback
-from polyak.core.threads import SMALL_STEP, threads_for
+from polyak.core.threads import SMALL_STEP, chosen_threads, threads_for
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,18 @@ def test_small_steps_take_one_and_give_the_rest_back() -> None:
 def test_large_steps_take_all() -> None:
     with threads_for(SMALL_STEP) as number:
         assert number == torch.get_num_threads() == 2
+
+
+def test_as_many_as_torch_started_with_are_a_choice_too() -> None:
+    with chosen_threads(2), threads_for(1.0):
+        assert torch.get_num_threads() == 2
+    with chosen_threads(-1), threads_for(1.0):  # nobody asks
+        assert torch.get_num_threads() == 1
+    with pytest.raises(KeyboardInterrupt), chosen_threads(3):
+        assert torch.get_num_threads() == 3
+        raise KeyboardInterrupt
+    assert torch.get_num_threads() == 2
+    assert not threads.chosen_by_user()
 
 
 @pytest.mark.parametrize("by", ["environment", "torch"])

@@ -89,6 +89,21 @@ def test_state_round_trip_continues_the_same_run():
     assert torch.equal(w, twin)
 
 
+def test_steps_that_were_counted_in_a_plain_number_are_counted_on():
+    w = torch.tensor([2.0], requires_grad=True)
+    optimizer = RMSpropTFLike([w])
+    w.grad = torch.tensor([1.0])
+    optimizer.step()
+    state = copy.deepcopy(optimizer.state_dict())
+    state["state"][0]["step"] = 7
+    optimizer.load_state_dict(state)
+    optimizer.step()
+    count = optimizer.state[w]["step"]
+    assert isinstance(count, torch.Tensor)
+    assert count.dtype == torch.float32
+    assert count == 8
+
+
 def test_parameters_without_gradient_stay_and_a_closure_returns_its_loss():
     w, still = torch.tensor([2.0], requires_grad=True), torch.tensor([1.0], requires_grad=True)
     optimizer = RMSpropTFLike([w, still])

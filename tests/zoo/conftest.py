@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyak.zoo.threads import torch_threads
+from polyak.core.threads import chosen_threads
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Give PyTorch one thread in every test of the command line."""
-    with torch_threads(1):
+    with chosen_threads(1):
         yield

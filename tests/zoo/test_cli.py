@@ -221,6 +221,6 @@ def test_doctor_says_what_it_would_choose(capsys: pytest.CaptureFixture[str], mo
 
 
 def test_doctor_measures_positive_rates() -> None:
-    rates = [*machine.matrix_rates(), machine.call_rate()]
-    assert len(rates) >= 3
-    assert all(0 < rate.value < 1e6 for rate in rates)
+    found = [*machine.matrix_rates(), machine.call_rate()]
+    assert len(found) >= 3
+    assert all(0 < measurement.value < 1e6 for measurement in found)

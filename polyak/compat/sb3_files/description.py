@@ -16,7 +16,7 @@ from torch.optim import RMSprop
 
 from polyak import algorithms
 from polyak.compat.sb3_files import unpickle
-from polyak.compat.sb3_files.names import PolicyName
+from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, PolicyName
 from polyak.compat.sb3_files.translate import whole
 from polyak.core.schedules import ConstantSchedule, FloatSchedule
 from polyak.core.serialise import UntrustedError, decode, encode
@@ -29,7 +29,6 @@ from polyak.data import (
     RolloutBuffer,
 )
 
-_SUPPORTED = ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
 _COUNTERS = (
     "num_timesteps",
     "_n_updates",
@@ -39,14 +38,13 @@ _COUNTERS = (
 )
 _HYPERPARAMETERS = frozenset(
     name
-    for algorithm in _SUPPORTED
+    for algorithm in ALGORITHMS
     for name in inspect.signature(algorithms.get(algorithm)).parameters
-    if name not in ("policy", "env", "device", "compile", "precision", "overlap", "stats_window_size")
+    if name not in NOT_ATTRIBUTES | {"policy", "env"}
 )
 """Arguments of polyak's algorithms: the peer keeps them as attributes of the same names."""
 _USUAL_BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, RolloutBuffer, DictRolloutBuffer)
 """Those that polyak chooses by itself."""
-_BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "handle_timeout_termination")
 _OTHER_ATTRIBUTES = (
     "policy_class",
     "observation_space",
@@ -107,10 +105,10 @@ def describe(
     """
     policy = entries.get("policy_class")
     algorithm = algorithm_of(entries, policy)
-    if algorithm is not None and algorithm not in _SUPPORTED:
+    if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(
             f"{name} holds a model of {algorithm}, which polyak does not have. It reads files of "
-            f"{', '.join(_SUPPORTED)}."
+            f"{', '.join(ALGORITHMS)}."
         )
     hyper = {key: _encoded(entries[key]) for key in _HYPERPARAMETERS if key in entries}
     hyper |= {key: value for key, value in _adjusted(entries, weights, optimizers).items() if key in hyper}
@@ -223,7 +221,7 @@ def _adjusted(
             changed[key] = None
     kind, options = entries.get("replay_buffer_class"), entries.get("replay_buffer_kwargs")
     if isinstance(options, dict) and any(kind is usual for usual in (None, HerReplayBuffer, *_USUAL_BUFFERS)):
-        changed["replay_buffer_kwargs"] = encode({key: options[key] for key in _BUFFER_OPTIONS if key in options})
+        changed["replay_buffer_kwargs"] = encode({key: options[key] for key in BUFFER_OPTIONS if key in options})
     if isinstance(frequency := entries.get("train_freq"), tuple | list):
         count, unit = frequency
         changed["train_freq"] = encode((count, str(getattr(unit, "value", unit))))

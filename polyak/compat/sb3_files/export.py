@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from polyak.compat.sb3_files import names
-from polyak.compat.sb3_files.names import Name, PolicyName
+from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, Name, PolicyName
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
 from polyak.core import checkpoint
 from polyak.core.algorithm import Algorithm
@@ -33,17 +33,6 @@ from polyak.data import GoalSelectionStrategy
 
 _VERSION = "2.9.2"
 """The version whose files these are."""
-_ALGORITHMS = ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
-_NOT_THERE = (
-    "device",
-    "compile",
-    "precision",
-    "overlap",
-    "use_rms_prop",
-    "rms_prop_eps",
-    "stats_window_size",
-)
-_BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "handle_timeout_termination")
 _COUNTERS = (
     "num_timesteps",
     "_total_timesteps",
@@ -63,10 +52,10 @@ def save(model: Algorithm, path: Any) -> None:
     Raises:
         ValueError: it has something that the peer has no equal of; the message says what.
     """
-    algorithm = next((base.__name__ for base in type(model).__mro__ if base.__name__ in _ALGORITHMS), None)
+    algorithm = next((base.__name__ for base in type(model).__mro__ if base.__name__ in ALGORITHMS), None)
     if algorithm is None:
         raise ValueError(
-            f"{type(model).__name__} has no equal in Stable-Baselines3, which has {', '.join(_ALGORITHMS)}."
+            f"{type(model).__name__} has no equal in Stable-Baselines3, which has {', '.join(ALGORITHMS)}."
         )
     data = {key: _entry(key, value) for key, value in _description(model, algorithm).items()}
     with opened(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -130,7 +119,7 @@ def _on_cpu(value: Any) -> Any:
 
 def _description(model: Algorithm, algorithm: str) -> dict[str, Any]:
     """The attributes that the peer sets on a new model; what it makes from others by itself is left out."""
-    hyper = {key: value for key, value in model.hyperparameters().items() if key not in _NOT_THERE}
+    hyper = {key: value for key, value in model.hyperparameters().items() if key not in NOT_ATTRIBUTES}
     values: dict[str, Any] = {"policy_class": _policy_class(model, algorithm), **hyper}
     values["policy_kwargs"] = _policy_kwargs(model, algorithm)
     values |= {key: getattr(model, key) for key in _COUNTERS if hasattr(model, key)}
@@ -156,7 +145,7 @@ def _description(model: Algorithm, algorithm: str) -> dict[str, Any]:
 
 def _buffer_options(model: OffPolicyAlgorithm) -> dict[str, Any]:
     options = model.hyperparameters().get("replay_buffer_kwargs") or {}
-    if unknown := sorted(options.keys() - set(_BUFFER_OPTIONS)):
+    if unknown := sorted(options.keys() - set(BUFFER_OPTIONS)):
         raise ValueError(f"replay_buffer_kwargs: {unknown} have no equal in Stable-Baselines3.")
     return dict(options)
 

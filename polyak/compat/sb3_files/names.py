@@ -178,6 +178,15 @@ CONTRIB_BUFFERS = frozenset(
 )
 """Named by files of algorithms that are refused by name further on."""
 
+ALGORITHMS = ("A2C", "DDPG", "DQN", "PPO", "SAC", "TD3")
+"""Those that are here too."""
+NOT_ATTRIBUTES = frozenset(
+    ("device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps")
+)
+"""Arguments of polyak's algorithms that the peer's models do not have as attributes of the same name."""
+BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "handle_timeout_termination")
+"""What ``replay_buffer_kwargs`` may hold in both libraries."""
+
 # -- functions that older files hold by value --------------------------------------------------------------------------
 
 _CLOUDPICKLE = ("cloudpickle.cloudpickle", "cloudpickle.cloudpickle_fast")

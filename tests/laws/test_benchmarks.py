@@ -1,0 +1,29 @@
+"""The benchmarks' command lines: wrong values are refused before anything is run, by the name of their option."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("bench.py --repeats 0", "--repeats: must be at least 1, got 0"),
+        ("bench.py --steps-scale=-1", "--steps-scale: must be positive, got -1"),
+        ("bench.py --libs sb4", "--libs: invalid choice: 'sb4'"),
+        ("parity.py --libs sbx", "--libs: invalid choice: 'sbx'"),
+        ("parity.py --threads few", "--threads: invalid int value: 'few'"),
+        ("replay.py --pictures 999", "--pictures: must be at least 1000, got 999"),
+        ("replay.py --repeats one", "--repeats: invalid integer value: 'one'"),
+        ("vector_envs.py --rows pong", "--rows: invalid choice: 'pong'"),
+    ],
+)
+def test_wrong_values_are_refused(command: str, message: str) -> None:
+    script, *arguments = command.split()
+    ended = subprocess.run([sys.executable, BENCHMARKS / script, *arguments], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert message in ended.stderr
