@@ -2,7 +2,8 @@
 
 Hyper-parameters are Stable-Baselines3's defaults, except where a row says otherwise. A value that is the default in
 Stable-Baselines3 but not in SBX (learning rate, layer sizes, target interval) is stated, so that every library does
-the same arithmetic. Breakout has the well-known Atari settings.
+the same arithmetic. Breakout has the well-known Atari settings, on the game that plays one frame at a time: the
+wrappers repeat each action four times. On ``ALE/Breakout-v5``, which does so itself, a step would be sixteen frames.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _PPO_ATARI = {
 
 TASKS: dict[str, SpeedTask] = {
     "sac-halfcheetah": SpeedTask("SAC", "HalfCheetah-v5", 5_000),
-    "td3-halfcheetah": SpeedTask("TD3", "HalfCheetah-v5", 3_000, settings=_TD3, libraries=("polyak", "sb3")),
+    "td3-halfcheetah": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3, libraries=("polyak", "sb3")),
     "td3-halfcheetah-256": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3_256),
     "dqn-cartpole": SpeedTask("DQN", "CartPole-v1", 50_000, settings=_DQN),
     "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 81_920),
@@ -50,6 +51,6 @@ TASKS: dict[str, SpeedTask] = {
     "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 81_920),
     "a2c-cartpole-8": SpeedTask("A2C", "CartPole-v1", 500_000, n_envs=8, libraries=("polyak", "sb3")),
     "ppo-breakout-8": SpeedTask(
-        "PPO", "ALE/Breakout-v5", 8_192, n_envs=8, policy="CnnPolicy", settings=_PPO_ATARI, atari=True
+        "PPO", "BreakoutNoFrameskip-v4", 8_192, n_envs=8, policy="CnnPolicy", settings=_PPO_ATARI, atari=True
     ),
 }

@@ -29,7 +29,6 @@ from polyak.core.leaves import flatten, layout, unflatten
 from polyak.core.libraries import library, load, quiet
 from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.products import use_faster
-from polyak.nn.optim import RMSpropTFLike
 
 aten = torch.ops.aten
 
@@ -278,7 +277,7 @@ class _Watch:
     @property
     def unchanged(self) -> bool:
         """Whether all is as it was; learning rates and counters may move."""
-        self._follow_numbers()
+        self._follow_rates()
         learner = self._learner
         try:
             return bool(
@@ -290,14 +289,11 @@ class _Watch:
         except RuntimeError:  # other tensors than before, which cannot be compared as numbers are
             return False
 
-    def _follow_numbers(self) -> None:
-        for optimizer, groups, states in zip(self._optimizers, self._had_groups, self._had_states, strict=True):
+    def _follow_rates(self) -> None:
+        for optimizer, groups in zip(self._optimizers, self._had_groups, strict=True):
             for group, had in zip(optimizer.param_groups, groups, strict=False):
                 if isinstance(group["lr"], float):
                     had["lr"] = group["lr"]
-            if type(optimizer) is RMSpropTFLike:
-                for param, had_state in states.items():
-                    had_state["step"] = optimizer.state[param].get("step")
 
 
 # -- graphs ------------------------------------------------------------------------------------------------------------
