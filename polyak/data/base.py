@@ -37,7 +37,7 @@ class BaseBuffer(Randomness, ABC):
         buffer_size: number of steps kept; subclasses say of what.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
         action_space: as for observations, without Dict.
-        device: where sampled tensors go; "auto" takes the GPU if there is one. The storage stays in main memory.
+        device: where sampled tensors go; "auto" takes the GPU if there is one. What is stored stays in main memory.
         n_envs: number of parallel environments.
     """
 
@@ -118,13 +118,15 @@ class BaseBuffer(Randomness, ABC):
     def _normalize_reward(reward: np.ndarray, env: Normalizer | None = None) -> np.ndarray:
         return reward if env is None else env.normalize_reward(reward).astype(np.float32)
 
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        """A freshly made array as a tensor on the buffer's device, without a copy on the CPU."""
+    def _tensor(self, values: np.ndarray | Tensor) -> Tensor:
+        """A freshly made array as a tensor on the buffer's device, without a copy on the CPU; a tensor as it is."""
+        if isinstance(values, Tensor):
+            return values
         if type(self).to_torch is not BaseBuffer.to_torch:  # a subclass says how
-            return self.to_torch(array, copy=False)
-        return to_device(torch.from_numpy(array), self.device)
+            return self.to_torch(values, copy=False)
+        return to_device(torch.from_numpy(values), self.device)
 
-    def _tensors(self, obs: ArrayObs) -> TensorObs:
+    def _tensors(self, obs: ArrayObs | TensorObs) -> TensorObs:
         """:meth:`_tensor` for observations."""
         return {key: self._tensor(a) for key, a in obs.items()} if isinstance(obs, dict) else self._tensor(obs)
 

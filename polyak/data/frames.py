@@ -39,6 +39,11 @@ class FrameStack:
 
     Args:
         dtype: uint8 subarray [C, H, W].
+
+    Attributes:
+        planes: [capacity + 1, H * W]; number n has its place at ``n % capacity + 1``, the empty plane at 0.
+        head, tail: numbers in use are at least ``tail`` and less than ``head``.
+        appended: how many planes were ever put in.
     """
 
     def __init__(self, dtype: np.dtype, steps: int, envs: int):
@@ -46,6 +51,7 @@ class FrameStack:
         self.steps, self.envs = steps, envs
         self.shift = self._likely_shift(self.channels)
         self._shifts = [n for n in range(1, self.channels) if self.channels % n == 0]
+        self.appended = 0
         self._allocate(self._expected(self.shift, self.channels, steps * envs))
         self.clear()
 
@@ -103,7 +109,7 @@ class FrameStack:
     def frames(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers [..., C] -> pictures [..., C, H, W]; a copy."""
         places = self._places(numbers.reshape(-1))
-        planes = torch.index_select(self._planes, 0, torch.from_numpy(places)).numpy()
+        planes = torch.index_select(self.planes, 0, torch.from_numpy(places)).numpy()
         return planes.reshape(*numbers.shape, *self.plane_shape)
 
     def pairs(self, numbers: np.ndarray, successors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -135,8 +141,9 @@ class FrameStack:
         if self.head + len(planes) - self.tail > self.capacity:
             self._resize(max(self._projected(), int(1.25 * (self.head + len(planes) - self.tail))))
         numbers = np.arange(self.head, self.head + len(planes))
-        self._planes.numpy()[self._places(numbers)] = planes.reshape(len(planes), self._planes.shape[1])
+        self.planes.numpy()[self._places(numbers)] = planes.reshape(len(planes), self.planes.shape[1])
         self.head += len(planes)
+        self.appended += len(planes)
         return numbers
 
     def _projected(self) -> int:
@@ -149,7 +156,7 @@ class FrameStack:
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
         # made by numpy, which asks the system for large pages: a random read then costs a fifth less
-        self._planes = torch.from_numpy(np.zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8))
+        self.planes = torch.from_numpy(np.zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8))
 
     def _resize(self, capacity: int) -> None:
         check_memory(
@@ -157,11 +164,11 @@ class FrameStack:
             f"A replay buffer of {self.steps * self.envs} stacked pictures, which repeat fewer frames than expected,",
             "Use a smaller buffer_size or smaller pictures.",
         )
-        planes, places = self._planes, self._places
+        planes, places = self.planes, self._places
         held = np.arange(self.tail, self.head)
         before = places(held)
         self._allocate(capacity)
         after = self._places(held)
         for start in range(0, len(held), 4096):
             part = slice(start, start + 4096)
-            self._planes.numpy()[after[part]] = planes.numpy()[before[part]]
+            self.planes.numpy()[after[part]] = planes.numpy()[before[part]]

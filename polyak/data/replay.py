@@ -25,11 +25,14 @@ from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.batch import (
     DictReplayBufferSamples,
     ReplayBufferSamples,
+    TensorObs,
     Transition,
     TransitionColumns,
     TransitionRows,
 )
 from polyak.data.memory import GIGABYTE, check_memory
+from polyak.data.mirror import Mirror
+from polyak.data.placement import Placement
 from polyak.data.relabel import Relabel, Window
 from polyak.data.samplers import Prioritized, Sampler, Uniform, make_sampler
 from polyak.data.storage import PairStorage, SingleStorage, Storage
@@ -37,6 +40,7 @@ from polyak.data.table import ArrayObs, observation_dtype
 
 STATE_VERSION = 1
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
+DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
 
 
 class _Draw(NamedTuple):
@@ -48,13 +52,13 @@ class _Draw(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Drawn transitions as arrays, normalised and reduced to one step each."""
+    """Drawn transitions, normalised and reduced to one step each: arrays, or tensors where a device gathered them."""
 
-    observations: ArrayObs  # [B, ...]
-    actions: np.ndarray  # [B, A]
-    next_observations: ArrayObs  # [B, ...]
-    terminated: np.ndarray  # [B] float32
-    rewards: np.ndarray  # [B] float32
+    observations: ArrayObs | TensorObs  # [B, ...]
+    actions: np.ndarray | Tensor  # [B, A]
+    next_observations: ArrayObs | TensorObs  # [B, ...]
+    terminated: np.ndarray | Tensor  # [B] float32
+    rewards: np.ndarray | Tensor  # [B] float32
     discounts: np.ndarray | None  # [B] float32; None: one step each
 
 
@@ -67,7 +71,7 @@ def _column(name: str) -> property:
                 f"{name} does not exist with optimize_memory_usage=True, which stores every observation once: "
                 "use sample(), or optimize_memory_usage=False."
             )
-        return self.storage.columns[name]
+        return self.storage.table.lend(name)
 
     def write(self: ReplayBuffer, value: Any) -> None:
         read(self)[...] = value
@@ -93,9 +97,13 @@ class ReplayBuffer(BaseBuffer):
         n_steps: length of the returns; above 1 the samples carry ``discounts``.
         gamma: discount of one step within the n-step returns.
         seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
+        storage_device: where rows are kept beside main memory, so that batches are gathered there; the samples are the
+            same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
+            most half of whose free memory is needed. Batches to be normalised or relabelled are gathered in main memory
+            all the same, and so are all while somebody holds a view of a column, such as ``buffer.rewards``.
 
     Raises:
-        InsufficientMemoryError: the full buffer would not fit into the memory that is free.
+        InsufficientMemoryError: the full buffer would not fit into the memory that is free, or into the device's.
     """
 
     observations = _column("observations")
@@ -120,6 +128,7 @@ class ReplayBuffer(BaseBuffer):
         n_steps: int = 1,
         gamma: float = 0.99,
         seed: int | None = None,
+        storage_device: torch.device | str = "auto",
     ):
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps}. 1 gives ordinary one-step transitions.")
@@ -130,8 +139,11 @@ class ReplayBuffer(BaseBuffer):
         self.sampler, self.relabel = make_sampler(sampler), copy(relabel)
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
         self.buffer_size = max(self.buffer_size // self.n_envs, 1)
+        self._placement = Placement(storage_device, self.device, self._needs_arrays())
         self._check_memory()
         self.storage = self._make_storage()
+        if self._placement.asked:  # what cannot be had is an error now, not at the first batch
+            self._placement.mirror(self.storage, self.device)
         self._drawn: _Draw | None = None
         self._unit_weights = 0, torch.ones(0)  # see _ones
         self.reset()
@@ -236,7 +248,7 @@ class ReplayBuffer(BaseBuffer):
         """Tell sampler and relabelling about the rows just written."""
         ready = None
         if self.relabel is not None:
-            self.relabel.sync(self.dones, self.pos, self.full)
+            self._sync(self.relabel)
             ready = self.relabel.added(slot, done, infos)
         if self.sampler.adaptive:
             cells = slot * self.n_envs + np.arange(self.n_envs)
@@ -256,16 +268,21 @@ class ReplayBuffer(BaseBuffer):
         """
         if self.size() == 0:
             return
-        newest = self._newest()
-        running = np.flatnonzero(self.dones[newest] == 0)
+        newest, columns = self._newest(), self.storage.columns
+        running = np.flatnonzero(columns["dones"][newest] == 0)
         if self.relabel is not None:
-            self.relabel.sync(self.dones, self.pos, self.full)
+            self._sync(self.relabel)
             self.sampler.include(self.relabel.cut(running))
-        self.dones[newest, running] = 1
-        self.timeouts[newest, running] = 1
+        columns["dones"][newest, running] = 1
+        columns["timeouts"][newest, running] = 1
+        self.storage.table.changed(newest)
 
     def _newest(self) -> int:
         return (self.pos - 1) % self.buffer_size
+
+    def _sync(self, relabel: Relabel) -> None:
+        """Let the relabelling catch up with rows written from elsewhere."""
+        relabel.sync(self.storage.columns["dones"], self.pos, self.full)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -275,11 +292,11 @@ class ReplayBuffer(BaseBuffer):
             return False
         if self.relabel is None:
             return True
-        self.relabel.sync(self.dones, self.pos, self.full)
+        self._sync(self.relabel)
         return self.relabel.can_sample()
 
     def sample(self, batch_size: int, env: Normalizer | None = None) -> ReplayBufferSamples:
-        """Draw ``batch_size`` transitions.
+        """Draw ``batch_size`` transitions; on a GPU from the rows that are kept there, as :meth:`transitions` does.
 
         Args:
             env: a VecNormalize, to normalise observations and rewards (each step's, before they are summed).
@@ -363,7 +380,8 @@ class ReplayBuffer(BaseBuffer):
     ) -> Iterator[tuple[Transition, None]]:
         """:meth:`transitions` that depend on nothing but the random numbers: several are gathered at once."""
         filled = self.size() * self.n_envs
-        at_once = max(BLOCK_BYTES // (batch_size * self.storage.row_bytes), 1)
+        block_bytes = BLOCK_BYTES if self._source(env, batch_size) is self.storage else DEVICE_BLOCK_BYTES
+        at_once = max(block_bytes // (batch_size * self.storage.row_bytes), 1)
         for start in range(0, batches, at_once):
             count = min(at_once, batches - start)
             cells = sampler.draw_batches(count, batch_size, filled)
@@ -403,8 +421,22 @@ class ReplayBuffer(BaseBuffer):
             return self._one_step(cells, env, shared)
         return self._n_step(cells, env)
 
+    def _source(self, env: Normalizer | None, rows: int) -> Storage | Mirror:
+        """What the next ``rows`` are gathered from: the storage, or its mirror on the device."""
+        if env is not None:  # normalises arrays
+            return self.storage
+        return self._placement.source(self.storage, self.device, self.size(), rows)
+
+    def _needs_arrays(self) -> str | None:
+        """Why all batches must be made in main memory, if they must."""
+        if self.relabel is not None:
+            return "relabelling reads and edits batches in main memory"
+        if type(self).to_torch is not BaseBuffer.to_torch:
+            return f"{type(self).__name__} has a to_torch of its own, which takes arrays"
+        return None
+
     def _one_step(self, cells: np.ndarray, env: Normalizer | None, shared: bool) -> _Rows:
-        row = self.storage.read(cells, shared)
+        row = self._source(env, len(cells)).read(cells, shared)
         terminated = row["dones"] * (1 - row["timeouts"])
         observations, then, rewards = row["observations"], row["next_observations"], row["rewards"]
         observations, then = self._normalize_obs(observations, env), self._normalize_obs(then, env)
@@ -415,8 +447,9 @@ class ReplayBuffer(BaseBuffer):
         cells, valid = self._windows(first)
         length = valid.sum(1)
         last = cells[np.arange(len(cells)), length - 1]
-        row = self.storage.read(first)
-        then = row["next_observations"] if self.n_steps == 1 else self.storage.next_observations(last)
+        source = self._source(env, len(cells))
+        row = source.read(first)
+        then = row["next_observations"] if self.n_steps == 1 else source.next_observations(last)
         window = Window(cells, valid, self.storage.scalars("rewards", cells), row["observations"], then)
         if self.relabel is not None:
             self.relabel(self.storage, window)
@@ -457,14 +490,15 @@ class ReplayBuffer(BaseBuffer):
         """The same bits as :meth:`Transition.from_samples` of :meth:`_samples`, but for the type of observations."""
         discounts = 1 - rows.terminated
         discounts *= gamma if rows.discounts is None else rows.discounts
-        tensor = torch.from_numpy if self.device.type == "cpu" else self._tensor
+        on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
+        tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self._tensor
         return Transition(
             _map(rows.observations, _single_precision, tensor),
             tensor(rows.actions),
             tensor(rows.rewards),
             _map(rows.next_observations, _single_precision, tensor),
             tensor(discounts),
-            self._ones(discounts.size) if weights is None else tensor(weights),
+            self._ones(len(discounts)) if weights is None else tensor(weights),
         )
 
     def _ones(self, size: int) -> Tensor:
@@ -532,7 +566,7 @@ class ReplayBuffer(BaseBuffer):
         self.storage.load_state_dict(state, rows, slots)
         self.load_rng_state(state["rng"])
         if self.relabel is not None:
-            self.relabel.sync(self.dones, self.pos, self.full)
+            self._sync(self.relabel)
             if "relabel/rng" in state:
                 self.relabel.load_state_dict(_section(state, "relabel/"), rows, slots)
         self._load_sampler(state, rows, slots)
@@ -582,12 +616,14 @@ def _scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float32)
 
 
-def _single_precision(array: np.ndarray) -> np.ndarray:
+def _single_precision(values: np.ndarray | Tensor) -> np.ndarray | Tensor:
     """float64 as float32, to which the networks would convert it at every use; other types as they are."""
-    return array.astype(np.float32) if array.dtype.char == "d" else array
+    if isinstance(values, Tensor):
+        return values.float() if values.dtype is torch.float64 else values
+    return values.astype(np.float32) if values.dtype.char == "d" else values
 
 
-def _map(obs: ArrayObs, *steps: Callable[[Any], Any]) -> Any:
+def _map(obs: ArrayObs | TensorObs, *steps: Callable[[Any], Any]) -> Any:
     """Functions applied one after the other to observations, key by key if they are a dict."""
     if isinstance(obs, dict):
         return {key: _map(array, *steps) for key, array in obs.items()}

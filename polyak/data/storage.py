@@ -28,6 +28,7 @@ class Storage(ABC):
 
     Attributes:
         columns: "actions", "rewards", "dones", "timeouts" -> views [steps, envs, ...]; with the layout's observations.
+            Who writes into them tells the table: :meth:`~polyak.data.table.Table.changed`.
     """
 
     table: Table
@@ -39,6 +40,11 @@ class Storage(ABC):
     @property
     def columns(self) -> dict[str, Any]:
         return self.table.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the full ring."""
+        return self.table.rows.nbytes
 
     def scalars(self, name: str, cells: np.ndarray) -> np.ndarray:
         """One of the scalar columns at some cells of any shape."""
@@ -138,6 +144,7 @@ class PairStorage(Storage):
         columns["rewards"][slot] = rewards
         columns["dones"][slot] = dones
         columns["timeouts"][slot] = timeouts
+        self.table.changed(slot)
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         rows = self.table.take(cells)
@@ -159,6 +166,7 @@ class PairStorage(Storage):
     def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
         for name, column in flatten(self.table.columns):
             column[slots] = state[name][rows]
+        self.table.changed()
 
 
 class SingleStorage(Storage):
@@ -199,6 +207,10 @@ class SingleStorage(Storage):
             stack.clear()
 
     @property
+    def nbytes(self) -> int:
+        return self.table.rows.nbytes + sum(stack.planes.nbytes for stack in self.stacks.values())
+
+    @property
     def row_bytes(self) -> int:
         return self.table.dtype.itemsize + 2 * self.observation.itemsize
 
@@ -222,6 +234,7 @@ class SingleStorage(Storage):
         for name, value in facts.items():
             self.columns[name][slot] = value
         assign(self.columns["observations"], slot, self._join({**now, **numbers}))
+        self.table.changed(slot)
         self._pending, self._newest = then, cells
         self._pending_numbers = {
             key: np.stack([stack.follow(*row) for row in zip(then[key], now[key], numbers[key], strict=True)])
@@ -280,11 +293,16 @@ class SingleStorage(Storage):
     def _successors(self, cells: np.ndarray) -> np.ndarray:
         """Stored form of the next observations."""
         found = self.table.take((cells + self.envs) % len(self.table.rows))["observations"]
-        rows = self._side_row[cells]
-        exceptions = np.flatnonzero(rows)
+        exceptions, values = self.exceptions(cells)
         if exceptions.size:
-            found[exceptions] = self._side["observations"][rows[exceptions] - 1]
+            found[exceptions] = values
         return found
+
+    def exceptions(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of ``cells`` are not followed by the next row, and the stored form of their successors."""
+        rows = self._side_row[cells]
+        places = np.flatnonzero(rows)
+        return places, self._side["observations"][rows[places] - 1]
 
     def _decode(self, stored: np.ndarray) -> ArrayObs:
         """Stored form -> observations [B, ...]."""
@@ -329,6 +347,7 @@ class SingleStorage(Storage):
         self.clear()
         for name, column in flatten(self.columns):
             column[slots] = state[name][rows]
+        self.table.changed()
         for key, stack in self.stacks.items():
             stack.load_state_dict(state[path("frames", key)], slots, state[path("observations", key)][rows])
         slot_of = np.full(int(rows.max(initial=-1)) + 1, -1)

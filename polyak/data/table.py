@@ -6,6 +6,7 @@ A transition is one record of a numpy structured dtype; a field of the table is 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Union
 
@@ -50,22 +51,64 @@ def assign(target: ArrayObs, index: Any, value: Any) -> None:
 class Table:
     """``steps * envs`` records. A *cell* is a row's place in the flat table: ``step * envs + env``.
 
+    Whoever writes into it notes so by :meth:`changed`, from which those who keep copies learn what to renew. Others who
+    may write get their arrays from :meth:`lend`.
+
     Attributes:
         columns: field -> view [steps, envs, ...] (for Dict observations a dict of such views).
         cells: the same views as [steps * envs, ...].
+        bytes: the same memory as a tensor [steps * envs, bytes of a record].
+        changes: how often :meth:`changed` was called.
     """
 
     def __init__(self, dtype: np.dtype, steps: int, envs: int):
         self.dtype, self.steps, self.envs = dtype, steps, envs
         self.rows = np.zeros(steps * envs, dtype)
-        grid = self.rows.reshape(steps, envs)
-        self.columns: dict[str, Any] = {name: unpack(grid[name]) for name in dtype.names or ()}
-        self.cells: dict[str, Any] = {name: unpack(self.rows[name]) for name in dtype.names or ()}
-        self._bytes = torch.from_numpy(self.rows.view(np.uint8).reshape(len(self.rows), dtype.itemsize))
+        self.columns = self._views(steps, envs)
+        self.cells = self._views(steps * envs)
+        self.bytes = torch.from_numpy(self.rows.view(np.uint8).reshape(len(self.rows), dtype.itemsize))
+        self.changes, self._last = 0, -1
+        self._scattered = 0  # changes up to this one were not to one slot after the other
+        self._references = sys.getrefcount(self.rows)  # those of our own views
+
+    def _views(self, *shape: int) -> dict[str, Any]:
+        rows = self.rows.reshape(shape)
+        return {name: unpack(rows[name]) for name in self.dtype.names or ()}
 
     def take(self, cells: np.ndarray) -> np.ndarray:
         """Copies of some records: [B] int64 cells -> [B] records."""
         if self.dtype.itemsize < LARGE_ROW:
             return self.rows.take(cells)
-        gathered = torch.index_select(self._bytes, 0, torch.from_numpy(cells))
+        gathered = torch.index_select(self.bytes, 0, torch.from_numpy(cells))
         return gathered.numpy().view(self.dtype).reshape(len(cells))
+
+    def changed(self, slot: int | None = None) -> None:
+        """Note that the rows of a slot were written, or any rows (None)."""
+        self.changes += 1
+        if slot is None:
+            self._scattered = self.changes
+        elif slot != self._last:
+            if slot != (self._last + 1) % self.steps:
+                self._scattered = self.changes
+            self._last = slot
+
+    def changed_since(self, changes: int) -> tuple[int, int]:
+        """A range of slots that holds all that changed after so many changes: its first slot, and how many in the ring.
+
+        ``(0, steps)`` is the whole table.
+        """
+        count = self.changes - changes
+        if changes < self._scattered or count >= self.steps:
+            return 0, self.steps
+        return (self._last + 1 - count) % self.steps, count
+
+    def lend(self, name: str) -> ArrayObs:
+        """A column for others to read, and to write into for as long as they keep it or any view of it."""
+        self.changed()
+        column = self.columns[name]
+        return {key: array.view() for key, array in column.items()} if isinstance(column, dict) else column.view()
+
+    @property
+    def lent(self) -> bool:
+        """Whether somebody still holds a column that was lent, or a view of one: these all refer to the rows."""
+        return sys.getrefcount(self.rows) > self._references

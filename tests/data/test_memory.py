@@ -88,7 +88,7 @@ def test_the_estimate_is_what_gets_allocated(saving, space):
     storage = buffer.storage
     allocated = storage.table.rows.nbytes
     if saving:
-        allocated += storage._side_row.nbytes + sum(stack._planes.nbytes for stack in storage.stacks.values())
+        allocated += storage._side_row.nbytes + sum(stack.planes.nbytes for stack in storage.stacks.values())
     estimate = type(storage).size_of(*buffer._layout, 500)
     assert allocated == pytest.approx(estimate, rel=0.01)
 

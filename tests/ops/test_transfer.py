@@ -19,5 +19,6 @@ def test_copies_to_a_gpu_go_through_page_locked_memory() -> None:
         return str(device), options
 
     pinned = SimpleNamespace(to=moved)
-    tensor: Any = SimpleNamespace(device=torch.device("cpu"), pin_memory=lambda: pinned)
+    dense = SimpleNamespace(pin_memory=lambda: pinned)
+    tensor: Any = SimpleNamespace(device=torch.device("cpu"), contiguous=lambda: dense)
     assert to_device(tensor, torch.device("cuda:1")) == ("cuda:1", {"non_blocking": True})
