@@ -25,6 +25,7 @@ TITLES = {
     "sample": "sample 256 HalfCheetah rows",
     "learn": "256 HalfCheetah rows, as the learner takes them",
     "learn_64": "the same, 64 minibatches in one call, each",
+    "learn_late": "256 HalfCheetah rows for a compiled step, which gathers them itself",
     "add_1": "add a step of 1 environment",
     "add_8": "add a step of 8 environments",
     "frames": "sample 32 x 4 x 84 x 84, stored twice",

@@ -72,8 +72,10 @@ def sample(buffers: Any, job: dict[str, Any], ours: bool) -> dict[str, float]:
         one, many = (lambda k=k: list(buffer.transitions(BATCH, GAMMA, batches=k)) for k in (1, MANY))
         found["learn"] = microseconds(one, job["budget_s"])
         found["learn_64"] = microseconds(many, job["budget_s"]) / MANY
+        late = lambda: list(buffer.transitions(BATCH, GAMMA, late=True))  # noqa: E731
+        found["learn_late"] = microseconds(late, job["budget_s"])
     else:
-        found |= {"learn": found["sample"], "learn_64": found["sample"]}
+        found |= {"learn": found["sample"], "learn_64": found["sample"], "learn_late": found["sample"]}
     return found
 
 
