@@ -50,6 +50,7 @@ def actor_loss(q: Tensor) -> Tensor:
 class TD3Learner(Learner):
     """Actor and twin critics, each with a target."""
 
+    graphs = ("critic_step", "delayed_step")
     policy: ContinuousPolicy
     tau: Tensor
     target_policy_noise: Tensor
@@ -87,9 +88,7 @@ class TD3Learner(Learner):
         """Algorithm 1; ``delayed_too`` says whether it is the turn of actor and targets."""
         metrics = self.critic_step(batch)
         if delayed_too:
-            metrics = {**metrics, **self.actor_step(batch)}
-            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
-            polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
+            metrics = {**metrics, **self.delayed_step(batch)}
         return metrics
 
     def critic_step(self, batch: Transition) -> Metrics:
@@ -105,11 +104,13 @@ class TD3Learner(Learner):
         self.minimise("critic", loss)
         return {"critic_loss": loss.detach(), "td_error": (q - target).detach().abs().mean(0)}
 
-    def actor_step(self, batch: Transition) -> Metrics:
-        """The deterministic policy gradient through the first critic."""
+    def delayed_step(self, batch: Transition) -> Metrics:
+        """The deterministic policy gradient through the first critic; then the targets follow."""
         actions = self.policy.actor(batch.observations)
         loss = actor_loss(self.policy.critic.q1_forward(batch.observations, actions).flatten())
         self.minimise("actor", loss)
+        polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
         return {"actor_loss": loss.detach()}
 
 

@@ -129,7 +129,7 @@ def test_td3s_actor_follows_the_first_critic_only() -> None:
     batch = Transition(numbers(5, 3).float(), *[torch.zeros(5)] * 2, numbers(5, 3).float(), *[torch.zeros(5)] * 2)
     expected = -model.critic.qf0(torch.cat([batch.observations, model.actor(batch.observations)], 1)).mean()
     grads = torch.autograd.grad(expected, list(model.actor.parameters()))
-    loss = model.learner.actor_step(batch)["actor_loss"]
+    loss = model.learner.delayed_step(batch)["actor_loss"]
     torch.testing.assert_close(loss, expected.detach())
     for parameter, grad in zip(model.actor.parameters(), grads, strict=True):
         torch.testing.assert_close(parameter.grad, grad)
