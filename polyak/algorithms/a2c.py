@@ -146,7 +146,7 @@ class A2C(OnPolicyAlgorithm):
         self.policy.set_training_mode(True)
         self._turn_dials()
         with self._split.sample:
-            batch = next(iter(self.rollout_buffer.get(batch_size=None)))
+            batch = next(self._minibatches(None))
         metrics = self.learner.update(batch)
         self._n_updates += 1
         self._record({name: [value] for name, value in metrics.items()})

@@ -468,7 +468,7 @@ class Algorithm:
             self._start_episodes()
         updates, rows = self._expected_updates(total_timesteps - self.num_timesteps)
         if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
-            self.engine.expect(updates)
+            self.engine.expect(updates, rows)
             self._operations = self.engine.operations(rows) if updates else math.inf
             if self.verbose >= 1 and self.engine.compiles:
                 print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.cuda_program import CudaProgram
@@ -24,6 +25,8 @@ WORTHWHILE_SECONDS = 5.0
 """Nominal time that a program must save in a run to be made: building it takes as long, or several times that, once."""
 TENSOR_SECONDS = 4e-5
 """Nominal time that a program saves in each gradient step for each parameter that the step reads."""
+NUMBER_SECONDS = 5e-9
+"""The same for each number observed: pictures pass through memory less often where operations are joined."""
 PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
 """What a gradient step becomes, by the type of the learner's device."""
 MOST_LAYOUTS = 8
@@ -51,11 +54,13 @@ class Engine:
         for name in self.methods if mode or learner.precision != "float32" else ():
             setattr(learner, name, _Step(self, name))
 
-    def expect(self, updates: int) -> None:
-        """Prepare for a run of so many gradient steps; a decision to compile is never taken back."""
+    def expect(self, updates: int, rows: int) -> None:
+        """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never taken
+        back."""
         if self.mode != "auto" or self._compiles:
             return
-        saved = updates * TENSOR_SECONDS * len(list(self.learner.parameters()))
+        observed = rows * spaces.flatdim(self.learner.policy.observation_space)
+        saved = updates * (TENSOR_SECONDS * len(list(self.learner.parameters())) + NUMBER_SECONDS * observed)
         if saved < WORTHWHILE_SECONDS:
             self.status = "uncompiled: the run is short"
         elif (strange := _strange_module(self.learner)) is not None:

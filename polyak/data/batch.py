@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -130,7 +131,7 @@ class TransitionRows(NamedTuple):
         observations, actions, rewards, then, dones, timeouts = (_gather(column, self.rows) for column in self.columns)
         discounts = (1 - dones * (1 - timeouts)) * self.gamma
         return Transition(
-            _single_precision(observations), actions, rewards, _single_precision(then), discounts, self.weights
+            single_precision(observations), actions, rewards, single_precision(then), discounts, self.weights
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -151,9 +152,15 @@ def _gather(column: TensorObs, rows: Tensor) -> Any:
     return column.index_select(0, rows)
 
 
-def _single_precision(obs: TensorObs) -> Any:
+def single_precision(obs: Any) -> Any:
+    """float64 as float32, to which the networks would convert it at every use; other types as they are.
+
+    Of tensors, arrays, or dicts of them.
+    """
     if isinstance(obs, dict):
-        return {key: _single_precision(entry) for key, entry in obs.items()}
+        return {key: single_precision(entry) for key, entry in obs.items()}
+    if isinstance(obs, np.ndarray):
+        return obs.astype(np.float32) if obs.dtype.char == "d" else obs
     return obs.float() if obs.dtype == torch.float64 else obs
 
 

@@ -29,6 +29,7 @@ from polyak.data.batch import (
     Transition,
     TransitionColumns,
     TransitionRows,
+    single_precision,
 )
 from polyak.data.memory import GIGABYTE, check_memory
 from polyak.data.mirror import Mirror
@@ -493,10 +494,10 @@ class ReplayBuffer(BaseBuffer):
         on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
         tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self._tensor
         return Transition(
-            _map(rows.observations, _single_precision, tensor),
+            _map(rows.observations, single_precision, tensor),
             tensor(rows.actions),
             tensor(rows.rewards),
-            _map(rows.next_observations, _single_precision, tensor),
+            _map(rows.next_observations, single_precision, tensor),
             tensor(discounts),
             self._ones(len(discounts)) if weights is None else tensor(weights),
         )
@@ -614,13 +615,6 @@ class ReplayBuffer(BaseBuffer):
 def _scalar(value: float) -> Tensor:
     """[] a number, as the same tensor every time."""
     return torch.tensor(value, dtype=torch.float32)
-
-
-def _single_precision(values: np.ndarray | Tensor) -> np.ndarray | Tensor:
-    """float64 as float32, to which the networks would convert it at every use; other types as they are."""
-    if isinstance(values, Tensor):
-        return values.float() if values.dtype is torch.float64 else values
-    return values.astype(np.float32) if values.dtype.char == "d" else values
 
 
 def _map(obs: ArrayObs | TensorObs, *steps: Callable[[Any], Any]) -> Any:

@@ -148,9 +148,9 @@ class RolloutBuffer(BaseBuffer):
         """
         next_values = np.concatenate([self.values[1:], _flat(last_values)[None]])
         ends = np.concatenate([self.episode_starts[1:], np.asarray(dones, np.float32).reshape(1, self.n_envs)])
-        rewards, values, following, cut = (torch.from_numpy(a) for a in (self.rewards, self.values, next_values, ends))
-        advantages, returns = gae(rewards, values, following, self.gamma * (1 - cut), self.gae_lambda, cut)
-        self.advantages, self.returns = advantages.numpy(), returns.numpy()
+        self.advantages, self.returns = gae(
+            self.rewards, self.values, next_values, self.gamma * (1 - ends), self.gae_lambda, ends
+        )
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
         """All rows once, in a new random order at each call.

@@ -7,14 +7,18 @@ an episode ends for any reason, and there ``next_values`` is the value of the tr
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import torch
 from torch import Tensor
 
+Array = TypeVar("Array", Tensor, np.ndarray)
+"""Short rollouts stay in numpy, whose operations cost a fraction of torch's there."""
 LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats the logarithmic scan (measured)
 
 
-def reverse_scan(x: Tensor, coefficients: Tensor) -> Tensor:
+def reverse_scan(x: Array, coefficients: Array) -> Array:
     """Solve ``y_t = x_t + coefficients_t * y_{t+1}`` with ``y_T = 0`` backwards in time.
 
     Long inputs take log2(T) vectorised passes (Hillis and Steele 1986: the maps ``y -> x + c*y`` compose associatively)
@@ -28,6 +32,10 @@ def reverse_scan(x: Tensor, coefficients: Tensor) -> Tensor:
     """
     if x.shape != coefficients.shape:
         raise ValueError(f"x and coefficients must have the same shape, got {[*x.shape]} and {[*coefficients.shape]}.")
+    if isinstance(x, np.ndarray) or isinstance(coefficients, np.ndarray):
+        if len(x) <= LOOP_UP_TO:
+            return _loop(x, coefficients)
+        return reverse_scan(torch.from_numpy(x), torch.from_numpy(coefficients)).numpy()
     with torch.no_grad():
         steps = len(x)
         if steps <= LOOP_UP_TO and x.device.type == "cpu":
@@ -49,9 +57,9 @@ def _loop(x: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
 
 
 def gae(
-    rewards: Tensor, values: Tensor, next_values: Tensor, discounts: Tensor, lam: float, cut: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Generalised advantage estimation, Schulman et al. 2016 (arXiv:1506.02438) eq. 16.
+    rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cut: Array
+) -> tuple[Array, Array]:
+    """Generalised advantage estimation, Schulman et al. 2016 (arXiv:1506.02438) eq. 16. Of tensors, or of arrays.
 
     Args:
         rewards: [T, N] reward received after step t.
@@ -64,7 +72,7 @@ def gae(
         advantages [T, N] and value targets (advantages + values) [T, N].
     """
     deltas = rewards + discounts * next_values - values
-    advantages = reverse_scan(deltas, discounts * lam * (1 - cut.to(discounts.dtype)))
+    advantages = reverse_scan(deltas, discounts * lam * (cut == 0))
     return advantages, advantages + values
 
 

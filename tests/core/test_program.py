@@ -374,19 +374,21 @@ def test_what_counts_is_what_a_program_saves() -> None:
     small, large = (dqn(policy_kwargs={"net_arch": [width]}) for width in (8, 64))
     deep, tensors = dqn(policy_kwargs={"net_arch": [8] * 9}), len(list(small.learner.parameters()))
     enough = math.ceil(engine.WORTHWHILE_SECONDS / engine.TENSOR_SECONDS / tensors)
-    for model, updates, compiles in (
-        (small, enough - 1, False),
-        (small, enough, True),
-        (large, enough - 1, False),
-        (deep, enough - 1, True),
+    rows = math.ceil(engine.WORTHWHILE_SECONDS / engine.NUMBER_SECONDS / enough / 4)  # of CartPole's four numbers
+    for model, updates, observed, compiles in (
+        (small, enough - 1, 0, False),
+        (small, enough, 0, True),
+        (large, enough - 1, 0, False),
+        (large, enough - 1, rows, True),
+        (deep, enough - 1, 0, True),
     ):
-        model.engine.expect(updates)
+        model.engine.expect(updates, observed)
         assert model.engine.compiles is compiles
 
 
 def test_long_runs_are() -> None:
     model = dqn()
-    model.engine.expect(100_000)
+    model.engine.expect(100_000, 64)
     model.learn(200)
     assert model.engine.status == "compiled"
 
@@ -402,14 +404,14 @@ def test_what_is_expected_follows_from_the_settings() -> None:
 def test_foreign_python_is_left_alone_unless_asked_for() -> None:
     kwargs = {"features_extractor_class": Halved}
     model = dqn(policy_kwargs=kwargs)
-    model.engine.expect(100_000)
+    model.engine.expect(100_000, 64)
     assert "Halved" in model.engine.status
     assert dqn(policy_kwargs=kwargs, compile=True).learn(200).engine.status == "compiled"
 
 
 def test_what_cannot_be_compiled_runs_uncompiled() -> None:
     model = sac(policy_kwargs={"optimizer_class": torch.optim.Adagrad})
-    model.engine.expect(100_000)
+    model.engine.expect(100_000, 64)
     model.learn(60)
     assert model.engine.status.startswith("uncompiled: ")
     assert model._n_updates > 0

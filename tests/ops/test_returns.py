@@ -99,6 +99,15 @@ def test_scan_equals_the_loop_in_float32(steps):
     torch.testing.assert_close(reverse_scan(x, c).double(), expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_arrays_give_the_same_numbers_as_tensors(shape):
+    inputs = rollout(shape, 3)
+    arrays = [tensor.numpy() for tensor in inputs]
+    for ours, expected in zip(gae(*arrays[:4], 0.9, arrays[4]), gae(*inputs[:4], 0.9, inputs[4]), strict=True):
+        assert type(ours) is np.ndarray
+        np.testing.assert_array_equal(ours, expected.numpy())
+
+
 def test_inputs_are_left_alone():
     arguments = rollout((50, 2), 0)
     copies = [a.clone() for a in arguments]
