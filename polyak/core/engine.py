@@ -25,7 +25,7 @@ WORTHWHILE_SECONDS = 5.0
 """Nominal time that a program must save in a run to be made: building it takes as long, or several times that, once."""
 TENSOR_SECONDS = 4e-5
 """Nominal time that a program saves in each gradient step for each parameter that the step reads."""
-NUMBER_SECONDS = 5e-9
+NUMBER_SECONDS = 6e-9
 """The same for each number observed: pictures pass through memory less often where operations are joined."""
 PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
 """What a gradient step becomes, by the type of the learner's device."""
