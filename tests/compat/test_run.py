@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,8 @@ def test_modules_run_as_with_python_m(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_program_itself(tmp_path: Path) -> None:
     waiting = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(60)"
     write(tmp_path, "wait.py", waiting)
-    process = subprocess.Popen([*RUN, "wait.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # who runs the tests may ignore it: a shell's `&` does
+    process = subprocess.Popen([*RUN, "wait.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     deadline = time.monotonic() + 60
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
