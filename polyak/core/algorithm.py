@@ -550,6 +550,11 @@ class Algorithm:
         """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump."""
         self._write_logs()
 
+    def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
+        """Log the mean of each metric of some gradient steps."""
+        for name, values in metrics.items():
+            self.logger.record(f"train/{name}", values[0] if len(values) == 1 else torch.stack(values).mean())
+
     def _write_logs(self, **counters: float) -> None:
         """:meth:`dump_logs`, with further values of the ``time/`` group, such as ``episodes``."""
         elapsed = max((time.time_ns() - self.start_time) / 1e9, float(np.finfo(float).eps))

@@ -371,8 +371,7 @@ class OffPolicyAlgorithm(Algorithm):
                 metrics.setdefault(name, []).append(value)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        for name, values in metrics.items():
-            self.logger.record(f"train/{name}", values[0] if len(values) == 1 else torch.stack(values).mean())
+        self._record_means(metrics)
 
     # -- logging and files ---------------------------------------------------------------------------------------------
 

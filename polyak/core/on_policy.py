@@ -284,8 +284,7 @@ class OnPolicyAlgorithm(Algorithm):
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""
         buffer = self.rollout_buffer
-        for name, values in metrics.items():
-            self.logger.record(f"train/{name}", torch.stack(values).mean() if len(values) > 1 else values[0])
+        self._record_means(metrics)
         self.logger.record(
             "train/explained_variance", explained_variance(buffer.values.ravel(), buffer.returns.ravel())
         )
