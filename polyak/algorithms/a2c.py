@@ -17,11 +17,11 @@ from typing_extensions import Self
 
 from polyak.core.algorithm import MaybeCallback, require
 from polyak.core.learner import Metrics, OptimizerRecipe
-from polyak.core.on_policy import OnPolicyAlgorithm, OnPolicyLearner
+from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.data import RolloutBufferSamples
-from polyak.nn.actor_critic import ActorCriticPolicy
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss, normalized
 
 # -- losses ------------------------------------------------------------------------------------------------------------

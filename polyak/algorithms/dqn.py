@@ -19,11 +19,11 @@ from torch.nn import functional as F
 
 from polyak.core.algorithm import Part, require
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
-from polyak.core.off_policy import OffPolicyAlgorithm
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.value_policy import ValuePolicy
+from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.updates import polyak_update
 
 # -- losses ------------------------------------------------------------------------------------------------------------

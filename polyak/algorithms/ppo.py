@@ -16,13 +16,13 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.algorithm import require
-from polyak.core.callbacks import BaseCallback
 from polyak.core.learner import Metrics, OptimizerRecipe
-from polyak.core.on_policy import OnPolicyAlgorithm, OnPolicyLearner
+from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBufferSamples
-from polyak.nn.actor_critic import ActorCriticPolicy
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss, normalized
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from polyak.core.algorithm import Part, require
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.noise import ActionNoise
-from polyak.core.off_policy import OffPolicyAlgorithm
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.continuous_policy import ContinuousPolicy
+from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.updates import polyak_update
 
 # -- losses ------------------------------------------------------------------------------------------------------------

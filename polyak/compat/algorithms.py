@@ -19,11 +19,12 @@ from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
 from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.signatures import in_order, with_defaults
-from polyak.core import algorithm, off_policy, on_policy
-from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
+from polyak.core import algorithm
+from polyak.core.files.serialise import warn_untrusted
 from polyak.core.learner import Learner
+from polyak.core.loops import off_policy, on_policy
 from polyak.core.schedules import Schedule
-from polyak.core.serialise import warn_untrusted
+from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
@@ -248,7 +249,7 @@ class BaseAlgorithm(algorithm.Algorithm):
 
 
 class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
-    """See :class:`polyak.core.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
+    """See :class:`polyak.core.loops.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
 
     policy_aliases = ON_POLICY_ALIASES
 
@@ -323,7 +324,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
 
 class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
-    """See :class:`polyak.core.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
+    """See :class:`polyak.core.loops.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
 
     Args:
         action_noise: added to the actions while collecting.

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.core.callbacks import BaseCallback
-from polyak.core.checkpoint import system_info
-from polyak.core.off_policy import TrainFreq, TrainFrequencyUnit
+from polyak.core.files.checkpoint import system_info
+from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule
+from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import GoalSelectionStrategy
 from polyak.envs import VecEnv
 

@@ -18,13 +18,22 @@ from typing_extensions import Self
 
 from polyak.compat import policy_file
 from polyak.compat.signatures import with_defaults
-from polyak.core.device import get_device
+from polyak.core.engine.device import get_device
 from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
-from polyak.nn import actor_critic, continuous_policy, value_policy
-from polyak.nn.acting import plain
-from polyak.nn.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs, make_extractor
-from polyak.nn.policies import Network, Policy
+from polyak.nn.fast.acting import plain
+from polyak.nn.networks.encoders import (
+    CombinedExtractor,
+    ExtractorClass,
+    FlattenExtractor,
+    NatureCNN,
+    Obs,
+    make_extractor,
+)
+from polyak.nn.policies import actor_critic
+from polyak.nn.policies import continuous as continuous_policy
+from polyak.nn.policies import value as value_policy
+from polyak.nn.policies.base import Network, Policy
 
 Kwargs = dict[str, Any]
 P = TypeVar("P", bound=Policy)

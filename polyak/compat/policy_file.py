@@ -11,10 +11,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from polyak.core.checkpoint import opened
+from polyak.core.files.checkpoint import opened
+from polyak.core.files.serialise import decode, encode, holds_untrusted
 from polyak.core.schedules import ConstantSchedule
-from polyak.core.serialise import decode, encode, holds_untrusted
-from polyak.nn.encoders import CombinedExtractor, FlattenExtractor, NatureCNN, make_extractor
+from polyak.nn.networks.encoders import CombinedExtractor, FlattenExtractor, NatureCNN, make_extractor
 
 
 def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:

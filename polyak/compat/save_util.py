@@ -1,7 +1,7 @@
 """Stable-Baselines3's functions for files, for programs that call them directly.
 
-polyak's own models are written by :mod:`polyak.core.checkpoint`. What is read here goes through the unpickler with an
-allow-list; ``trust=True`` reads everything.
+polyak's own models are written by :mod:`polyak.core.files.checkpoint`. What is read here goes through the unpickler
+with an allow-list; ``trust=True`` reads everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 from polyak.compat.functions import SB3_VERSION, get_system_info
 from polyak.compat.sb3_files import unpickle
-from polyak.core.device import get_device
+from polyak.core.engine.device import get_device
 
 _MODES = {"w": "w", "r": "r", "write": "w", "read": "r"}
 

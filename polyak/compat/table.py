@@ -24,7 +24,7 @@ _DDPG_POLICIES = (
     f"{_POLICIES}: MlpPolicy=TD3Policy CnnPolicy=TD3CnnPolicy MultiInputPolicy=TD3MultiInputPolicy TD3Policy",
 )
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
-_LSTD = ("polyak.nn.continuous_policy: LOG_STD_MAX LOG_STD_MIN",)
+_LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
 _VEC_ENV = (
     "polyak.envs: CloudpickleWrapper VecEnv VecEnvWrapper DummyVecEnv SubprocVecEnv StackedObservations VecCheckNan "
@@ -65,13 +65,13 @@ SB3: dict[str, tuple[str, ...]] = {
     "her.her_replay_buffer": ("polyak.data: HerReplayBuffer GoalSelectionStrategy",),
     "common": (),
     "common.atari_wrappers": (
-        "polyak.envs.atari: StickyActionEnv NoopResetEnv FireResetEnv EpisodicLifeEnv MaxAndSkipEnv ClipRewardEnv "
-        "WarpFrame AtariWrapper",
+        "polyak.envs.wrappers.atari: StickyActionEnv NoopResetEnv FireResetEnv EpisodicLifeEnv MaxAndSkipEnv "
+        "ClipRewardEnv WarpFrame AtariWrapper",
     ),
     "common.base_class": (f"{_ALGORITHMS}: BaseAlgorithm maybe_make_env",),
     "common.buffers": (f"polyak.data: {_BUFFERS}",),
     "common.callbacks": (
-        "polyak.core.callbacks: BaseCallback EventCallback CallbackList CheckpointCallback ConvertCallback "
+        "polyak.core.watching.callbacks: BaseCallback EventCallback CallbackList CheckpointCallback ConvertCallback "
         "EvalCallback StopTrainingOnRewardThreshold EveryNTimesteps LogEveryNTimesteps StopTrainingOnMaxEpisodes "
         "StopTrainingOnNoModelImprovement ProgressBarCallback",
     ),
@@ -93,14 +93,14 @@ SB3: dict[str, tuple[str, ...]] = {
         "polyak.envs.testing: IdentityEnv IdentityEnvBox IdentityEnvMultiDiscrete IdentityEnvMultiBinary FakeImageEnv",
     ),
     "common.envs.multi_input_envs": ("polyak.envs.testing: SimpleMultiObsEnv",),
-    "common.evaluation": ("polyak.core.evaluation: evaluate_policy",),
+    "common.evaluation": ("polyak.core.watching.evaluation: evaluate_policy",),
     "common.logger": (
-        "polyak.core.logger: Video Figure Image HParam FormatUnsupportedError KVWriter SeqWriter HumanOutputFormat "
-        "filter_excluded_keys JSONOutputFormat CSVOutputFormat TensorBoardOutputFormat make_output_format Logger "
-        "configure DEBUG INFO WARN ERROR DISABLED",
+        "polyak.core.watching.logger: Video Figure Image HParam FormatUnsupportedError KVWriter SeqWriter "
+        "HumanOutputFormat filter_excluded_keys JSONOutputFormat CSVOutputFormat TensorBoardOutputFormat make_output_format "
+        "Logger configure DEBUG INFO WARN ERROR DISABLED",
     ),
     "common.monitor": (
-        "polyak.envs.monitor: Monitor LoadMonitorResultsError ResultsWriter get_monitor_files load_results",
+        "polyak.envs.wrappers.monitor: Monitor LoadMonitorResultsError ResultsWriter get_monitor_files load_results",
     ),
     "common.noise": (
         "polyak.core.noise: ActionNoise NormalActionNoise OrnsteinUhlenbeckActionNoise VectorizedActionNoise",
@@ -114,13 +114,13 @@ SB3: dict[str, tuple[str, ...]] = {
     "common.preprocessing": (
         "polyak.envs.spaces: is_image_space_channels_first is_image_space maybe_transpose get_obs_shape "
         "get_flattened_obs_dim get_action_dim check_for_nested_spaces",
-        "polyak.nn.encoders: preprocess_obs",
+        "polyak.nn.networks.encoders: preprocess_obs",
     ),
     "common.results_plotter": (
-        "polyak.core.results_plotter: X_TIMESTEPS X_EPISODES X_WALLTIME POSSIBLE_X_AXES EPISODES_WINDOW rolling_window "
-        "window_func ts2xy plot_curves plot_results load_results",
+        "polyak.compat.results_plotter: X_TIMESTEPS X_EPISODES X_WALLTIME POSSIBLE_X_AXES EPISODES_WINDOW "
+        "rolling_window window_func ts2xy plot_curves plot_results load_results",
     ),
-    "common.running_mean_std": ("polyak.envs.running: RunningMeanStd",),
+    "common.running_mean_std": ("polyak.envs.wrappers.running: RunningMeanStd",),
     "common.save_util": (
         "polyak.compat.save_util: recursive_getattr recursive_setattr is_json_serializable data_to_json json_to_data "
         "open_path open_path_str open_path_pathlib save_to_zip_file save_to_pkl load_from_pkl load_from_zip_file",
@@ -133,16 +133,16 @@ SB3: dict[str, tuple[str, ...]] = {
     ),
     "common.type_aliases": (
         "polyak.data: RolloutBufferSamples DictRolloutBufferSamples ReplayBufferSamples DictReplayBufferSamples",
-        "polyak.core.off_policy: RolloutReturn TrainFrequencyUnit TrainFreq",
+        "polyak.core.loops.off_policy: RolloutReturn TrainFrequencyUnit TrainFreq",
         f"{_FUNCTIONS}: PolicyPredictor GymEnv GymObs GymResetReturn AtariResetReturn GymStepReturn AtariStepReturn "
         "TensorDict OptimizerStateDict MaybeCallback PyTorchObs Schedule",
     ),
     "common.utils": (
         "polyak.core.seeding: set_random_seed",
-        "polyak.core.on_policy: explained_variance",
+        "polyak.core.loops.on_policy: explained_variance",
         "polyak.core.schedules: FloatSchedule LinearSchedule ConstantSchedule",
-        "polyak.core.device: get_device",
-        "polyak.core.logger: get_latest_run_id configure_logger",
+        "polyak.core.engine.device: get_device",
+        "polyak.core.watching.logger: get_latest_run_id configure_logger",
         "polyak.envs.spaces: check_for_correct_spaces check_shape_equal is_vectorized_box_observation "
         "is_vectorized_discrete_observation is_vectorized_multidiscrete_observation "
         "is_vectorized_multibinary_observation is_vectorized_dict_observation is_vectorized_observation",
@@ -151,7 +151,7 @@ SB3: dict[str, tuple[str, ...]] = {
     ),
     "common.vec_env": _VEC_ENV,
     "common.vec_env.base_vec_env": (
-        "polyak.envs.vec_env: VecEnv VecEnvWrapper CloudpickleWrapper VecEnvStepReturn VecEnvObs VecEnvIndices "
+        "polyak.envs.vec.vec_env: VecEnv VecEnvWrapper CloudpickleWrapper VecEnvStepReturn VecEnvObs VecEnvIndices "
         "tile_images",
     ),
     "common.vec_env.dummy_vec_env": ("polyak.envs: DummyVecEnv",),

@@ -22,26 +22,26 @@ import torch
 from gymnasium import spaces
 from typing_extensions import Self
 
-from polyak.core import checkpoint
 from polyak.core.advice import advise
-from polyak.core.callbacks import BaseCallback, MaybeCallback, as_callback
-from polyak.core.device import Work, choose, get_device
-from polyak.core.engine import Engine
+from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.device import Work, choose, get_device
+from polyak.core.engine.engine import Engine
+from polyak.core.engine.speeds import rates
+from polyak.core.engine.threads import threads_for
+from polyak.core.files import checkpoint
+from polyak.core.files.parameters import parameters, set_parameters
 from polyak.core.learner import Learner, OptimizerRecipe
-from polyak.core.logger import Logger, configure_logger
-from polyak.core.operations import operations
-from polyak.core.parameters import parameters, set_parameters
-from polyak.core.rates import rates
 from polyak.core.runner import Observations, Runner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
-from polyak.core.threads import threads_for
-from polyak.core.time_split import TimeSplit
+from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
+from polyak.core.watching.logger import Logger, configure_logger
+from polyak.core.watching.time_split import TimeSplit
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
-from polyak.nn.acting import Acting
-from polyak.nn.policies import Policy
-from polyak.nn.precision import PRECISIONS
+from polyak.nn.fast.acting import Acting
+from polyak.nn.fast.precision import PRECISIONS
+from polyak.nn.policies.base import Policy
 
 _NOMINAL_RUN = 1_000_000
 """Environment steps of a run, where a guess is needed."""
@@ -576,7 +576,7 @@ class Algorithm:
     def time_split(self) -> dict[str, float]:
         """Seconds that the last call of :meth:`learn` spent, or the present one has spent, on each of ``env``,
         ``inference``, ``copy``, ``sample``, ``update`` and ``other``; their sum is the wall time. See
-        :mod:`polyak.core.time_split`.
+        :mod:`polyak.core.watching.time_split`.
         """
         return self._split.seconds()
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyak.core.optimizer_rules import TracedOptimizer
+from polyak.core.engine.optimizer_rules import TracedOptimizer
 from polyak.data.batch import gathered
-from polyak.nn.policies import Policy
-from polyak.nn.precision import products_in
+from polyak.nn.fast.precision import products_in
+from polyak.nn.policies.base import Policy
 from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
@@ -54,7 +54,7 @@ class Learner(nn.Module):
     steps: int
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
-    """Of the layers' products in :attr:`graphs`: see :func:`~polyak.nn.precision.products_in`."""
+    """Of the layers' products in :attr:`graphs`: see :func:`~polyak.nn.fast.precision.products_in`."""
     graphs: ClassVar[tuple[str, ...]] = ("gradient_step",)
     """Methods ``(batch, *plain values) -> metrics`` without Python branches on tensors or step counts: each may become
     one compiled program."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyak.core.time_split import TimeSplit
+from polyak.core.watching.time_split import TimeSplit
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
-from polyak.envs.vec_env import VecEnvStepReturn
+from polyak.envs.vec.vec_env import VecEnvStepReturn
 
 Observations = Any
 """np.ndarray [N, ...], or a dict of them."""

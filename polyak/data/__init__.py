@@ -10,12 +10,12 @@ from polyak.data.batch import (
     Transition,
     TransitionRows,
 )
-from polyak.data.her import HerReplayBuffer
-from polyak.data.memory import InsufficientMemoryError
-from polyak.data.relabel import GoalSelectionStrategy, Hindsight, Relabel, Window
+from polyak.data.hindsight.her import HerReplayBuffer
+from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Relabel, Window
 from polyak.data.replay import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from polyak.data.rollout import DictRolloutBuffer, RolloutBuffer
-from polyak.data.samplers import Prioritized, Sampler, Uniform
+from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform
+from polyak.data.storage.memory import InsufficientMemoryError
 
 __all__ = [
     "BaseBuffer",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyak.data.batch import TensorObs
 from polyak.data.randomness import Randomness
-from polyak.data.table import ArrayObs
+from polyak.data.storage.table import ArrayObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
 from polyak.ops.transfer import to_device
 

@@ -31,13 +31,13 @@ from polyak.data.batch import (
     TransitionRows,
     single_precision,
 )
-from polyak.data.memory import GIGABYTE, check_memory
-from polyak.data.mirror import Mirror
-from polyak.data.placement import Placement
-from polyak.data.relabel import Relabel, Window
-from polyak.data.samplers import Prioritized, Sampler, Uniform, make_sampler
-from polyak.data.storage import PairStorage, SingleStorage, Storage
-from polyak.data.table import ArrayObs, observation_dtype
+from polyak.data.hindsight.relabel import Relabel, Window
+from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform, make_sampler
+from polyak.data.storage.memory import GIGABYTE, check_memory
+from polyak.data.storage.mirror import Mirror
+from polyak.data.storage.placement import Placement
+from polyak.data.storage.storage import PairStorage, SingleStorage, Storage
+from polyak.data.storage.table import ArrayObs, observation_dtype
 
 STATE_VERSION = 1
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
@@ -94,7 +94,7 @@ class ReplayBuffer(BaseBuffer):
             same bits; they take a little longer.
         handle_timeout_termination: False treats a time limit as a termination.
         sampler: "uniform" (default), "prioritized", or a Sampler object, of which a copy is used.
-        relabel: e.g. :class:`~polyak.data.relabel.Hindsight`; a copy is used.
+        relabel: e.g. :class:`~polyak.data.hindsight.relabel.Hindsight`; a copy is used.
         n_steps: length of the returns; above 1 the samples carry ``discounts``.
         gamma: discount of one step within the n-step returns.
         seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
@@ -653,7 +653,7 @@ class NStepReplayBuffer(ReplayBuffer):
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
-    """:class:`ReplayBuffer` with the :class:`~polyak.data.samplers.Prioritized` sampler and its arguments."""
+    """:class:`ReplayBuffer` with the :class:`~polyak.data.sampling.samplers.Prioritized` sampler and its arguments."""
 
     def __init__(self, *args: Any, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6, **kwargs: Any):
         super().__init__(*args, sampler=Prioritized(alpha, beta, eps), **kwargs)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.batch import DictRolloutBufferSamples, RolloutBufferSamples, RolloutRows, TensorObs
-from polyak.data.memory import check_memory
-from polyak.data.table import ArrayObs, observation_dtype
+from polyak.data.storage.memory import check_memory
+from polyak.data.storage.table import ArrayObs, observation_dtype
 from polyak.ops.returns import gae
 from polyak.ops.transfer import to_device
 

@@ -10,34 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyak.envs.atari import (
-        AtariWrapper,
-        ClipRewardEnv,
-        EpisodicLifeEnv,
-        FireResetEnv,
-        MaxAndSkipEnv,
-        NoopResetEnv,
-        StickyActionEnv,
-        WarpFrame,
-    )
-    from polyak.envs.check_nan import VecCheckNan
     from polyak.envs.checker import check_env
-    from polyak.envs.dummy import DummyVecEnv
-    from polyak.envs.extract_dict import VecExtractDictObs
-    from polyak.envs.frame_stack import StackedObservations, VecFrameStack
-    from polyak.envs.gym_vector import GymVectorEnv
     from polyak.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
-    from polyak.envs.monitor import (
-        LoadMonitorResultsError,
-        Monitor,
-        ResultsWriter,
-        get_monitor_files,
-        load_results,
-    )
-    from polyak.envs.native import AtariGameVecEnv, make_native_vec_env
-    from polyak.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
-    from polyak.envs.running import RunningMeanStd
-    from polyak.envs.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
+    from polyak.envs.native.gym_vector import GymVectorEnv
+    from polyak.envs.native.make import AtariGameVecEnv, make_native_vec_env
     from polyak.envs.testing.bit_flipping import BitFlippingEnv
     from polyak.envs.testing.identity import (
         FakeImageEnv,
@@ -47,8 +23,9 @@ if TYPE_CHECKING:
         IdentityEnvMultiDiscrete,
     )
     from polyak.envs.testing.multi_input import SimpleMultiObsEnv
-    from polyak.envs.transpose import VecTransposeImage
-    from polyak.envs.vec_env import (
+    from polyak.envs.vec.dummy import DummyVecEnv
+    from polyak.envs.vec.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
+    from polyak.envs.vec.vec_env import (
         CloudpickleWrapper,
         VecEnv,
         VecEnvWrapper,
@@ -56,33 +33,56 @@ if TYPE_CHECKING:
         tile_images,
         unwrap_vec_wrapper,
     )
-    from polyak.envs.vec_monitor import VecMonitor
-    from polyak.envs.video import VecVideoRecorder
     from polyak.envs.wrap import as_vec_env
+    from polyak.envs.wrappers.atari import (
+        AtariWrapper,
+        ClipRewardEnv,
+        EpisodicLifeEnv,
+        FireResetEnv,
+        MaxAndSkipEnv,
+        NoopResetEnv,
+        StickyActionEnv,
+        WarpFrame,
+    )
+    from polyak.envs.wrappers.check_nan import VecCheckNan
+    from polyak.envs.wrappers.extract_dict import VecExtractDictObs
+    from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
+    from polyak.envs.wrappers.monitor import (
+        LoadMonitorResultsError,
+        Monitor,
+        ResultsWriter,
+        get_monitor_files,
+        load_results,
+    )
+    from polyak.envs.wrappers.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+    from polyak.envs.wrappers.running import RunningMeanStd
+    from polyak.envs.wrappers.transpose import VecTransposeImage
+    from polyak.envs.wrappers.vec_monitor import VecMonitor
+    from polyak.envs.wrappers.video import VecVideoRecorder
 
 _NAMES_BY_FILE = {
-    "atari": (
+    "wrappers.atari": (
         "AtariWrapper ClipRewardEnv EpisodicLifeEnv FireResetEnv MaxAndSkipEnv NoopResetEnv StickyActionEnv WarpFrame"
     ),
-    "check_nan": "VecCheckNan",
+    "wrappers.check_nan": "VecCheckNan",
     "checker": "check_env",
-    "dummy": "DummyVecEnv",
-    "extract_dict": "VecExtractDictObs",
-    "frame_stack": "StackedObservations VecFrameStack",
-    "gym_vector": "GymVectorEnv",
+    "vec.dummy": "DummyVecEnv",
+    "wrappers.extract_dict": "VecExtractDictObs",
+    "wrappers.frame_stack": "StackedObservations VecFrameStack",
+    "native.gym_vector": "GymVectorEnv",
     "make": "is_wrapped make_atari_env make_env make_vec_env unwrap_wrapper",
-    "monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
-    "native": "AtariGameVecEnv make_native_vec_env",
-    "normalize": "VecNormalize sync_envs_normalization unwrap_vec_normalize",
-    "running": "RunningMeanStd",
-    "subproc": "EnvTimeoutError EnvWorkerError SubprocVecEnv",
+    "wrappers.monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
+    "native.make": "AtariGameVecEnv make_native_vec_env",
+    "wrappers.normalize": "VecNormalize sync_envs_normalization unwrap_vec_normalize",
+    "wrappers.running": "RunningMeanStd",
+    "vec.subproc": "EnvTimeoutError EnvWorkerError SubprocVecEnv",
     "testing.bit_flipping": "BitFlippingEnv",
     "testing.identity": "FakeImageEnv IdentityEnv IdentityEnvBox IdentityEnvMultiBinary IdentityEnvMultiDiscrete",
     "testing.multi_input": "SimpleMultiObsEnv",
-    "transpose": "VecTransposeImage",
-    "vec_env": "CloudpickleWrapper VecEnv VecEnvWrapper is_vecenv_wrapped tile_images unwrap_vec_wrapper",
-    "vec_monitor": "VecMonitor",
-    "video": "VecVideoRecorder",
+    "wrappers.transpose": "VecTransposeImage",
+    "vec.vec_env": "CloudpickleWrapper VecEnv VecEnvWrapper is_vecenv_wrapped tile_images unwrap_vec_wrapper",
+    "wrappers.vec_monitor": "VecMonitor",
+    "wrappers.video": "VecVideoRecorder",
     "wrap": "as_vec_env",
 }
 _FILE_OF = {name: file for file, names in _NAMES_BY_FILE.items() for name in names.split()}

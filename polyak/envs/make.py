@@ -12,11 +12,11 @@ import gymnasium as gym
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec
 
-from polyak.envs.atari import AtariWrapper
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.env_slot import is_env_wrapped
-from polyak.envs.monitor import Monitor
-from polyak.envs.vec_env import VecEnv
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.env_slot import is_env_wrapped
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrappers.atari import AtariWrapper
+from polyak.envs.wrappers.monitor import Monitor
 
 Wrapper = TypeVar("Wrapper", bound=gym.Wrapper)
 

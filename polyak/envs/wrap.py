@@ -2,13 +2,13 @@
 
 import gymnasium as gym
 
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.gym_vector import GymVectorEnv
 from polyak.envs.make import is_wrapped, make_env
-from polyak.envs.monitor import Monitor
+from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
-from polyak.envs.transpose import VecTransposeImage
-from polyak.envs.vec_env import VecEnv, is_vecenv_wrapped
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
+from polyak.envs.wrappers.monitor import Monitor
+from polyak.envs.wrappers.transpose import VecTransposeImage
 
 
 def as_vec_env(

@@ -1,8 +1,6 @@
 """Networks: features extractors, action distributions, policies, and the choice of them by space."""
 
-from polyak.nn.actor_critic import ActorCriticPolicy
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
-from polyak.nn.continuous_policy import ContinuousCritic, ContinuousPolicy, DeterministicActor, SquashedGaussianActor
 from polyak.nn.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
@@ -16,18 +14,20 @@ from polyak.nn.distributions import (
     make_proba_distribution,
     sum_independent_dims,
 )
-from polyak.nn.encoders import (
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import (
     BaseFeaturesExtractor,
     CombinedExtractor,
     FlattenExtractor,
     NatureCNN,
     preprocess_obs,
 )
-from polyak.nn.errors import PolicyError
-from polyak.nn.layers import MlpExtractor, create_mlp, get_actor_critic_arch
+from polyak.nn.networks.layers import MlpExtractor, create_mlp, get_actor_critic_arch
 from polyak.nn.optim import RMSpropTFLike
-from polyak.nn.policies import Network, Policy
-from polyak.nn.value_policy import QNetwork, ValuePolicy
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.base import Network, Policy
+from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy, DeterministicActor, SquashedGaussianActor
+from polyak.nn.policies.value import QNetwork, ValuePolicy
 
 __all__ = [
     "ActorCriticPolicy",

@@ -8,10 +8,16 @@ from typing import Any
 
 from gymnasium import spaces
 
-from polyak.nn.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, default_extractor
 from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import (
+    CombinedExtractor,
+    ExtractorClass,
+    FlattenExtractor,
+    NatureCNN,
+    default_extractor,
+)
 from polyak.nn.options import check_keywords
-from polyak.nn.policies import Policy
+from polyak.nn.policies.base import Policy
 
 POLICY_EXTRACTORS: Mapping[str, ExtractorClass] = {
     "MlpPolicy": FlattenExtractor,

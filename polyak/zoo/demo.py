@@ -23,7 +23,7 @@ from polyak.zoo.settings import Settings, load_settings
 from polyak.zoo.train import EVAL_SEED_OFFSET
 
 if TYPE_CHECKING:
-    from polyak.core.evaluation import EvaluationResult
+    from polyak.core.watching.evaluation import EvaluationResult
 
 ENV_ID = "CartPole-v1"
 N_EPISODES = 20
@@ -44,7 +44,7 @@ class DemoOptions:
 
 def demo(options: DemoOptions) -> float:
     """Run the demonstration, print where its files are and return the mean return of the final evaluation."""
-    from polyak.core.threads import chosen_threads
+    from polyak.core.engine.threads import chosen_threads
 
     if options.video not in ("gif", "mp4"):
         raise ZooError(f"--video must be gif or mp4, got {options.video!r}.")
@@ -89,7 +89,7 @@ def demo(options: DemoOptions) -> float:
 
 def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folder: Path) -> Any:
     """Train until an evaluation of ten episodes reaches 500 (or to the cap); the progress bar counts to the cap."""
-    from polyak.core.callbacks import EvalCallback, StopTrainingOnRewardThreshold
+    from polyak.core.watching.callbacks import EvalCallback, StopTrainingOnRewardThreshold
 
     envs = make_envs(ENV_ID, settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
     eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + EVAL_SEED_OFFSET)
@@ -115,7 +115,7 @@ def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folde
 
 def _evaluate(model: Any, seed: int) -> EvaluationResult:
     """Play fresh, deterministic episodes, none of which training or its evaluations have seen."""
-    from polyak.core.evaluation import evaluate
+    from polyak.core.watching.evaluation import evaluate
     from polyak.envs import make_vec_env
 
     envs = make_vec_env(ENV_ID, n_envs=5)

@@ -30,7 +30,7 @@ def doctor(options: DoctorOptions) -> None:
     """Print what `options` ask for."""
     import torch
 
-    from polyak.core.machine import call_rate, choices, matrix_rates, memory_rate
+    from polyak.zoo.machine import call_rate, choices, matrix_rates, memory_rate
 
     print(f"polyak {metadata.version('polyak')}, torch {torch.__version__}, Python {platform.python_version()}")
     print(f"{platform.system()} {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}")

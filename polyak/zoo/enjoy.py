@@ -63,7 +63,7 @@ def enjoy(options: EnjoyOptions) -> Episodes:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
-    from polyak.core.threads import chosen_threads
+    from polyak.core.engine.threads import chosen_threads
 
     record = _check(options)
     algorithm = find_algorithm(options.algo)

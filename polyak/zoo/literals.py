@@ -34,9 +34,9 @@ NAMES: dict[str, str] = {
     "RMSpropTFLike": "polyak.nn.optim:RMSpropTFLike",
     "ReplayBuffer": "polyak.data:ReplayBuffer",
     "HerReplayBuffer": "polyak.data:HerReplayBuffer",
-    "NatureCNN": "polyak.nn.encoders:NatureCNN",
-    "FlattenExtractor": "polyak.nn.encoders:FlattenExtractor",
-    "CombinedExtractor": "polyak.nn.encoders:CombinedExtractor",
+    "NatureCNN": "polyak.nn.networks.encoders:NatureCNN",
+    "FlattenExtractor": "polyak.nn.networks.encoders:FlattenExtractor",
+    "CombinedExtractor": "polyak.nn.networks.encoders:CombinedExtractor",
 }
 
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -125,7 +125,7 @@ def training_curve(
 
     Short runs use as many episodes as there are, so that the first point is one episode and none is dropped.
     """
-    from polyak.envs.monitor import LoadMonitorResultsError, load_results
+    from polyak.envs.wrappers.monitor import LoadMonitorResultsError, load_results
 
     try:
         table = load_results(str(run))

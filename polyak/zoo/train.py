@@ -19,7 +19,7 @@ from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from polyak.core.callbacks import BaseCallback
+    from polyak.core.watching.callbacks import BaseCallback
     from polyak.envs import VecEnv
 
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.
@@ -76,7 +76,7 @@ def train(options: TrainOptions) -> Any:
     Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C stops early and still saves. Raises ZooError
     for a wrong option, algorithm, environment or setting, before any folder is made or after removing it again.
     """
-    from polyak.core.threads import chosen_threads
+    from polyak.core.engine.threads import chosen_threads
 
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
@@ -209,14 +209,14 @@ class _Run:
         return callbacks
 
     def _checkpoints(self) -> BaseCallback:
-        from polyak.core.callbacks import CheckpointCallback
+        from polyak.core.watching.callbacks import CheckpointCallback
 
         return CheckpointCallback(
             self.options.save_freq, str(self.folder.path), verbose=self.options.verbose, unit="timesteps"
         )
 
     def _evaluations(self, model: Any) -> BaseCallback:
-        from polyak.core.callbacks import EvalCallback
+        from polyak.core.watching.callbacks import EvalCallback
 
         with usage_errors(f"Cannot make the evaluation environment {self.env_id}"):
             envs = self._make_envs(

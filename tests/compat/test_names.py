@@ -74,7 +74,7 @@ def test_install_answers_the_two_names_and_may_be_called_twice() -> None:
         "from stable_baselines3 import *\n"
         "print(sb3.__version__, issubclass(PPO, polyak.PPO), SubprocVecEnv.__module__)"
     )
-    assert out.split() == ["2.9.2", "True", "polyak.envs.subproc"]
+    assert out.split() == ["2.9.2", "True", "polyak.envs.vec.subproc"]
 
 
 def test_install_refuses_to_mix_with_a_library_that_is_already_imported() -> None:

@@ -21,11 +21,11 @@ from gymnasium import spaces
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
 from polyak.compat.sb3_files import names, unpickle, writer
 from polyak.core.algorithm import Algorithm
-from polyak.core.evaluation import evaluate_policy
+from polyak.core.files.serialise import UntrustedError
+from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
-from polyak.core.serialise import UntrustedError
+from polyak.core.watching.evaluation import evaluate_policy
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.nn import BaseFeaturesExtractor
 from tests.compat.make_sb3_files import DATA, ENVS, observations

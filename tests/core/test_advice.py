@@ -13,8 +13,8 @@ import pytest
 
 from polyak import DQN, PPO, SAC
 from polyak.core import advice
-from polyak.core.callbacks import CheckpointCallback, EvalCallback
-from polyak.core.evaluation import evaluate_policy
+from polyak.core.watching.callbacks import CheckpointCallback, EvalCallback
+from polyak.core.watching.evaluation import evaluate_policy
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu"}

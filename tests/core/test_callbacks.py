@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.core.callbacks import (
+from polyak.core.watching.callbacks import (
     BaseCallback,
     CallbackList,
     CheckpointCallback,
@@ -23,12 +23,12 @@ from polyak.core.callbacks import (
     as_callback,
     evaluation_seed,
 )
-from polyak.core.evaluation import evaluate
-from polyak.core.logger import KVWriter, Logger
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.monitor import Monitor
-from polyak.envs.normalize import VecNormalize
-from polyak.envs.vec_env import VecEnvWrapper
+from polyak.core.watching.evaluation import evaluate
+from polyak.core.watching.logger import KVWriter, Logger
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.vec_env import VecEnvWrapper
+from polyak.envs.wrappers.monitor import Monitor
+from polyak.envs.wrappers.normalize import VecNormalize
 
 
 class Recorder(KVWriter):

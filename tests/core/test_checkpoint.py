@@ -19,11 +19,11 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
-from polyak.core.archive import replacing
-from polyak.core.checkpoint import read
+from polyak.core.files.archive import replacing
+from polyak.core.files.checkpoint import read
+from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, find_class
 from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import LinearSchedule
-from polyak.core.serialise import Untrusted, UntrustedError, decode, encode, find_class
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 
 
@@ -102,7 +102,9 @@ def test_a_lambda_needs_trust() -> None:
     assert through_json(lambda x: x + 1, trust=True)(1) == 2
 
 
-@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "builtins:eval", "polyak.core.serialise:decode"])
+@pytest.mark.parametrize(
+    "name", ["os:system", "subprocess:Popen", "builtins:eval", "polyak.core.files.serialise:decode"]
+)
 def test_only_classes_that_options_hold_are_looked_up(name: str) -> None:
     with pytest.raises(UntrustedError):
         find_class(name)

@@ -14,11 +14,11 @@ from torch.utils._pytree import tree_leaves
 
 from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
-from polyak.core import cuda_program, engine, program
-from polyak.core.cuda_program import CudaProgram
-from polyak.core.leaves import flatten
-from polyak.core.off_policy import OffPolicyAlgorithm
-from polyak.core.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
+from polyak.core.engine import cuda_program, engine, program
+from polyak.core.engine.cuda_program import CudaProgram
+from polyak.core.engine.nesting import flatten
+from polyak.core.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
 
 from .changes import loaded_optimizer, replaced_network

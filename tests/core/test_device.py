@@ -13,12 +13,12 @@ from torch import nn
 
 import polyak.core.algorithm as algorithm
 from polyak import DQN, PPO, SAC
-from polyak.core.device import TYPICAL, Work, choose, get_device
+from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.device import TYPICAL, Work, choose, get_device
+from polyak.core.engine.speeds import Rates, remembered
 from polyak.core.learner import Learner
-from polyak.core.machine import choices
-from polyak.core.operations import operations
-from polyak.core.rates import Rates, remembered
-from polyak.nn.encoders import BaseFeaturesExtractor
+from polyak.nn.networks.encoders import BaseFeaturesExtractor
+from polyak.zoo.machine import choices
 
 DESKTOP = Rates(cpu_flops=5e10, cuda_flops=2e13, cpu_call=1e-6, cuda_call=5e-6, cuda_wait=3e-5)
 STRONG_CPU = Rates(cpu_flops=3e12, cuda_flops=5e12, cpu_call=1e-6, cuda_call=8e-6, cuda_wait=5e-5)
@@ -161,7 +161,7 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, caps
 
 def test_the_doctor_says_what_typical_networks_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("polyak.core.machine.rates", lambda: DESKTOP)
+    monkeypatch.setattr("polyak.zoo.machine.rates", lambda: DESKTOP)
     lines = list(choices())
     assert lines[0].startswith("PPO, two layers of 64: device: cpu (")
     assert lines[3].startswith("DQN, pictures: device: cuda (")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from polyak import PPO
+from polyak.core.engine.program import Program
 from polyak.core.learner import Learner
-from polyak.core.program import Program
 from polyak.core.schedules import get_schedule_fn
 
 ASKED: list[dict[str, Any]] = [{"precision": "bfloat16"}, {"compile": True}]

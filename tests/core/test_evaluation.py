@@ -7,16 +7,16 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.core.evaluation import (
+from polyak.core.watching.evaluation import (
     EvaluationResult,
     bootstrap_interval,
     evaluate,
     evaluate_policy,
     interquartile_mean,
 )
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.monitor import Monitor
-from polyak.envs.vec_monitor import VecMonitor
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.monitor import Monitor
+from polyak.envs.wrappers.vec_monitor import VecMonitor
 
 
 class Scripted(gym.Env):

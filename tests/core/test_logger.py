@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyak.core import logger as logging
-from polyak.core.logger import (
+from polyak.core.watching import logger as logging
+from polyak.core.watching.logger import (
     CSVOutputFormat,
     Figure,
     FormatUnsupportedError,

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from polyak import DDPG, DQN, PPO, SAC
-from polyak.core.callbacks import BaseCallback
 from polyak.core.noise import NormalActionNoise
+from polyak.core.watching.callbacks import BaseCallback
 from polyak.envs import DummyVecEnv, VecNormalize
 
 

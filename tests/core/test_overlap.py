@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from polyak import DDPG, DQN, SAC, TD3
-from polyak.core.callbacks import BaseCallback, ConvertCallback
 from polyak.core.noise import OrnsteinUhlenbeckActionNoise
+from polyak.core.watching.callbacks import BaseCallback, ConvertCallback
 from polyak.data import HerReplayBuffer, PrioritizedReplayBuffer
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.testing import BitFlippingEnv, IdentityEnv

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyak import PPO, SAC
-from polyak.core.program import Program
+from polyak.core.engine.program import Program
 from polyak.data import Transition
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox
-from polyak.nn.precision import products_in
+from polyak.nn.fast.precision import products_in
 
 
 def sac(**options: Any) -> SAC:

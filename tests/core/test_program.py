@@ -13,15 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from polyak import A2C, DQN, PPO, SAC, TD3
-from polyak.core import engine, libraries
-from polyak.core.engine import Engine
-from polyak.core.leaves import flatten
-from polyak.core.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
-from polyak.core.program import Program
+from polyak.core.engine import engine
+from polyak.core.engine import shared_library as libraries
+from polyak.core.engine.engine import Engine
+from polyak.core.engine.nesting import flatten
+from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
+from polyak.core.engine.program import Program
 from polyak.data import Transition
 from polyak.envs import make_vec_env
 from polyak.envs.testing import FakeImageEnv
-from polyak.nn.encoders import BaseFeaturesExtractor
+from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 
 from .changes import loaded_optimizer, replaced_network

@@ -4,9 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.core import results_plotter
-from polyak.core.results_plotter import load_results, plot_curves, plot_results, rolling_window, ts2xy, window_func
-from polyak.envs.monitor import LoadMonitorResultsError, Monitor
+from polyak.compat import results_plotter
+from polyak.compat.results_plotter import load_results, plot_curves, plot_results, rolling_window, ts2xy, window_func
+from polyak.envs.wrappers.monitor import LoadMonitorResultsError, Monitor
 
 pytest.importorskip("pandas")
 matplotlib = pytest.importorskip("matplotlib")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from polyak import A2C
-from polyak.core import threads
-from polyak.core.callbacks import ConvertCallback
-from polyak.core.threads import SMALL_STEP, chosen_threads, threads_for
+from polyak.core.engine import threads
+from polyak.core.engine.threads import SMALL_STEP, chosen_threads, threads_for
+from polyak.core.watching.callbacks import ConvertCallback
 
 
 @pytest.fixture(autouse=True)

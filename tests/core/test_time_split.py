@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from polyak import A2C, DQN, PPO
-from polyak.core.callbacks import BaseCallback
-from polyak.core.logger import configure
-from polyak.core.time_split import Stopwatch, TimeSplit
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.logger import configure
+from polyak.core.watching.time_split import Stopwatch, TimeSplit
 from polyak.data import ReplayBuffer, RolloutBuffer
 from polyak.envs import make_vec_env
 

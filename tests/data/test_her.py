@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.data import GoalSelectionStrategy, HerReplayBuffer
-from polyak.data.episodes import Episodes
+from polyak.data.hindsight.episodes import Episodes
 
 GAMMA = 0.9
 

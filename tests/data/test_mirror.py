@@ -12,11 +12,11 @@ from gymnasium import spaces
 
 from polyak import DQN
 from polyak.data import Hindsight, InsufficientMemoryError, ReplayBuffer
-from polyak.data import placement as module
-from polyak.data.mirror import DeviceTable, Mirror, SingleMirror, mirror_of, pieces
-from polyak.data.placement import Placement
-from polyak.data.storage import PairStorage
-from polyak.data.table import Table, record_dtype
+from polyak.data.storage import placement as module
+from polyak.data.storage.mirror import DeviceTable, Mirror, SingleMirror, mirror_of, pieces
+from polyak.data.storage.placement import Placement
+from polyak.data.storage.storage import PairStorage
+from polyak.data.storage.table import Table, record_dtype
 
 GAMMA = 0.9
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -145,7 +145,7 @@ def test_only_what_is_new_is_uploaded(experience, monkeypatch, saving):
         uploaded.append(len(source))
         target.copy_(source)
 
-    monkeypatch.setattr("polyak.data.mirror.upload", counted)
+    monkeypatch.setattr("polyak.data.storage.mirror.upload", counted)
     table, last = [], None
     for t in range(60):
         for buffer in (ours, theirs):
@@ -406,11 +406,11 @@ def test_pieces():
 def test_large_uploads_are_not_pinned(experience, monkeypatch):
     """Page-locked memory is scarce."""
     data, pinned = experience("box"), []
-    monkeypatch.setattr("polyak.data.mirror.to_device", lambda tensor, device: pinned.append(tensor) or tensor)
+    monkeypatch.setattr("polyak.data.storage.mirror.to_device", lambda tensor, device: pinned.append(tensor) or tensor)
     storage = data.fill(pair(data)[1]).storage
     row = storage.table.dtype.itemsize
     for limit, through_pinned in ((40 * row, 1), (40 * row - 1, 0)):
-        monkeypatch.setattr("polyak.data.mirror.LARGEST_PINNED", limit)
+        monkeypatch.setattr("polyak.data.storage.mirror.LARGEST_PINNED", limit)
         pinned.clear()
         copied = mirror_of(storage, torch.device("cpu"))
         copied.update(20)

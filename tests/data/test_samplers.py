@@ -8,9 +8,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.data import PrioritizedReplayBuffer, sum_tree, tree_kernels
-from polyak.data.samplers import Prioritized, Uniform
-from polyak.data.sum_tree import SumTree
+from polyak.data import PrioritizedReplayBuffer
+from polyak.data.sampling import sum_tree, tree_kernels
+from polyak.data.sampling.samplers import Prioritized, Uniform
+from polyak.data.sampling.sum_tree import SumTree
 
 stats = pytest.importorskip("scipy.stats")
 UNIT = spaces.Box(-1, 1, (1,), np.float32)

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.envs.atari import (
+from polyak.envs.wrappers.atari import (
     AtariWrapper,
     ClipRewardEnv,
     EpisodicLifeEnv,

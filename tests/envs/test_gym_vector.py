@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.gym_vector import GymVectorEnv
-from polyak.envs.monitor import Monitor
+from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.testing import BitFlippingEnv, IdentityEnv, SimpleMultiObsEnv
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.monitor import Monitor
 
 MODES = list(AutoresetMode)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from polyak.envs import info_codec
-from polyak.envs.info_codec import decode_step_infos, encode_step_infos
+from polyak.envs.vec import info_codec
+from polyak.envs.vec.info_codec import decode_step_infos, encode_step_infos
 
 NUMBERS = {
     "flag": True,

@@ -9,11 +9,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.envs.dummy import DummyVecEnv
 from polyak.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
-from polyak.envs.monitor import Monitor
-from polyak.envs.subproc import SubprocVecEnv
 from polyak.envs.testing import BitFlippingEnv
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.subproc import SubprocVecEnv
+from polyak.envs.wrappers.monitor import Monitor
 
 
 def layers(env):

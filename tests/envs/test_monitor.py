@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.monitor import LoadMonitorResultsError, Monitor, ResultsWriter, get_monitor_files, load_results
-from polyak.envs.vec_monitor import VecMonitor
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.monitor import (
+    LoadMonitorResultsError,
+    Monitor,
+    ResultsWriter,
+    get_monitor_files,
+    load_results,
+)
+from polyak.envs.wrappers.vec_monitor import VecMonitor
 
 
 class Rewards(gym.Env):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from polyak.envs import AtariGameVecEnv, GymVectorEnv, Monitor, make_native_vec_env
-from polyak.envs.envpool import EnvPoolVectorEnv
+from polyak.envs.native.envpool import EnvPoolVectorEnv
 
 # --- CartPole -------------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ def test_breakout_length_counts_the_frames_of_a_game():
 
 
 def test_breakout_pictures_and_rewards_are_those_of_the_wrappers():
-    from polyak.envs.atari import MaxAndSkipEnv, WarpFrame
+    from polyak.envs.wrappers.atari import MaxAndSkipEnv, WarpFrame
 
     venv = breakout(
         n_envs=1, noop_max=0, use_fire_reset=False, repeat_action_probability=0.0, terminal_on_life_loss=False

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.frame_stack import VecFrameStack
-from polyak.envs.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
-from polyak.envs.running import RunningMeanStd
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.frame_stack import VecFrameStack
+from polyak.envs.wrappers.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+from polyak.envs.wrappers.running import RunningMeanStd
 
 
 class Random(gym.Env):

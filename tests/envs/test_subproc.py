@@ -15,11 +15,11 @@ import psutil
 import pytest
 from gymnasium import spaces
 
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.monitor import Monitor
-from polyak.envs.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
 from polyak.envs.testing import BitFlippingEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
-from polyak.envs.vec_env import VecEnv
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrappers.monitor import Monitor
 
 START_METHODS = ["fork", "forkserver", "spawn"]
 LINUX = sys.platform.startswith("linux")
@@ -598,7 +598,7 @@ def test_hang_elsewhere(when):
 
 
 def test_hang_in_close_is_ended(monkeypatch):
-    monkeypatch.setattr("polyak.envs.subproc._GRACE", 0.5)
+    monkeypatch.setattr("polyak.envs.vec.subproc._GRACE", 0.5)
     fns, _ = fails(1, "close", "hang", n_envs=2)
     venv = subproc(fns, n_workers=2)
     processes = workers_of(venv)
@@ -713,7 +713,7 @@ PARENT = """
     sys.path[:0] = {path!r}
     import numpy as np
     from test_subproc import Misbehaves
-    from polyak.envs.subproc import SubprocVecEnv
+    from polyak.envs.vec.subproc import SubprocVecEnv
 
     if __name__ == "__main__":
         other = SubprocVecEnv([Misbehaves] * 2, start_method={start_method!r}, n_workers=2)
@@ -754,7 +754,7 @@ def test_script_may_end_without_close(tmp_path):
 UNGUARDED = """
     import sys
     sys.path[:0] = {path!r}
-    from polyak.envs.subproc import SubprocVecEnv
+    from polyak.envs.vec.subproc import SubprocVecEnv
     from polyak.envs.testing import BitFlippingEnv
 
     SubprocVecEnv([BitFlippingEnv] * 4, start_method={start_method!r}, n_workers=4)

@@ -4,8 +4,8 @@ import pytest
 from gymnasium import spaces
 
 import polyak.envs
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.vec_env import (
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.vec_env import (
     CloudpickleWrapper,
     VecEnv,
     VecEnvWrapper,

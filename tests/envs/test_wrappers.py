@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.envs.check_nan import VecCheckNan
-from polyak.envs.dummy import DummyVecEnv
-from polyak.envs.extract_dict import VecExtractDictObs
-from polyak.envs.frame_stack import StackedObservations, VecFrameStack
-from polyak.envs.transpose import VecTransposeImage
-from polyak.envs.video import VecVideoRecorder
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.check_nan import VecCheckNan
+from polyak.envs.wrappers.extract_dict import VecExtractDictObs
+from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
+from polyak.envs.wrappers.transpose import VecTransposeImage
+from polyak.envs.wrappers.video import VecVideoRecorder
 
 
 class Script(gym.Env):

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from polyak.algorithms import REGISTRY, get
-from polyak.core.off_policy import OffPolicyAlgorithm
-from polyak.core.program import Program
+from polyak.core.engine.program import Program
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
 
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())

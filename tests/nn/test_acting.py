@@ -15,8 +15,8 @@ from torch.nn.utils import parametrizations
 import polyak
 from polyak.compat import policies as sb3
 from polyak.nn import ActorCriticPolicy, BaseFeaturesExtractor, ContinuousPolicy, DiagGaussianDistribution, ValuePolicy
-from polyak.nn.acting import Acting, ArrayActor, array_actor
-from polyak.nn.array_layers import ACTIVATIONS, TORCH_PRODUCT
+from polyak.nn.fast.acting import Acting, ArrayActor, array_actor
+from polyak.nn.fast.array_layers import ACTIVATIONS, TORCH_PRODUCT
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
 
 BOX = spaces.Box(-2.0, 3.0, (3,), np.float32)
@@ -654,9 +654,9 @@ def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.Mon
     def train(arrays: bool) -> dict[str, torch.Tensor]:
         with monkeypatch.context() as patch:
             act = ArrayActor.act
-            patch.setattr("polyak.nn.acting.ArrayActor.act", lambda *args: (calls.append(arrays), act(*args))[1])
+            patch.setattr("polyak.nn.fast.acting.ArrayActor.act", lambda *args: (calls.append(arrays), act(*args))[1])
             if not arrays:
-                patch.setattr("polyak.nn.acting.array_actor", lambda policy: None)
+                patch.setattr("polyak.nn.fast.acting.array_actor", lambda policy: None)
             options = {"n_steps": 32} if name in ("PPO", "A2C") else {"learning_starts": 10}
             if name == "PPO":
                 options["batch_size"] = 32

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyak.core import machine
+from polyak.zoo import machine
 from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists

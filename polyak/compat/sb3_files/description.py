@@ -18,8 +18,8 @@ from polyak import algorithms
 from polyak.compat.sb3_files import unpickle
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, PolicyName
 from polyak.compat.sb3_files.translate import whole
+from polyak.core.files.serialise import UntrustedError, decode, encode
 from polyak.core.schedules import ConstantSchedule, FloatSchedule
-from polyak.core.serialise import UntrustedError, decode, encode
 from polyak.data import (
     DictReplayBuffer,
     DictRolloutBuffer,
@@ -176,7 +176,7 @@ def observations_in_hand(entries: Mapping[str, Entry]) -> dict[str, np.ndarray]:
 
 
 def _encoded(value: Entry) -> Any:
-    """As :func:`polyak.core.serialise.encode`; what was not read stays a pickle, and is reported when it is decoded."""
+    """As :func:`~polyak.core.files.serialise.encode`; what was not read stays a pickle, reported when it is decoded."""
     if isinstance(value, Unreadable):
         return {"$pickle": value.code, "repr": value.kind}
     return encode(value)

@@ -210,9 +210,9 @@ _OURS = {
     FLOAT_SCHEDULE: "polyak.core.schedules",
     CONSTANT_SCHEDULE: "polyak.core.schedules",
     LINEAR_SCHEDULE: "polyak.core.schedules",
-    TRAIN_FREQ: "polyak.core.off_policy",
-    TRAIN_UNIT: "polyak.core.off_policy",
-    GOAL_STRATEGY: "polyak.data.relabel",
+    TRAIN_FREQ: "polyak.core.loops.off_policy",
+    TRAIN_UNIT: "polyak.core.loops.off_policy",
+    GOAL_STRATEGY: "polyak.data.hindsight.relabel",
     NORMAL_NOISE: "polyak.core.noise",
     OU_NOISE: "polyak.core.noise",
 }

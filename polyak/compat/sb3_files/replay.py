@@ -9,9 +9,9 @@ import numpy as np
 
 from polyak.compat.sb3_files import names, unpickle
 from polyak.compat.sb3_files.translate import SavedObject, whole
-from polyak.core.serialise import UntrustedError
+from polyak.core.files.serialise import UntrustedError
 from polyak.data import HerReplayBuffer, ReplayBuffer
-from polyak.data.storage import PairStorage, flatten
+from polyak.data.storage.storage import PairStorage, flatten
 
 _COLUMNS = ("observations", "actions", "rewards", "dones")
 

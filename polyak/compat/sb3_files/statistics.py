@@ -12,10 +12,10 @@ from gymnasium import spaces
 from polyak.compat.sb3_files import names, unpickle
 from polyak.compat.sb3_files.translate import SavedObject, number
 from polyak.compat.sb3_files.writer import Object, dumps
-from polyak.core.archive import replacing
-from polyak.core.serialise import UntrustedError
+from polyak.core.files.archive import replacing
+from polyak.core.files.serialise import UntrustedError
 from polyak.envs import VecNormalize
-from polyak.envs.running import RunningMeanStd
+from polyak.envs.wrappers.running import RunningMeanStd
 
 _NUMBERS = ("clip_obs", "clip_reward", "gamma", "epsilon")
 _SWITCHES = ("training", "norm_obs", "norm_reward")

@@ -20,12 +20,12 @@ from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.closures import schedule_of
 from polyak.compat.sb3_files.names import Name
 from polyak.compat.sb3_files.records import Record, Sealed
+from polyak.core.files.serialise import UntrustedError, find_class
+from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
-from polyak.core.serialise import UntrustedError, find_class
 from polyak.data import GoalSelectionStrategy
-from polyak.envs.running import RunningMeanStd
+from polyak.envs.wrappers.running import RunningMeanStd
 
 MAX_DEPTH = 64
 _MAX_REPEATS = 8

@@ -1,0 +1,1 @@
+"""Compiled gradient steps, and what chooses how to run on this machine."""

@@ -1,0 +1,60 @@
+"""How much arithmetic a gradient step is."""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import partial
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.networks.encoders import BaseFeaturesExtractor
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def operations(learner: nn.Module, rows: int) -> float:
+    """Floating-point operations of a gradient step over ``rows`` rows, roughly.
+
+    A row is multiplied with every parameter once, forward, and twice that backward; with those of a convolution at
+    every position of its output.
+    """
+    positions: dict[nn.Module, int] = {}
+    for module in learner.modules():
+        if isinstance(module, BaseFeaturesExtractor):
+            positions |= _positions(module)
+    products = sum(
+        p.numel() * positions.get(module, 1) for module in learner.modules() for p in module.parameters(recurse=False)
+    )
+    return 6.0 * rows * products
+
+
+def _positions(extractor: BaseFeaturesExtractor) -> dict[nn.Module, int]:
+    """Positions of each convolution's output, seen in a forward pass of shapes without numbers."""
+    convolutions = {name: m for name, m in extractor.named_modules() if isinstance(m, _CONVOLUTIONS)}
+    if not convolutions:
+        return {}
+    found: dict[nn.Module, int] = {}
+
+    def note(name: str, module: nn.Module, inputs: Any, output: Tensor) -> None:
+        found[convolutions[name]] = math.prod(output.shape[2:])
+
+    try:
+        shadow = copy.deepcopy(extractor).to("meta").eval()
+        for name in convolutions:
+            shadow.get_submodule(name).register_forward_hook(partial(note, name))
+        with torch.no_grad():
+            shadow(_empty(extractor._observation_space))
+    except Exception:  # code of the user's own, which wants numbers: each parameter counts once then
+        return {}
+    return found
+
+
+def _empty(space: spaces.Space) -> Any:
+    """A batch of one preprocessed observation, without numbers."""
+    if isinstance(space, spaces.Dict):
+        return {key: _empty(part) for key, part in space.spaces.items()}
+    return torch.empty(1, *(space.shape or ()), device="meta")

@@ -1,0 +1,61 @@
+"""The folder where things stay that depend on the machine only: compiled programs and measurements."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyak.core.files.archive import replacing
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
+    if chosen := os.environ.get("POLYAK_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "polyak" / "programs"
+
+
+def machine() -> tuple[str, ...]:
+    """What a library or a measurement of this machine depends on: system, processor, its instructions, torch."""
+    return (
+        platform.system(),
+        platform.machine(),
+        _processor(),
+        torch.backends.cpu.get_cpu_capability(),
+        torch.__version__,
+        str(torch.version.git_version),
+    )
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line
+    return platform.processor()
+
+
+def recall(name: str) -> dict[str, Any]:
+    """What :func:`remember` last wrote under ``name``; empty if nothing, or nothing readable, is there."""
+    with suppress(OSError, ValueError):
+        known = json.loads((cache_folder() / f"{name}.json").read_text())
+        if isinstance(known, dict):
+            return known
+    return {}
+
+
+def remember(name: str, facts: dict[str, Any]) -> None:
+    """Add ``facts`` to what is known under ``name``; a folder that cannot be written to keeps nothing."""
+    with suppress(OSError):
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        merged = json.dumps(recall(name) | facts, indent=1, sort_keys=True)
+        with replacing(folder / f"{name}.json") as file:
+            file.write(merged.encode())

@@ -1,0 +1,567 @@
+"""Models as files: how to build it (JSON) and what it learned (safetensors), in one zip.
+
+=======================  ===============================================================================================
+``polyak.json``          format version, algorithm, policy, hyper-parameters, spaces, counters, small state
+``networks.safetensors`` policy, target networks, temperature
+``optimizers.safetensors`` the optimizers' tensors; their numbers are in ``polyak.json``
+``state.safetensors``    random states, observations in hand, normalisation statistics
+``replay.safetensors``   the replay buffer, if it was included
+=======================  ===============================================================================================
+
+Files are written under a temporary name and renamed, so that a broken write leaves the old file. Reading runs no code.
+"""
+
+import contextlib
+import json
+import platform
+import warnings
+import zipfile
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import metadata
+from itertools import pairwise
+from pkgutil import resolve_name
+from typing import IO, Any, Protocol, TypeVar
+
+import gymnasium as gym
+import numpy as np
+import safetensors.numpy
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, opened
+from polyak.core.files.parameters import load_optimizer, optimizer_key
+from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
+from polyak.core.learner import Learner
+from polyak.core.runner import Runner
+from polyak.core.seeding import rng_state, set_rng_state
+from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs.spaces import check_for_correct_spaces
+from polyak.envs.wrappers.normalize import detached
+
+FORMAT_VERSION = 1
+_COUNTERS = (
+    "num_timesteps",
+    "_n_updates",
+    "_episode_num",
+    "_total_timesteps",
+    "_num_timesteps_at_start",
+    "_current_progress_remaining",
+)
+_MAX_JSON_BYTES = 64 * 2**20
+_MAX_NESTING = 64
+Arrays = dict[str, np.ndarray]
+
+FOREIGN_MODELS = {"policy.pth": "polyak.compat.sb3_files.model_zip:read"}
+"""Zips of other libraries, by a member that tells them apart -> what reads them as :class:`Saved`."""
+FOREIGN_BUFFERS = {b"\x80": "polyak.compat.sb3_files.replay:read"}
+"""Replay buffers of other libraries, by their first byte -> what reads them as a buffer's state dict."""
+EXPORTS = {"sb3": "polyak.compat.sb3_files.export:save"}
+"""Formats of other libraries -> what writes a model in them."""
+
+
+class Model(Protocol):
+    """What saving and loading need of an algorithm."""
+
+    learner: Learner
+    runner: Runner | None
+    verbose: int
+    n_envs: int
+    observation_space: gym.Space
+    action_space: gym.Space
+    ep_info_buffer: deque[dict[str, Any]]
+    ep_success_buffer: deque[bool]
+    policy: Any
+    _policy_name: Any
+    _statistics: VecNormalize | None
+
+    def __init__(self, policy: Any, env: Any, **hyperparameters: Any) -> None: ...
+    def hyperparameters(self) -> dict[str, Any]: ...
+    def get_vec_normalize_env(self) -> VecNormalize | None: ...
+    def _use_env(self, env: VecEnv) -> None: ...
+    def _setup_model(self) -> None: ...
+    def _extra_state(self) -> dict[str, Any]: ...
+    def _load_extra_state(self, state: dict[str, Any]) -> None: ...
+
+
+M = TypeVar("M", bound=Model)
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Saved:
+    """A model file in memory."""
+
+    info: dict[str, Any]
+    networks: Arrays = field(default_factory=dict)
+    optimizers: Arrays = field(default_factory=dict)
+    state: Arrays = field(default_factory=dict)
+    replay: Arrays = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+    """Of another library's file: every name that its description has. Those that are no hyper-parameters are let be."""
+
+    def optimizer_state(self, name: str) -> dict[str, Any]:
+        """A torch optimizer's state dict."""
+        stored = self.info["optimizers"][name]
+        state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in stored["state"].items()}
+        prefix = f"{name}/"
+        for key, array in self.optimizers.items():
+            if key.startswith(prefix):
+                index, value_name = key[len(prefix) :].split("/")
+                state.setdefault(int(index), {})[value_name] = torch.from_numpy(array)
+        groups = [{key: decode(value) for key, value in group.items()} for group in stored["groups"]]
+        return {"state": state, "param_groups": groups}
+
+    def parameters(self) -> dict[str, Any]:
+        """As :func:`polyak.core.files.parameters.parameters` returns them."""
+        tensors = {name: torch.from_numpy(array) for name, array in self.networks.items()}
+        policy = {k.removeprefix("policy."): v for k, v in tensors.items() if k.startswith("policy.")}
+        own = {k: v for k, v in tensors.items() if not k.startswith("policy.")}
+        optimizers = {optimizer_key(name): self.optimizer_state(name) for name in self.info["optimizers"]}
+        return {"policy": policy, **optimizers, **own}
+
+    def state_of(self, prefix: str) -> Arrays:
+        """The arrays of ``state`` under ``prefix/``."""
+        return {key[len(prefix) + 1 :]: value for key, value in self.state.items() if key.startswith(prefix + "/")}
+
+
+def split_optimizer(name: str, saved: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """An optimizer's state dict as numbers for JSON and arrays for safetensors."""
+    numbers: dict[str, dict[str, Any]] = {}
+    arrays: Arrays = {}
+    for index, values in saved["state"].items():
+        numbers[str(index)] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
+        arrays |= {f"{name}/{index}/{k}": v.numpy(force=True) for k, v in values.items() if isinstance(v, Tensor)}
+    groups = [{key: _number(value) for key, value in group.items()} for group in saved["param_groups"]]
+    return {"state": numbers, "groups": groups}, arrays
+
+
+def _number(value: Any) -> Any:
+    return encode(value.item() if isinstance(value, Tensor) and value.dim() == 0 else value)
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
+    return {f"{prefix}/{key}": np.asarray(value) for key, value in arrays.items()}
+
+
+# -- saving ------------------------------------------------------------------------------------------------------------
+
+
+def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> None:
+    """Write ``model``; see :meth:`Algorithm.save`."""
+    if unknown := include - {"replay_buffer", *model.hyperparameters(), *_COUNTERS}:
+        raise ValueError(f"include={sorted(unknown)} cannot be saved: only 'replay_buffer' and what is saved anyway.")
+    info, saved = _describe(model, exclude - include), Saved({})
+    info["optimizers"] = {}
+    model.learner.adopt_optimizers()
+    for name, optimizer in model.learner.optimizers.items():
+        info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
+        saved.optimizers |= arrays
+    saved.networks = {name: tensor.numpy(force=True) for name, tensor in model.learner.networks().items()}
+    rng_values, rng_arrays = rng_state()
+    info["rng"] = rng_values | {"action_space": encode(model.action_space.np_random.bit_generator.state)}
+    saved.state |= _prefixed("rng", rng_arrays)
+    if model.runner is not None:
+        saved.state |= _prefixed("runner", model.runner.state())
+    if (normalizer := model.get_vec_normalize_env() or model._statistics) is not None:
+        info["normalizer"], arrays = _split_state(normalizer.state_dict())
+        saved.state |= _prefixed("normalizer", arrays)
+    if "replay_buffer" in include:
+        buffer = getattr(model, "replay_buffer", None)
+        if buffer is None:
+            raise ValueError("include=['replay_buffer']: this model has no replay buffer.")
+        info["replay"], saved.replay = _split_state(buffer.state_dict())
+    saved.info = info
+    with opened(target, "wb") as file:
+        _write(saved, file)
+
+
+def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
+    hyper = {name: encode(value) for name, value in model.hyperparameters().items() if name not in exclude}
+    hyper.pop("device", None)
+    policy = model._policy_name
+    return {
+        "format": "polyak",
+        "format_version": FORMAT_VERSION,
+        "algorithm": type(model).__name__,
+        "bases": [cls.__name__ for cls in type(model).__mro__],
+        "policy": policy if isinstance(policy, str) else encode(policy),
+        "hyperparameters": hyper,
+        "observation_space": encode(model.observation_space),
+        "action_space": encode(model.action_space),
+        "n_envs": model.n_envs,
+        "counters": {name: getattr(model, name) for name in _COUNTERS if name not in exclude},
+        "learner_steps": model.learner.steps,
+        "extra_state": encode(model._extra_state()),
+        "ep_info_buffer": encode([dict(episode) for episode in model.ep_info_buffer]),
+        "ep_success_buffer": [bool(success) for success in model.ep_success_buffer],
+        "system": system_info(),
+    }
+
+
+def _split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """A flat state dict as JSON values and arrays."""
+    values: dict[str, Any] = {}
+    arrays: Arrays = {}
+    for key, value in state.items():
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            arrays[key] = value
+        elif isinstance(value, Mapping) and value and all(isinstance(item, np.ndarray) for item in value.values()):
+            arrays |= {f"{key}//{part}": item for part, item in value.items()}
+        else:
+            values[key] = encode(value)
+    return values, arrays
+
+
+def _join_state(values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The inverse of :func:`_split_state`."""
+    state: dict[str, Any] = {key: decode(value) for key, value in values.items()}
+    for key, array in arrays.items():
+        outer, _, inner = key.partition("//")
+        if inner:
+            state.setdefault(outer, {})[inner] = array
+        else:
+            state[key] = array
+    return state
+
+
+def _write(saved: Saved, file: IO[bytes]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("polyak.json", json.dumps(saved.info, indent=1, allow_nan=False))
+        for name in ("networks", "optimizers", "state", "replay"):
+            if arrays := getattr(saved, name):
+                tensors = {key: np.asarray(array, order="C") for key, array in arrays.items()}
+                archive.writestr(f"{name}.safetensors", safetensors.numpy.save(tensors))
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+def read(
+    source: Any,
+    suffix: str = ".zip",
+    kind: str = "polyak",
+    *,
+    trust: bool = False,
+    skip: Collection[str] = (),
+    weights_only: bool = False,
+) -> Saved:
+    """Read a model file (or, with ``kind="polyak-replay"``, a replay buffer's).
+
+    Args:
+        source: a path or an open file.
+        suffix: added to a path if there is no file of that name.
+        kind: what it must be.
+        trust: also read what another library has pickled, which can run any code.
+        skip: of another library's file: names whose values the caller brings, so that the file's are not looked at.
+        weights_only: of another library's file: leave all but the weights alone.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is not a model file, it is damaged, or a newer polyak wrote it.
+    """
+    with opened(source, "rb", suffix) as file:
+        name = name_of(file, source)
+        try:
+            with zipfile.ZipFile(file) as archive:
+                foreign = _foreign_reader(archive) if kind == "polyak" else None
+                if foreign is not None:
+                    return resolve_name(foreign)(archive, name, trust=trust, skip=skip, weights_only=weights_only)
+                saved = _read_archive(archive, name)
+        except (*DAMAGED, SafetensorError) as error:
+            reason = "it wasn't a zip-file, or only a part of one" if "not a zip file" in str(error) else error
+            raise ValueError(
+                f"{name} is not a model file, or it is damaged ({reason}). Save the model again."
+            ) from error
+    if saved.info.get("format") != kind:
+        raise ValueError(f"{name} is a file of kind {saved.info.get('format')!r}, not {kind!r}. Is it the right file?")
+    return saved
+
+
+def _foreign_reader(archive: zipfile.ZipFile) -> str | None:
+    members = set(archive.namelist())
+    if "polyak.json" in members:
+        return None
+    return next((reader for marker, reader in FOREIGN_MODELS.items() if marker in members), None)
+
+
+def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
+    members = check_members(archive, name)
+    if "polyak.json" not in members:
+        raise ValueError(f"{name} was not written by polyak: it holds no polyak.json. Found {sorted(members)[:8]}.")
+    if archive.getinfo("polyak.json").file_size > _MAX_JSON_BYTES:
+        raise ValueError(f"{name} is damaged: polyak.json is larger than {_MAX_JSON_BYTES} bytes.")
+    try:
+        info = json.loads(archive.read("polyak.json"))
+        check_nesting(info)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is damaged: polyak.json cannot be read ({error}).") from error
+    if not isinstance(info, dict):
+        raise ValueError(f"{name} is damaged: polyak.json holds a {type(info).__name__}.")
+    if not isinstance(version := info.get("format_version", 0), int) or version > FORMAT_VERSION:
+        raise ValueError(
+            f"{name} has format version {version}; this polyak reads up to {FORMAT_VERSION}. Upgrade polyak."
+        )
+    saved = Saved(info)
+    for part in ("networks", "optimizers", "state", "replay"):
+        if f"{part}.safetensors" in members:
+            setattr(saved, part, safetensors.numpy.load(archive.read(f"{part}.safetensors")))
+    return saved
+
+
+def check_nesting(value: Any, depth: int = 0) -> None:
+    """Refuse JSON that is nested deeper than anything that a model needs.
+
+    Raises:
+        ValueError: it is.
+    """
+    if depth > _MAX_NESTING:
+        raise ValueError(f"it is nested more than {_MAX_NESTING} deep")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if isinstance(item, dict | list):
+            check_nesting(item, depth + 1)
+
+
+def load(
+    cls: type[M],
+    source: Any,
+    env: Any,
+    device: torch.device | str,
+    custom_objects: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    print_system_info: bool,
+    force_reset: bool,
+    trust: bool,
+    resume: bool,
+) -> M:
+    """Build a model from a file; see :meth:`Algorithm.load`."""
+    saved = read(source, trust=trust, skip=custom_objects.keys() | (overrides.keys() - {"policy_kwargs"}))
+    info = saved.info
+    if print_system_info:
+        _print_system_info(info)
+    if resume and saved.foreign:
+        raise ValueError("resume=True needs a file that polyak wrote: another library's holds no random states.")
+    with _damage_named(source):
+        _check_algorithm(cls, info)
+        hyper, policy = _hyperparameters(cls, saved, custom_objects, overrides, trust)
+        observation_space, action_space = (
+            custom_objects.get(name) or decode(info[name]) for name in ("observation_space", "action_space")
+        )
+        for name, space in (("observation_space", observation_space), ("action_space", action_space)):
+            if not isinstance(space, gym.Space):
+                raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
+        _check_sizes(hyper, observation_space, action_space, saved)
+
+    model = cls(policy, None, **hyper, device=device, _init_setup_model=False)
+    model.observation_space, model.action_space, model.n_envs = observation_space, action_space, info["n_envs"]
+    if "normalizer" in info:
+        with _damage_named(source):
+            model._statistics = detached(_join_state(info["normalizer"], saved.state_of("normalizer")))
+    if env is not None:
+        vec_env = with_statistics(as_vec_env(env, verbose=model.verbose), model._statistics)
+        check_for_correct_spaces(vec_env, observation_space, action_space)
+        model._use_env(vec_env)
+    model._setup_model()
+    with _damage_named(source):
+        _restore(model, saved, trust)
+    if env is not None and not force_reset and model.runner is not None:
+        model.runner.load_state(saved.state_of("runner"))
+    if resume:
+        if saved.replay:
+            model.replay_buffer.load_state_dict(_join_state(info["replay"], saved.replay))  # type: ignore[attr-defined]
+        set_rng_state(info["rng"], saved.state_of("rng"))
+        model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
+    return model
+
+
+@contextlib.contextmanager
+def _damage_named(source: Any) -> Iterator[None]:
+    """Parts of a description that are missing or of another type, as one kind of error."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise ValueError(
+            f"path={str(source)!r}: the file is damaged, its description cannot be understood "
+            f"({type(error).__name__}: {error})."
+        ) from error
+
+
+def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
+    """A class may load its own files, those of its subclasses, and those of the classes that it extends."""
+    written = info["algorithm"]
+    names = {base.__name__ for base in cls.__mro__}
+    if written is not None and written not in names and cls.__name__ not in info["bases"]:
+        raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
+
+
+def _hyperparameters(
+    cls: type, saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
+) -> tuple[dict[str, Any], Any]:
+    """What to build the model with: from the file, except for what the caller gives; and its policy."""
+    given = {**custom_objects, **overrides}
+    info, known = saved.info, {f.name for f in fields(cls)}
+    hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
+    if saved.foreign:
+        hyper = {name: value for name, value in hyper.items() if name in known}
+    if "policy_kwargs" not in custom_objects:
+        _check_policy_kwargs(hyper, overrides)
+    policy = custom_objects.get("policy_class") or info["policy"]
+    if isinstance(policy, dict):
+        policy = decode(policy, trust)
+    if not isinstance(policy, str | type | Untrusted):
+        raise ValueError(f"the file's policy is {policy!r:.100}. Pass custom_objects={{'policy_class': ...}}.")
+    if isinstance(policy, Untrusted):
+        raise UntrustedError(
+            f"the file's policy is {policy}. Pass custom_objects={{'policy_class': ...}}, or trust=True if you trust "
+            "the file."
+        )
+    hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in given})
+    let_be = (saved.foreign | _NOT_HYPERPARAMETERS) - known
+    if unknown := sorted(custom_objects.keys() - known - let_be - overrides.keys()):
+        warnings.warn(f"custom_objects={unknown} replace nothing: the file has no such values.", stacklevel=4)
+        let_be |= set(unknown)
+    return hyper | {name: value for name, value in given.items() if name not in let_be}, policy
+
+
+_NOT_HYPERPARAMETERS = frozenset(
+    ("observation_space", "action_space", "policy_class", "lr_schedule", "exploration_schedule")
+)
+"""Attributes that programs for Stable-Baselines3 give as custom objects. The schedules are made from other values."""
+
+
+def _check_sizes(hyper: Mapping[str, Any], observation_space: Any, action_space: Any, saved: Saved) -> None:
+    """Refuse a description of networks that the file has no weights for, before they are built.
+
+    Raises:
+        ValueError: a width or a number of actions exceeds what the file's weights can belong to.
+    """
+    held = max(sum(array.size for array in saved.networks.values()), 2**16)
+    options = hyper.get("policy_kwargs") or {}
+    arch = options.get("net_arch")
+    lists = list(arch.values()) if isinstance(arch, dict) else [arch] if isinstance(arch, list | tuple) else []
+    sizes: dict[str, Any] = {"action_space": getattr(action_space, "n", 0)}
+    sizes |= {f"policy_kwargs[{name!r}]": value for name, value in options.items() if isinstance(value, int)}
+    for layers in lists:
+        widths = [width for width in layers if isinstance(width, int)] if isinstance(layers, list | tuple) else []
+        pairs = [first * second for first, second in pairwise(widths)]
+        sizes["policy_kwargs['net_arch']"] = max([*widths, *pairs, sizes.get("policy_kwargs['net_arch']", 0)])
+    if hyper.get("policy_kwargs") is None or options.get("features_extractor_class") is None:
+        sizes["observation_space"] = getattr(observation_space, "n", 0)
+    for name, size in sizes.items():
+        if np.max(size) > held:
+            raise ValueError(
+                f"the file describes networks with {name} of size {np.max(size):,}, but holds only {held:,} weights: "
+                "it is damaged."
+            )
+
+
+def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    given, stored = overrides.get("policy_kwargs"), hyper.get("policy_kwargs")
+    if holds_untrusted(stored):
+        if given is None:
+            raise UntrustedError(
+                f"the file's policy_kwargs={stored} hold pickled code. Pass them through custom_objects="
+                "{'policy_kwargs': ...}, or pass trust=True if you trust the file."
+            )
+    elif given is not None and given != stored:
+        raise ValueError(
+            f"policy_kwargs={given} differ from those in the file, {stored}. Leave them out: the networks must be"
+            " those that were saved."
+        )
+
+
+def with_statistics(env: VecEnv, statistics: VecNormalize | None) -> VecEnv:
+    """``env`` under a file's normalisation: wrapped, unless it has a normalising wrapper of its own already."""
+    if statistics is None or unwrap_vec_normalize(env) is not None:
+        return env
+    return VecNormalize.from_state_dict(env, statistics.state_dict())
+
+
+def _restore(model: Model, saved: Saved, trust: bool) -> None:
+    learner, info = model.learner, saved.info
+    own = learner.networks()
+    for name, array in saved.networks.items():
+        if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
+            raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
+    learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
+    for name in learner.optimizers:
+        if name not in info["optimizers"]:
+            raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(info['optimizers'])}.")
+        load_optimizer(learner, name, saved.optimizer_state(name))
+    for name, value in info["counters"].items():
+        if name in _COUNTERS:
+            setattr(model, name, value)
+    learner.steps = info["learner_steps"]
+    model.ep_info_buffer.extend(decode(info["ep_info_buffer"]))
+    model.ep_success_buffer.extend(info["ep_success_buffer"])
+    model._load_extra_state(decode(info["extra_state"], trust))
+    if getattr(model, "use_sde", False):
+        model.policy.reset_noise()  # by the deviations just loaded
+
+
+# -- replay buffers ----------------------------------------------------------------------------------------------------
+
+
+class Buffer(Protocol):
+    """What saving needs of a replay buffer."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def save_buffer(buffer: Buffer, target: Any) -> None:
+    """Write the filled part of a replay buffer; see :meth:`OffPolicyAlgorithm.save_replay_buffer`."""
+    values, arrays = _split_state(buffer.state_dict())
+    info = {"format": "polyak-replay", "format_version": FORMAT_VERSION, "replay": values}
+    with opened(target, "wb", suffix=".pkl") as file:
+        _write(Saved(info, replay=arrays), file)
+
+
+def load_buffer(buffer: Buffer, source: Any, trust: bool = False) -> None:
+    """Read what :func:`save_buffer` wrote, or a replay buffer of another library.
+
+    Args:
+        buffer: where to.
+        source: a path or an open file.
+        trust: also read what another library has pickled, which can run any code.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not such a file, or it does not fit the buffer.
+    """
+    with opened(source, "rb", suffix=".pkl") as file:
+        for start, reader in FOREIGN_BUFFERS.items():
+            if begins_with(file, start):
+                resolve_name(reader)(file, name_of(file, source), buffer, trust=trust)
+                return
+    saved = read(source, suffix=".pkl", kind="polyak-replay")
+    with _damage_named(source):
+        buffer.load_state_dict(_join_state(saved.info["replay"], saved.replay))
+
+
+# -- what wrote a file -------------------------------------------------------------------------------------------------
+
+
+def system_info() -> dict[str, str]:
+    """Versions of everything that matters to a model."""
+    return {
+        "OS": platform.platform(),
+        "Python": platform.python_version(),
+        "polyak": metadata.version("polyak"),
+        "PyTorch": torch.__version__,
+        "GPU": str(torch.cuda.is_available()),
+        "NumPy": np.__version__,
+        "Gymnasium": gym.__version__,
+    }
+
+
+def _print_system_info(info: Mapping[str, Any]) -> None:
+    for title, system in (("CURRENT SYSTEM INFO", system_info()), ("SAVED MODEL SYSTEM INFO", info["system"])):
+        print(f"== {title} ==")
+        for key, value in system.items():
+            print(f"- {key}: {value}")
+        print()

@@ -1,0 +1,278 @@
+"""Hyper-parameters and spaces as JSON, and back, without running anything that a file brings along.
+
+JSON's own types stand for themselves. Anything else is an object with one key that starts with ``$``:
+
+=============  ====================================================================================================
+``$tuple``     a tuple
+``$dict``      a dict whose keys are not all strings, as pairs
+``$float``     nan, inf, -inf
+``$array``     a numpy array: dtype, shape, base64 of its bytes
+``$scalar``    a numpy scalar: dtype and base64
+``$class``     a class, as ``module:qualname``
+``$enum``      an enum member: class and member name
+``$space``     a gymnasium space
+``$schedule``  one of :mod:`polyak.core.schedules`
+``$noise``     one of :mod:`polyak.core.noise`
+``$pickle``    anything else (a lambda, an object of a user's class), by cloudpickle; decoded only when trusted
+=============  ====================================================================================================
+
+A class named in a file is looked up only among polyak, torch.nn, torch.optim and modules the program has itself
+imported, and is used only if it is of a kind that options may hold (a module, an optimizer, a buffer, an enum ...).
+"""
+
+import base64
+import enum
+import importlib
+import math
+import sys
+import warnings
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from polyak.core.files.moved import MOVED
+from polyak.core.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.core.schedules import schedule_from_json, schedule_to_json
+from polyak.data.replay import BaseBuffer, ReplayBuffer
+
+_IMPORTABLE = (
+    *(f"polyak.{folder}." for folder in ("envs", "nn", "data", "core", "algorithms", "compat")),
+    "torch.nn.",
+    "torch.optim.",
+)
+_KINDS: tuple[type, ...] = (nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise)
+
+
+class UntrustedError(ValueError):
+    """A file asks for something that could run code, and the caller has not said that the file is trusted."""
+
+
+class Untrusted:
+    """Stands for a value that was left out because the file is not trusted."""
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+
+    def __repr__(self) -> str:
+        return f"<not loaded without trust=True: {self.description}>"
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def encode(value: Any) -> Any:
+    """A JSON-able stand-in for ``value``; see the module's table."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is list:
+        return [encode(item) for item in value]
+    if type(value) is tuple:
+        return {"$tuple": [encode(item) for item in value]}
+    if isinstance(value, dict):
+        return _encode_dict(value)
+    if isinstance(value, enum.Enum):
+        return {"$enum": [class_name(type(value)), value.name]}
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return {"$array": _encode_array(value)}
+    if isinstance(value, np.generic):
+        return {"$scalar": _encode_array(np.asarray(value))}
+    if isinstance(value, spaces.Space):
+        return {"$space": _encode_space(value)}
+    if (schedule := schedule_to_json(value)) is not None:
+        return {"$schedule": schedule}
+    if isinstance(value, ActionNoise) and (noise := _encode_noise(value)) is not None:
+        return {"$noise": noise}
+    if isinstance(value, type) and _reachable(value):
+        return {"$class": class_name(value)}
+    return {"$pickle": base64.b64encode(cloudpickle.dumps(value)).decode(), "repr": repr(value)[:200]}
+
+
+def class_name(cls: type) -> str:
+    """``module:qualname``."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _reachable(cls: type) -> bool:
+    return issubclass(cls, _KINDS) and "<locals>" not in cls.__qualname__
+
+
+def _encode_dict(value: dict[Any, Any]) -> dict[str, Any]:
+    if all(type(key) is str and not key.startswith("$") for key in value):
+        return {key: encode(item) for key, item in value.items()}
+    return {"$dict": [[encode(key), encode(item)] for key, item in value.items()]}
+
+
+def _encode_array(array: np.ndarray) -> list[Any]:
+    return [array.dtype.str, list(array.shape), base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()]
+
+
+def _encode_space(space: spaces.Space) -> list[Any]:
+    if isinstance(space, spaces.Box):
+        return ["Box", {"low": encode(space.low), "high": encode(space.high), "dtype": np.dtype(space.dtype).str}]
+    if isinstance(space, spaces.Discrete):
+        return ["Discrete", {"n": int(space.n), "start": int(space.start)}]
+    if isinstance(space, spaces.MultiDiscrete):
+        return ["MultiDiscrete", {"nvec": encode(space.nvec), "start": encode(space.start)}]
+    if isinstance(space, spaces.MultiBinary):
+        n = space.n if isinstance(space.n, int | np.integer) else [int(x) for x in space.n]
+        return ["MultiBinary", {"n": int(n) if not isinstance(n, list) else n}]
+    if isinstance(space, spaces.Dict):
+        return ["Dict", {key: _encode_space(item) for key, item in space.spaces.items()}]
+    if isinstance(space, spaces.Tuple):
+        return ["Tuple", [_encode_space(item) for item in space.spaces]]
+    raise TypeError(
+        f"cannot save a {type(space).__name__} space. Use Box, Discrete, MultiDiscrete, MultiBinary or Dict."
+    )
+
+
+def _encode_noise(noise: ActionNoise) -> list[Any] | None:
+    if type(noise) is NormalActionNoise:
+        return ["normal", {"mean": encode(noise._mu), "sigma": encode(noise._sigma), "dtype": _name(noise._dtype)}]
+    if type(noise) is OrnsteinUhlenbeckActionNoise:
+        config = {"mean": noise._mu, "sigma": noise._sigma, "theta": noise._theta, "dt": noise._dt}
+        config |= {"initial_noise": noise.initial_noise, "noise_prev": noise.noise_prev, "dtype": _name(noise._dtype)}
+        return ["ornstein-uhlenbeck", {key: encode(v) for key, v in config.items()}]
+    if type(noise) is VectorizedActionNoise and (base := _encode_noise(noise.base_noise)) is not None:
+        return ["vectorized", {"base": base, "n_envs": noise.n_envs}]
+    return None
+
+
+def _name(dtype: Any) -> str:
+    return np.dtype(dtype).str
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def decode(value: Any, trust: bool = False) -> Any:
+    """The inverse of :func:`encode`.
+
+    A value that would run code is an :class:`Untrusted` placeholder, unless ``trust`` is set.
+
+    Raises:
+        UntrustedError: a class is named that is not an option polyak knows, or not from a module already imported.
+        ValueError: the data is not something that :func:`encode` writes.
+    """
+    if isinstance(value, list):
+        return [decode(item, trust) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tag = next((key for key in value if key.startswith("$")), None)
+    if tag is None:
+        return {key: decode(item, trust) for key, item in value.items()}
+    body = value[tag]
+    if tag == "$pickle":
+        return cloudpickle.loads(base64.b64decode(body)) if trust else Untrusted(str(value.get("repr", "?")))
+    if tag == "$class":
+        return find_class(body, trust)
+    if tag == "$enum":
+        return getattr(find_class(body[0], trust), body[1])
+    readers = {
+        "$tuple": lambda: tuple(decode(item, trust) for item in body),
+        "$dict": lambda: {decode(key, trust): decode(item, trust) for key, item in body},
+        "$float": lambda: float(body),
+        "$array": lambda: _decode_array(body),
+        "$scalar": lambda: _decode_array(body)[()],
+        "$space": lambda: _decode_space(body),
+        "$schedule": lambda: schedule_from_json(body),
+        "$noise": lambda: _decode_noise(body),
+    }
+    if tag not in readers:
+        raise ValueError(f"unknown tag {tag!r}: the file is damaged or from a newer polyak.")
+    return readers[tag]()
+
+
+def find_class(name: str, trust: bool = False) -> type:
+    """The class called ``module:qualname``.
+
+    Raises:
+        UntrustedError: it is not one of the kinds of classes that options hold, or its module would have to be
+            imported first and is neither polyak's nor torch's.
+    """
+    module_name, _, qualname = name.partition(":")
+    module_name = MOVED.get(module_name, module_name)
+    if trust or (module_name + ".").startswith(_IMPORTABLE):
+        module = importlib.import_module(module_name)
+    elif module_name in sys.modules:
+        module = sys.modules[module_name]
+    else:
+        raise UntrustedError(
+            f"the file names the class {name!r}, whose module is not imported. Import {module_name!r} first, or pass "
+            "trust=True if you trust the file."
+        )
+    found: Any = module
+    for part in qualname.split("."):
+        found = getattr(found, part, None) if trust else vars(found).get(part) if hasattr(found, "__dict__") else None
+    if not isinstance(found, type) or not (trust or issubclass(found, _KINDS)):
+        raise UntrustedError(
+            f"the file names {name!r}, which is not a class of a kind that options may hold. Pass trust=True only if "
+            "you trust the file."
+        )
+    return found
+
+
+def holds_untrusted(value: Any) -> bool:
+    """Whether :func:`decode` left a placeholder anywhere in ``value``."""
+    if isinstance(value, dict):
+        return any(holds_untrusted(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(holds_untrusted(item) for item in value)
+    return isinstance(value, Untrusted)
+
+
+def warn_untrusted(values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` without those that hold placeholders, after one warning that names what was left out."""
+    left_out = {key: item for key, item in values.items() if holds_untrusted(item)}
+    if left_out:
+        warnings.warn(
+            f"not loaded, because they hold pickled code: {left_out}. Defaults are used instead. Pass them through "
+            "custom_objects={...}, or pass trust=True if you trust the file.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return {key: item for key, item in values.items() if key not in left_out}
+
+
+def _decode_array(body: list[Any]) -> np.ndarray:
+    dtype = np.dtype(str(body[0]))
+    if dtype.hasobject:
+        raise ValueError(f"arrays of dtype {dtype} are not read from files.")
+    return np.frombuffer(base64.b64decode(body[2]), dtype=dtype).reshape([int(n) for n in body[1]]).copy()
+
+
+def _decode_space(body: list[Any]) -> spaces.Space:
+    kind, config = body
+    if kind == "Box":
+        return spaces.Box(decode(config["low"]), decode(config["high"]), dtype=np.dtype(config["dtype"]).type)
+    if kind == "Discrete":
+        return spaces.Discrete(config["n"], start=config["start"])
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(decode(config["nvec"]), start=decode(config["start"]))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(config["n"])
+    if kind == "Dict":
+        return spaces.Dict({key: _decode_space(item) for key, item in config.items()})
+    if kind == "Tuple":
+        return spaces.Tuple([_decode_space(item) for item in config])
+    raise ValueError(f"unknown space {kind!r}: the file is damaged or from a newer polyak.")
+
+
+def _decode_noise(body: list[Any]) -> ActionNoise:
+    kind, config = body
+    if kind == "normal":
+        return NormalActionNoise(decode(config["mean"]), decode(config["sigma"]), np.dtype(config["dtype"]))
+    if kind == "ornstein-uhlenbeck":
+        values = {key: decode(item) for key, item in config.items()}
+        last = values.pop("noise_prev")
+        noise = OrnsteinUhlenbeckActionNoise(**values | {"dtype": np.dtype(values["dtype"])})
+        noise.noise_prev = last
+        return noise
+    if kind == "vectorized":
+        return VectorizedActionNoise(_decode_noise(config["base"]), config["n_envs"])
+    raise ValueError(f"unknown action noise {kind!r}: the file is damaged or from a newer polyak.")

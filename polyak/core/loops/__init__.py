@@ -1,0 +1,1 @@
+"""From experience to gradient steps and back: one file for each way to learn."""

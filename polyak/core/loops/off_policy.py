@@ -1,0 +1,457 @@
+"""Off-policy learning: step, store, replay."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass
+from enum import Enum
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from typing_extensions import Self
+
+from polyak.core.advice import advise
+from polyak.core.algorithm import Algorithm, GymEnv, MaybeCallback, require
+from polyak.core.files.checkpoint import load_buffer, save_buffer
+from polyak.core.noise import ActionNoise, VectorizedActionNoise
+from polyak.core.runner import Observations, Step
+from polyak.core.schedules import Schedule
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data import HerReplayBuffer, ReplayBuffer
+from polyak.data.hindsight.relabel import Hindsight
+from polyak.envs import DummyVecEnv, VecEnv
+from polyak.envs.wrappers.normalize import detached
+
+_NOMINAL_EPISODE = 200
+"""Steps in an episode, where a guess is needed."""
+
+
+class TrainFrequencyUnit(str, Enum):
+    """What ``train_freq`` counts."""
+
+    STEP = "step"
+    EPISODE = "episode"
+
+
+class TrainFreq(NamedTuple):
+    """How long to collect before each update."""
+
+    frequency: int
+    unit: TrainFrequencyUnit
+
+
+class RolloutReturn(NamedTuple):
+    """What a collection amounted to."""
+
+    episode_timesteps: int
+    """Environment steps, over all environments."""
+    n_episodes: int
+    continue_training: bool
+    """False: a callback asked to stop."""
+
+
+@dataclass(eq=False, repr=False)
+class OffPolicyAlgorithm(Algorithm):
+    """Algorithms that learn from a replay buffer."""
+
+    learning_rate: float | Schedule = 3e-4
+    _: KW_ONLY
+    buffer_size: int = 1_000_000
+    """Transitions that the replay buffer holds."""
+    learning_starts: int = 100
+    """Environment steps of random actions before the first update."""
+    batch_size: int = 256
+    """Transitions per gradient step."""
+    tau: float = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    gamma: float = 0.99
+    """Discount factor, in [0, 1]."""
+    train_freq: int | tuple[int, str] = 1
+    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    gradient_steps: int = 1
+    """Gradient steps per update; -1 makes as many as transitions were collected."""
+    replay_buffer_class: type[ReplayBuffer] | None = None
+    """Such as :class:`~polyak.data.HerReplayBuffer`; ``None`` takes :class:`~polyak.data.ReplayBuffer`."""
+    replay_buffer_kwargs: dict[str, Any] | None = None
+    """Further arguments of the replay buffer."""
+    optimize_memory_usage: bool = False
+    """Store each observation once instead of twice; the samples are the same."""
+    n_steps: int = 1
+    """Rewards summed before bootstrapping (n-step returns)."""
+    overlap: bool = False
+    """Let the environments step during gradient steps: the first step of each collection is made while the update
+    before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
+    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
+
+    raw_experience: ClassVar[bool] = True
+    # Options of some algorithms only, which declare them as fields.
+    action_noise = cast("ActionNoise | None", None)
+    use_sde = False
+    use_sde_at_warmup = False
+    sde_sample_freq = -1
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self.train_freq = convert_train_freq(self.train_freq)
+        require(self.buffer_size > 0, "buffer_size", self.buffer_size, "it must be at least 1.")
+        require(self.batch_size > 0, "batch_size", self.batch_size, "it must be at least 1.")
+        require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "it must not be negative.")
+        require(0 <= self.tau <= 1, "tau", self.tau, "it must lie in [0, 1].")
+        require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
+        require(self.gradient_steps >= -1, "gradient_steps", self.gradient_steps, "it must be -1 or more.")
+        require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
+        require(isinstance(self.overlap, bool), "overlap", self.overlap, "it must be True or False.")
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        self.replay_buffer: ReplayBuffer | None = None
+        super()._setup_model()
+        if self.env is not None:
+            self.replay_buffer = self._make_replay_buffer()
+            self._check_overlap()
+
+    def _check_overlap(self) -> None:
+        """Refuse to overlap where sampling would have to ask environments that are under way."""
+        asks = isinstance(getattr(self.replay_buffer, "relabel", None), Hindsight)
+        if self.overlap and asks and self.env is not None:
+            require(
+                isinstance(self.env.unwrapped, DummyVecEnv),
+                "overlap",
+                self.overlap,
+                f"hindsight replay asks an environment's compute_reward() meanwhile, which a "
+                f"{type(self.env.unwrapped).__name__} cannot answer during a step. Use DummyVecEnv or overlap=False.",
+            )
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        if self.n_envs > 1 and 0 < self.gradient_steps < self.n_envs:
+            advise(
+                "updates per step",
+                f"n_envs={self.n_envs} and gradient_steps={self.gradient_steps}: a vectorised step brings "
+                f"{self.n_envs} transitions but no more updates: {self.n_envs} times fewer per environment step "
+                "than with one environment. Pass gradient_steps=-1 for as many updates as transitions.",
+            )
+
+    def _make_replay_buffer(self) -> ReplayBuffer:
+        options = self._buffer_options()
+        cls = self.replay_buffer_class or ReplayBuffer
+        if issubclass(cls, HerReplayBuffer):
+            options.setdefault("env", self.env)
+        return cls(
+            self.buffer_size,
+            self.observation_space,
+            self.action_space,
+            device=self.device,
+            n_envs=self.n_envs,
+            optimize_memory_usage=self.optimize_memory_usage,
+            **options,
+        )
+
+    def _buffer_options(self) -> dict[str, Any]:
+        """Arguments of the replay buffer besides those that every one has."""
+        many = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps > 1 else {}
+        return {**(self.replay_buffer_kwargs or {}), **many}
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        super().set_env(env, force_reset)
+        if self.replay_buffer is None:
+            self.replay_buffer = self._make_replay_buffer()
+        elif isinstance(self.replay_buffer, HerReplayBuffer):
+            self.replay_buffer.set_env(self.env)
+        self._check_overlap()
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        freq: TrainFreq = self.train_freq  # type: ignore[assignment]
+        training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
+        if self.gradient_steps < 0:
+            return training, self.batch_size
+        steps = freq.frequency if freq.unit == "step" else _NOMINAL_EPISODE * freq.frequency
+        return training // (steps * self.n_envs) * self.gradient_steps, self.batch_size
+
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        assert self.replay_buffer is not None
+        self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 4,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+    learn.__doc__ = Algorithm.learn.__doc__
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        assert self.env is not None
+        assert self.replay_buffer is not None
+        rollout = self.collect_rollouts(
+            self.env,
+            callback,
+            self.train_freq,  # type: ignore[arg-type]
+            self.replay_buffer,
+            action_noise=self.action_noise,
+            learning_starts=self.learning_starts,
+            log_interval=log_interval,
+        )
+        if not rollout.continue_training:
+            return False
+        if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
+            steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
+            if steps > 0:
+                overlaps = self.overlap and self.num_timesteps < self._total_timesteps
+                with self._stepping_ahead() if overlaps else nullcontext(), self._split.update:
+                    self.train(gradient_steps=steps, batch_size=self.batch_size)
+        return True
+
+    @contextmanager
+    def _stepping_ahead(self) -> Iterator[None]:
+        """While the block runs, the environments make the first step of the next collection.
+
+        All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
+        """
+        assert self.runner is not None
+        self.policy.set_training_mode(False)
+        if self.use_sde:
+            self.policy.reset_noise(self.n_envs)
+        self._prepare_to_act()
+        normalizer = self._vec_normalize_env
+        if normalizer is not None:
+            self._vec_normalize_env = detached(normalizer.state_dict())
+        try:
+            with self.runner.ahead(lambda _: self._sample_action(self.learning_starts, self.action_noise, self.n_envs)):
+                yield
+        finally:
+            self._vec_normalize_env = normalizer
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        train_freq: TrainFreq,
+        replay_buffer: ReplayBuffer,
+        action_noise: ActionNoise | None = None,
+        learning_starts: int = 0,
+        log_interval: int | None = None,
+    ) -> RolloutReturn:
+        """Step the environments and store what happens.
+
+        Args:
+            env: the environments.
+            callback: asked after every step whether to go on.
+            train_freq: for how long.
+            replay_buffer: where to.
+            action_noise: added to the actions.
+            learning_starts: act at random before this many environment steps.
+            log_interval: episodes between log tables.
+
+        Returns:
+            how much was collected, and whether to go on.
+        """
+        assert self.runner is not None
+        self.policy.set_training_mode(False)
+        if train_freq.unit == "episode" and env.num_envs > 1:
+            raise ValueError(
+                f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single "
+                f"environment, got n_envs={env.num_envs}. Use train_freq=(n, 'step')."
+            )
+        if action_noise is not None and env.num_envs > 1 and not isinstance(action_noise, VectorizedActionNoise):
+            self.action_noise = action_noise = VectorizedActionNoise(action_noise, env.num_envs)
+        if self.use_sde:
+            self.policy.reset_noise(env.num_envs)
+        callback.on_rollout_start()
+        n_steps = n_episodes = 0
+        publish = callback.needs_locals
+        names = self._callback_locals(
+            replay_buffer=replay_buffer,
+            callback=callback,
+            learning_starts=learning_starts,
+            train_freq=train_freq,
+            action_noise=action_noise,
+            log_interval=log_interval,
+        )
+
+        self._prepare_to_act()
+        n_envs, count_steps, copying = env.num_envs, train_freq.unit == "step", self._split.copy
+
+        def act(obs: Observations) -> tuple[np.ndarray, np.ndarray]:
+            return self._sample_action(learning_starts, action_noise, n_envs)
+
+        while (n_steps if count_steps else n_episodes) < train_freq.frequency:
+            if self.use_sde and self.sde_sample_freq > 0 and n_steps % self.sde_sample_freq == 0:
+                self.policy.reset_noise(n_envs)
+            step = self.runner.step(act)
+            self.num_timesteps += n_envs
+            n_steps += 1
+            if publish:
+                counts = {"num_collected_steps": n_steps, "num_collected_episodes": n_episodes}
+                callback.update_locals({**names, **off_policy_locals(step), **counts})
+            if not callback.on_step():
+                return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=False)
+            self._update_info_buffer(step.infos, step.dones)
+            started = perf_counter()
+            replay_buffer.add(
+                step.observations, step.next_observations, step.actions, step.rewards, step.dones, step.infos
+            )
+            copying.seconds += perf_counter() - started
+            self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+            self._on_step()
+            if step.ended:
+                n_episodes += self._count_episodes(step, action_noise, log_interval)
+        callback.on_rollout_end()
+        return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=True)
+
+    def _count_episodes(self, step: Step, action_noise: ActionNoise | None, log_interval: int | None) -> int:
+        """Note the episodes that ended: counters, action noise, log tables."""
+        ended = step.dones.nonzero()[0]
+        for i in ended:
+            self._episode_num += 1
+            if isinstance(action_noise, VectorizedActionNoise):
+                action_noise.reset([int(i)])
+            elif action_noise is not None:
+                action_noise.reset()
+            if log_interval is not None and self._episode_num % log_interval == 0:
+                self.dump_logs()
+        return len(ended)
+
+    def _sample_action(
+        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Exploratory actions for the observations in hand: in environment units, and as they are stored."""
+        warm_up = self.num_timesteps < learning_starts and not (self.use_sde and self.use_sde_at_warmup)
+        actions = self._random_actions(n_envs) if warm_up else self._explore()
+        if action_noise is not None and isinstance(self.action_space, spaces.Box):
+            # np.clip costs several times as much on arrays this small
+            actions = np.minimum(np.maximum(actions + action_noise(), -1), 1)
+        return self.policy.to_env(actions), actions
+
+    def _explore(self) -> np.ndarray:
+        """The policy's own stochastic actions, [N, ...] in the network's units."""
+        return self._act_on(self._last_obs)
+
+    def _random_actions(self, n_envs: int) -> np.ndarray:
+        """Uniform actions, [N, ...] in the network's units."""
+        return self.policy.from_env(np.array([self.action_space.sample() for _ in range(n_envs)]))
+
+    def _on_step(self) -> None:
+        """Called after each environment step has been stored."""
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+        """Sample minibatches and learn from them.
+
+        Args:
+            gradient_steps: how many.
+            batch_size: transitions in each.
+        """
+        assert self.replay_buffer is not None
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        metrics: dict[str, list[torch.Tensor]] = {}
+        batches = self.replay_buffer.transitions(
+            batch_size, self.gamma, self._vec_normalize_env, gradient_steps, late=self._gathers_late
+        )
+        for transition, indices in self._split.sample.timing(batches):
+            results = dict(self.learner.update(transition))
+            td_error = results.pop("td_error", None)
+            if indices is not None and td_error is not None:
+                self.replay_buffer.update_priorities(indices, td_error)
+            for name, value in results.items():
+                metrics.setdefault(name, []).append(value)
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._record_means(metrics)
+
+    # -- logging and files ---------------------------------------------------------------------------------------------
+
+    def dump_logs(self) -> None:
+        self._write_logs(episodes=self._episode_num)
+
+    dump_logs.__doc__ = Algorithm.dump_logs.__doc__
+
+    def hyperparameters(self) -> dict[str, Any]:
+        values = super().hyperparameters()
+        if "train_freq" in values:
+            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)  # type: ignore[union-attr]
+        if (options := values.get("replay_buffer_kwargs")) and "env" in options:
+            values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
+        return values
+
+    def save_replay_buffer(self, path: Any) -> None:
+        """Write the replay buffer's filled part to a file, without pickle.
+
+        Args:
+            path: a path or a file opened for writing.
+
+        Raises:
+            ValueError: the model has no replay buffer yet, since it has no environment.
+        """
+        if self.replay_buffer is None:
+            raise ValueError("The replay buffer is not defined: the model has no environment. Call set_env(env) first.")
+        save_buffer(self.replay_buffer, path)
+
+    def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True, *, trust: bool = False) -> None:
+        """Read what :meth:`save_replay_buffer` wrote, or a replay buffer of Stable-Baselines3.
+
+        Args:
+            path: a path or a file opened for reading.
+            truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
+                environment will start anew.
+            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
+                set this only for files that you trust.
+
+        Raises:
+            ValueError: not such a file, or it does not fit this model.
+        """
+        if getattr(self, "replay_buffer", None) is None:
+            self.replay_buffer = self._make_replay_buffer()
+        assert self.replay_buffer is not None
+        self.replay_buffer.device = torch.device(self.device)
+        load_buffer(self.replay_buffer, path, trust)
+        if isinstance(self.replay_buffer, HerReplayBuffer):
+            self.replay_buffer.set_env(self.env)
+            if truncate_last_traj:
+                self.replay_buffer.truncate_last_trajectory()
+
+
+def convert_train_freq(train_freq: int | tuple[int, str]) -> TrainFreq:
+    """``4`` or ``(4, "step")`` or ``(1, "episode")`` as a :class:`TrainFreq`.
+
+    Raises:
+        ValueError: the unit is unknown or the number is not a positive integer.
+    """
+    frequency, unit = train_freq if isinstance(train_freq, tuple | list) else (train_freq, "step")
+    unit = getattr(unit, "value", unit)
+    require(unit in ("step", "episode"), "train_freq", train_freq, "The unit must be either 'step' or 'episode'.")
+    require(
+        isinstance(frequency, int) and frequency > 0, "train_freq", train_freq, "the number must be a positive integer."
+    )
+    return TrainFreq(frequency, TrainFrequencyUnit(unit))
+
+
+def off_policy_locals(step: Step) -> dict[str, Any]:
+    """A step under the names that callbacks written for Stable-Baselines3 read."""
+    return {
+        "actions": step.env_actions,
+        "buffer_actions": step.actions,
+        "rewards": step.rewards,
+        "dones": step.dones,
+        "infos": step.infos,
+        "new_obs": step.new_obs,
+    }
+
+
+def minus_action_dim(space: spaces.Space) -> float:
+    """The usual target entropy of a continuous policy: minus the number of action dimensions."""
+    return -float(math.prod(space.shape or (1,)))

@@ -1,0 +1,1 @@
+"""Episodes seen as if another goal had been desired."""

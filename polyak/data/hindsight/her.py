@@ -1,0 +1,121 @@
+"""SB3's face of hindsight experience replay: a replay buffer with the Hindsight relabelling."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight
+from polyak.data.replay import DictReplayBuffer
+
+
+class HerReplayBuffer(DictReplayBuffer):
+    """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495): a buffer with :class:`Hindsight`.
+
+    Draws only from finished episodes; :meth:`can_sample` tells whether there is one. All options of
+    :class:`~polyak.data.replay.ReplayBuffer` combine with it.
+
+    Args:
+        buffer_size, observation_space, action_space, device, n_envs, optimize_memory_usage, handle_timeout_termination:
+            as for the replay buffer; the observation space is a Dict with "observation", "achieved_goal" and
+            "desired_goal".
+        env: the training VecEnv, whose ``compute_reward`` judges the relabelled rows; None until :meth:`set_env`.
+        n_sampled_goal: relabelled rows for each real one.
+        goal_selection_strategy: "future", "final" or "episode".
+        copy_info_dict: give ``compute_reward`` the rows' infos (slower).
+        **kwargs: sampler, n_steps, gamma, seed, storage_device.
+    """
+
+    relabel: Hindsight
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        env: Any,
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        n_sampled_goal: int = 4,
+        goal_selection_strategy: GoalSelectionStrategy | str = "future",
+        copy_info_dict: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(
+            buffer_size,
+            observation_space,
+            action_space,
+            device,
+            n_envs,
+            optimize_memory_usage,
+            handle_timeout_termination,
+            relabel=Hindsight(env, n_sampled_goal, goal_selection_strategy, copy_info_dict),
+            **kwargs,
+        )
+
+    def set_env(self, env: Any) -> None:
+        """Use this VecEnv's ``compute_reward`` from now on."""
+        self.relabel.env = env
+
+    def truncate_last_trajectory(self) -> None:
+        """End the running episodes by truncation at their newest row, with a warning if there is one.
+
+        Right when training goes on from a saved buffer with fresh environments; wrong if the same episodes go on.
+        """
+        if self.size() and (self.dones[self._newest()] == 0).any():
+            warnings.warn(
+                "The last trajectory in the replay buffer will be truncated: it has no end, and is taken as cut short "
+                "at its newest row. If the same episode goes on, load the buffer with truncate_last_traj=False."
+            )
+        self.cut_episodes()
+
+    @property
+    def env(self) -> Any:
+        """The VecEnv whose ``compute_reward`` is used."""
+        return self.relabel.env
+
+    @property
+    def n_sampled_goal(self) -> int:
+        """Relabelled rows for each real one."""
+        return self.relabel.n_sampled_goal
+
+    @property
+    def her_ratio(self) -> float:
+        """Share of relabelled rows."""
+        return self.relabel.her_ratio
+
+    @property
+    def goal_selection_strategy(self) -> GoalSelectionStrategy:
+        """Where the new goals come from."""
+        return self.relabel.goal_selection_strategy
+
+    @property
+    def copy_info_dict(self) -> bool:
+        """Whether infos are kept."""
+        return self.relabel.copy_info_dict
+
+    @property
+    def infos(self) -> np.ndarray | None:
+        """[buffer_size, n_envs] dicts, None without ``copy_info_dict``."""
+        return self.relabel.infos
+
+    @property
+    def ep_start(self) -> np.ndarray:
+        """[buffer_size, n_envs] slot where each row's episode began."""
+        return self.relabel.episodes.first % self.buffer_size
+
+    @property
+    def ep_length(self) -> np.ndarray:
+        """[buffer_size, n_envs] length of each row's episode, 0 while it is running."""
+        episodes = self.relabel.episodes
+        return np.where(episodes.last < 0, 0, episodes.last - episodes.first + 1)
+
+    @property
+    def _current_ep_start(self) -> np.ndarray:
+        return self.relabel.episodes.current % self.buffer_size

@@ -1,0 +1,1 @@
+"""Where rows of experience are kept: columns, frames kept once, copies on a device."""

@@ -1,0 +1,174 @@
+"""Stacked pictures without the repetition: every frame is kept once.
+
+An observation of k stacked frames shares k - 1 of them with its predecessor. :class:`FrameStack` keeps a ring of
+single channels ("planes") and describes an observation by the numbers of its planes. Nothing is assumed about the
+stack: a plane is shared only after its bytes were compared, and planes that can not be shared are stored anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from polyak.data.storage.memory import check_memory
+
+MOST_CHANNELS = 64
+SLACK = 1.0625  # planes beyond one set per row, for first and final observations of episodes
+TRIAL_ROWS = 256  # after so many rows the share of repeated planes is known
+
+
+def find_stacks(observation: np.dtype) -> dict[str | None, np.dtype]:
+    """Entries of an observation (None for one without keys) that may be stacks of channel-first uint8 pictures."""
+    names = observation.names
+    entries = {None: observation} if names is None else {name: observation[name] for name in names}
+    return {key: dtype for key, dtype in entries.items() if _may_be_stack(dtype)}
+
+
+def _may_be_stack(dtype: np.dtype) -> bool:
+    if dtype.base != np.uint8 or len(dtype.shape) != 3:
+        return False
+    channels = dtype.shape[0]
+    return 2 <= channels <= min(MOST_CHANNELS, *dtype.shape[1:])
+
+
+class FrameStack:
+    """Planes of one picture entry of the observations of a ring [steps, envs].
+
+    Planes are numbered in order of arrival; -1 is the empty plane, with which frame stacks are padded. Rows leave in
+    the order they came, so the planes still in use are always a contiguous range of numbers.
+
+    Args:
+        dtype: uint8 subarray [C, H, W].
+
+    Attributes:
+        planes: [capacity + 1, H * W]; number n has its place at ``n % capacity + 1``, the empty plane at 0.
+        head, tail: numbers in use are at least ``tail`` and less than ``head``.
+        appended: how many planes were ever put in.
+    """
+
+    def __init__(self, dtype: np.dtype, steps: int, envs: int):
+        self.channels, *self.plane_shape = dtype.shape
+        self.steps, self.envs = steps, envs
+        self.shift = self._likely_shift(self.channels)
+        self._shifts = [n for n in range(1, self.channels) if self.channels % n == 0]
+        self.appended = 0
+        self._allocate(self._expected(self.shift, self.channels, steps * envs))
+        self.clear()
+
+    @staticmethod
+    def _likely_shift(channels: int) -> int:
+        return 3 if channels % 3 == 0 else 1  # colour or grey
+
+    @staticmethod
+    def _expected(planes_per_row: float, channels: int, cells: int) -> int:
+        return int(min(planes_per_row * SLACK, channels) * cells) + 4 * channels
+
+    @classmethod
+    def size_of(cls, dtype: np.dtype, cells: int) -> int:
+        """Bytes expected for so many observations, their plane numbers included."""
+        channels, height, width = dtype.shape
+        return cls._expected(cls._likely_shift(channels), channels, cells) * height * width + cells * channels * 8
+
+    def clear(self) -> None:
+        """Forget all planes."""
+        self.head = self.tail = 0  # numbers in use: [tail, head)
+        self._low = np.full(self.steps, -1, np.int64)  # smallest number that a slot needs
+        self._rows = 0
+
+    def make_room(self, slot: int) -> None:
+        """A slot is about to be written: planes that only older slots needed may go."""
+        oldest = self._low[slot] if self._low[slot] >= 0 else self._low[0]
+        self.tail = int(oldest) if oldest >= 0 else self.head
+
+    def note(self, slot: int, numbers: np.ndarray) -> None:
+        """Remember what the slot's observations [envs, C] need."""
+        self._low[slot] = np.where(numbers < 0, self.head, numbers).min()
+        self._rows += self.envs
+        if self._rows - self.envs < TRIAL_ROWS <= self._rows and self._projected() > self.capacity:
+            self._resize(self._projected())
+
+    def start(self, frames: np.ndarray) -> np.ndarray:
+        """Number an observation [C, H, W] that follows nothing: [C]."""
+        known = {bytes(frames[0].nbytes): -1}
+        numbers = np.empty(self.channels, np.int64)
+        for channel, plane in enumerate(frames):
+            content = plane.tobytes()
+            if content not in known:
+                known[content] = int(self._append(plane[None])[0])
+            numbers[channel] = known[content]
+        return numbers
+
+    def follow(self, frames: np.ndarray, previous: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Number an observation [C, H, W] that came after ``previous``, whose planes have these numbers: [C]."""
+        for shift in [self.shift, *self._shifts]:
+            if shift < self.channels and np.array_equal(frames[:-shift], previous[shift:]):
+                self.shift = shift
+                return np.concatenate([numbers[shift:], self._append(frames[-shift:])])
+        return self.start(frames)
+
+    def frames(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers [..., C] -> pictures [..., C, H, W]; a copy."""
+        places = self._places(numbers.reshape(-1))
+        planes = torch.index_select(self.planes, 0, torch.from_numpy(places)).numpy()
+        return planes.reshape(*numbers.shape, *self.plane_shape)
+
+    def pairs(self, numbers: np.ndarray, successors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pictures [B, C, H, W] of two lots of numbers [B, C]; where they follow each other they share their frames."""
+        shift = self.shift
+        if (numbers[:, shift:] != successors[:, :-shift]).any():
+            return self.frames(numbers), self.frames(successors)
+        planes = self.frames(np.concatenate([numbers, successors[:, -shift:]], axis=1))
+        return planes[:, :-shift], planes[:, shift:]
+
+    def state_dict(self) -> np.ndarray:
+        """The planes in use, [head - tail, H, W]; numbers saved with them count from ``tail``."""
+        return self.frames(np.arange(self.tail, self.head))
+
+    def load_state_dict(self, planes: np.ndarray, slots: np.ndarray, numbers: np.ndarray) -> None:
+        """Take planes back, and the numbers [K, envs, C] of the observations in ``slots`` [K], oldest first."""
+        self.clear()
+        self._append(planes)
+        low = np.where(numbers < 0, self.head, numbers).min(axis=(1, 2))
+        self._low[slots] = np.minimum.accumulate(low[::-1])[::-1]
+        self._rows = len(slots) * self.envs
+
+    def _places(self, numbers: np.ndarray) -> np.ndarray:
+        places = numbers % self.capacity + 1
+        places[numbers < 0] = 0  # stays empty
+        return places
+
+    def _append(self, planes: np.ndarray) -> np.ndarray:
+        if self.head + len(planes) - self.tail > self.capacity:
+            self._resize(max(self._projected(), int(1.25 * (self.head + len(planes) - self.tail))))
+        numbers = np.arange(self.head, self.head + len(planes))
+        self.planes.numpy()[self._places(numbers)] = planes.reshape(len(planes), self.planes.shape[1])
+        self.head += len(planes)
+        self.appended += len(planes)
+        return numbers
+
+    def _projected(self) -> int:
+        """Planes needed for a full ring if the episodes to come share as many as those seen."""
+        if not self._rows:
+            return 0
+        rows = min(self._rows, self.steps * self.envs)
+        return self._expected((self.head - self.tail) / rows, self.channels, self.steps * self.envs)
+
+    def _allocate(self, capacity: int) -> None:
+        self.capacity = capacity
+        # made by numpy, which asks the system for large pages: a random read then costs a fifth less
+        self.planes = torch.from_numpy(np.zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8))
+
+    def _resize(self, capacity: int) -> None:
+        check_memory(
+            capacity * int(np.prod(self.plane_shape)),
+            f"A replay buffer of {self.steps * self.envs} stacked pictures, which repeat fewer frames than expected,",
+            "Use a smaller buffer_size or smaller pictures.",
+        )
+        planes, places = self.planes, self._places
+        held = np.arange(self.tail, self.head)
+        before = places(held)
+        self._allocate(capacity)
+        after = self._places(held)
+        for start in range(0, len(held), 4096):
+            part = slice(start, start + 4096)
+            self.planes.numpy()[after[part]] = planes.numpy()[before[part]]

@@ -1,0 +1,391 @@
+"""The ring that holds transitions, in two layouts with one interface.
+
+:class:`PairStorage` keeps both observations of a transition beside each other: one gather reads everything.
+:class:`SingleStorage` keeps each observation once: the successor of a row is the observation of the next row, *checked
+when the next row is written*; wherever it is not (the final observation of an episode, a reset, the newest row) a side
+table holds the true one. So both layouts return the same bits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyak.data.batch import TransitionColumns
+from polyak.data.storage.frames import FrameStack, find_stacks
+from polyak.data.storage.table import ArrayObs, Table, assign, record_dtype, unpack
+
+SCALARS = {"rewards": np.dtype(np.float32), "dones": np.dtype(np.float32), "timeouts": np.dtype(np.float32)}
+
+
+class Storage(ABC):
+    """Facts of a ring [steps, envs], nothing derived. Cells are ``slot * envs + env``.
+
+    Attributes:
+        columns: "actions", "rewards", "dones", "timeouts" -> views [steps, envs, ...]; with the layout's observations.
+            Who writes into them tells the table: :meth:`~polyak.data.storage.table.Table.changed`.
+    """
+
+    table: Table
+
+    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
+        self.observation, self.action = observation, action
+        self.steps, self.envs = steps, envs
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return self.table.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the full ring."""
+        return self.table.rows.nbytes
+
+    def scalars(self, name: str, cells: np.ndarray) -> np.ndarray:
+        """One of the scalar columns at some cells of any shape."""
+        return self.table.cells[name][cells]
+
+    @property
+    def shared(self) -> TransitionColumns | None:
+        """All rows [steps * envs, ...] as tensors that share the ring's memory; None if it has no whole rows."""
+        return None
+
+    @property
+    @abstractmethod
+    def row_bytes(self) -> int:
+        """Bytes of one transition as :meth:`read` returns it."""
+
+    @abstractmethod
+    def write(
+        self,
+        slot: int,
+        observations: Any,
+        next_observations: Any,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        dones: np.ndarray,
+        timeouts: np.ndarray | float,
+    ) -> None:
+        """Write one vectorised step over whatever the slot held; arrays start with the env axis."""
+
+    @abstractmethod
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
+        """Whole transitions: field -> [B, ...] copies; ``shared``: copies that may overlap one another."""
+
+    @abstractmethod
+    def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
+        """Successors [B, ...] of the rows in ``cells``, or one entry of a Dict observation; copies."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget what is not overwritten anyway."""
+
+    @abstractmethod
+    def state_dict(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        """Arrays with the rows of these slots."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
+        """Put saved ``rows`` into ``slots``, [K] each."""
+
+
+class PairStorage(Storage):
+    """Observation and next observation side by side in every record."""
+
+    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
+        super().__init__(observation, action, steps, envs)
+        self.table = Table(self.record(observation, action), steps, envs)
+
+    @staticmethod
+    def record(observation: np.dtype, action: np.dtype) -> np.dtype:
+        return record_dtype(
+            {"observations": observation, "next_observations": observation, "actions": action, **SCALARS}
+        )
+
+    @classmethod
+    def size_of(cls, observation: np.dtype, action: np.dtype, cells: int) -> int:
+        """Bytes of a full ring."""
+        return cls.record(observation, action).itemsize * cells
+
+    @cached_property
+    def shared(self) -> TransitionColumns | None:
+        try:
+            return TransitionColumns(**{name: _sharing(column) for name, column in self.table.cells.items()})
+        except (TypeError, ValueError):  # numbers of a type, or rows of a width, that torch does not know
+            return None
+
+    @property
+    def row_bytes(self) -> int:
+        return self.table.dtype.itemsize
+
+    def write(
+        self,
+        slot: int,
+        observations: Any,
+        next_observations: Any,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        dones: np.ndarray,
+        timeouts: np.ndarray | float,
+    ) -> None:
+        columns = self.table.columns
+        if self.observation.names is None:
+            columns["observations"][slot] = observations
+            columns["next_observations"][slot] = next_observations
+        else:
+            assign(columns["observations"], slot, observations)
+            assign(columns["next_observations"], slot, next_observations)
+        columns["actions"][slot] = actions
+        columns["rewards"][slot] = rewards
+        columns["dones"][slot] = dones
+        columns["timeouts"][slot] = timeouts
+        self.table.changed(slot)
+
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
+        rows = self.table.take(cells)
+        if self.observation.names is None:
+            return {name: rows[name] for name in self.table.columns}
+        return {name: unpack(rows[name]) for name in self.table.columns}
+
+    def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
+        if key is not None:
+            return self.table.cells["next_observations"][key][cells]
+        return unpack(self.table.take(cells)["next_observations"])
+
+    def clear(self) -> None:
+        pass
+
+    def state_dict(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: column[slots] for name, column in flatten(self.table.columns)}
+
+    def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
+        for name, column in flatten(self.table.columns):
+            column[slots] = state[name][rows]
+        self.table.changed()
+
+
+class SingleStorage(Storage):
+    """Each observation once; see the module's first lines. Stacked pictures even share their frames."""
+
+    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
+        super().__init__(observation, action, steps, envs)
+        self.stacks = {key: FrameStack(dtype, steps, envs) for key, dtype in find_stacks(observation).items()}
+        self.stored = self._stored(observation)
+        self.table = Table(self.record(observation, action), steps, envs)
+        self.clear()
+
+    @staticmethod
+    def _stored(observation: np.dtype) -> np.dtype:
+        """The dtype of an observation in the table: stacks are replaced by the numbers of their planes."""
+        numbers = {key: np.dtype((np.int64, dtype.shape[:1])) for key, dtype in find_stacks(observation).items()}
+        if observation.names is None:
+            return numbers.get(None, observation)
+        return record_dtype({name: numbers.get(name, observation[name]) for name in observation.names})
+
+    @classmethod
+    def record(cls, observation: np.dtype, action: np.dtype) -> np.dtype:
+        return record_dtype({"observations": cls._stored(observation), "actions": action, **SCALARS})
+
+    @classmethod
+    def size_of(cls, observation: np.dtype, action: np.dtype, cells: int) -> int:
+        pictures = sum(FrameStack.size_of(dtype, cells) for dtype in find_stacks(observation).values())
+        return (cls.record(observation, action).itemsize + 4) * cells + pictures
+
+    def clear(self) -> None:
+        self._side = np.zeros(0, np.dtype([("observations", self.stored)]))
+        self._side_row = np.zeros(self.steps * self.envs, np.int32)  # 1 + row in the side table, 0: see the next row
+        self._free: list[int] = []  # rows of the side table
+        self._newest = np.arange(self.envs)  # cells of the newest rows ...
+        self._pending: dict[str | None, np.ndarray] = {}  # ... and their successors, [envs, ...] each
+        self._pending_numbers: dict[str | None, np.ndarray] = {}  # the successors' planes, [envs, C]
+        for stack in self.stacks.values():
+            stack.clear()
+
+    @property
+    def nbytes(self) -> int:
+        return self.table.rows.nbytes + sum(stack.planes.nbytes for stack in self.stacks.values())
+
+    @property
+    def row_bytes(self) -> int:
+        return self.table.dtype.itemsize + 2 * self.observation.itemsize
+
+    def write(
+        self,
+        slot: int,
+        observations: Any,
+        next_observations: Any,
+        actions: np.ndarray,
+        rewards: np.ndarray,
+        dones: np.ndarray,
+        timeouts: np.ndarray | float,
+    ) -> None:
+        cells = slot * self.envs + np.arange(self.envs)
+        now = {key: np.ascontiguousarray(value, dtype) for key, value, dtype in self._entries(observations)}
+        then = {key: np.array(value, dtype, order="C") for key, value, dtype in self._entries(next_observations)}
+        continues = self._continues(now)
+        numbers = {key: self._number(key, slot, now[key], continues) for key in self.stacks}
+        self._drop(np.concatenate([cells, self._newest[continues]]))
+        facts = {"actions": actions, "rewards": rewards, "dones": dones, "timeouts": timeouts}
+        for name, value in facts.items():
+            self.columns[name][slot] = value
+        assign(self.columns["observations"], slot, self._join({**now, **numbers}))
+        self.table.changed(slot)
+        self._pending, self._newest = then, cells
+        self._pending_numbers = {
+            key: np.stack([stack.follow(*row) for row in zip(then[key], now[key], numbers[key], strict=True)])
+            for key, stack in self.stacks.items()
+        }
+        self._put(cells, self._join({**then, **self._pending_numbers}))
+
+    def _entries(self, observations: Any) -> Iterator[tuple[str | None, np.ndarray, np.dtype]]:
+        if self.observation.names is None:
+            yield None, observations, self.observation.base
+        else:
+            for key in self.observation.names:
+                yield key, observations[key], self.observation[key].base
+
+    def _join(self, entries: dict[str | None, np.ndarray]) -> Any:
+        return entries.get(None, entries)
+
+    def _continues(self, now: dict[str | None, np.ndarray]) -> np.ndarray:
+        """[envs] whether each observation is, bit by bit, the successor of the newest row."""
+        if not self._pending:
+            return np.zeros(self.envs, bool)
+        same = np.ones(self.envs, bool)
+        for key, value in now.items():
+            ours, theirs = (a.reshape(self.envs, -1).view(np.uint8) for a in (value, self._pending[key]))
+            same &= (ours == theirs).all(1)
+        return same
+
+    def _number(self, key: str | None, slot: int, now: np.ndarray, continues: np.ndarray) -> np.ndarray:
+        """Plane numbers [envs, C] of the pictures that are about to be written."""
+        stack = self.stacks[key]
+        stack.make_room(slot)
+        numbers = np.stack(
+            [self._pending_numbers[key][env] if continues[env] else stack.start(now[env]) for env in range(self.envs)]
+        )
+        stack.note(slot, numbers)
+        return numbers
+
+    def _drop(self, cells: np.ndarray) -> None:
+        """Let the side table forget the successors of these rows."""
+        held = self._side_row[cells]
+        self._free.extend(set((held[held > 0] - 1).tolist()))
+        self._side_row[cells] = 0
+
+    def _put(self, cells: np.ndarray, observations: Any) -> None:
+        """Keep the successors of these rows in the side table."""
+        missing = len(cells) - len(self._free)
+        if missing > 0:
+            size = len(self._side)
+            added = max(missing, size // 2, 8)
+            self._side = np.concatenate([self._side, np.zeros(added, self._side.dtype)])
+            self._free.extend(range(size, size + added))
+        rows = np.array([self._free.pop() for _ in cells], np.int32)
+        assign(unpack(self._side["observations"]), rows, observations)
+        self._side_row[cells] = rows + 1
+
+    def _successors(self, cells: np.ndarray) -> np.ndarray:
+        """Stored form of the next observations."""
+        found = self.table.take((cells + self.envs) % len(self.table.rows))["observations"]
+        exceptions, values = self.exceptions(cells)
+        if exceptions.size:
+            found[exceptions] = values
+        return found
+
+    def exceptions(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of ``cells`` are not followed by the next row, and the stored form of their successors."""
+        rows = self._side_row[cells]
+        places = np.flatnonzero(rows)
+        return places, self._side["observations"][rows[places] - 1]
+
+    def _decode(self, stored: np.ndarray) -> ArrayObs:
+        """Stored form -> observations [B, ...]."""
+        if not self.stacks:
+            return unpack(stored)
+        if None in self.stacks:
+            return self.stacks[None].frames(stored)
+        return {key: self.stacks[key].frames(a) if key in self.stacks else a for key, a in unpack(stored).items()}  # type: ignore[union-attr]
+
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
+        rows = self.table.take(cells)
+        fields = {name: unpack(rows[name]) for name in ("actions", *SCALARS)}
+        stored, successors = rows["observations"], self._successors(cells)
+        if shared and None in self.stacks:
+            fields["observations"], fields["next_observations"] = self.stacks[None].pairs(stored, successors)
+        else:
+            fields["observations"], fields["next_observations"] = self._decode(stored), self._decode(successors)
+        return fields
+
+    def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
+        successors = self._successors(cells)
+        if key is None:
+            return self._decode(successors)
+        return self.stacks[key].frames(successors[key]) if key in self.stacks else successors[key]
+
+    def state_dict(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+        place = np.full(self.steps, -1)
+        place[slots] = np.arange(len(slots))
+        exceptions = np.flatnonzero(self._side_row)
+        side = self._side[self._side_row[exceptions] - 1]
+        state = {name: column[slots] for name, column in flatten(self.columns)}
+        for name, column in flatten({"successors/observations": unpack(side["observations"])}):
+            state[name] = column
+        state["successors/cells"] = place[exceptions // self.envs] * self.envs + exceptions % self.envs
+        for key, stack in self.stacks.items():
+            state[path("frames", key)] = stack.state_dict()
+            for name in (path("observations", key), path("successors/observations", key)):
+                state[name] = np.where(state[name] < 0, -1, state[name] - stack.tail)
+        return state
+
+    def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
+        self.clear()
+        for name, column in flatten(self.columns):
+            column[slots] = state[name][rows]
+        self.table.changed()
+        for key, stack in self.stacks.items():
+            stack.load_state_dict(state[path("frames", key)], slots, state[path("observations", key)][rows])
+        slot_of = np.full(int(rows.max(initial=-1)) + 1, -1)
+        slot_of[rows] = slots
+        saved = state["successors/cells"]
+        row, env = np.divmod(saved, self.envs)
+        kept = np.flatnonzero(np.isin(row, rows))
+        entries = {key: state[path("successors/observations", key)][kept] for key in self.observation.names or [None]}
+        self._put(slot_of[row[kept]] * self.envs + env[kept], self._join(entries))
+        self._resume(int(slots[-1]) if len(slots) else None)
+
+    def _resume(self, slot: int | None) -> None:
+        """Expect the observation that comes after the newest row."""
+        if slot is None:
+            return
+        self._newest = slot * self.envs + np.arange(self.envs)
+        stored = self._successors(self._newest)
+        for key, value, dtype in self._entries(self._decode(stored)):
+            self._pending[key] = np.array(value, dtype, order="C")
+        self._pending_numbers = {key: np.array(stored if key is None else stored[key]) for key in self.stacks}
+
+
+def _sharing(column: ArrayObs) -> Any:
+    """Arrays as tensors of the same memory."""
+    if isinstance(column, dict):
+        return {key: torch.from_numpy(array) for key, array in column.items()}
+    return torch.from_numpy(column)
+
+
+def path(name: str, key: str | None) -> str:
+    """Name of a column, or of one entry of a Dict column."""
+    return name if key is None else f"{name}/{key}"
+
+
+def flatten(columns: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """All arrays of nested columns with their paths."""
+    for name, column in columns.items():
+        if isinstance(column, dict):
+            yield from ((path(name, key), array) for key, array in column.items())
+        else:
+            yield name, column

@@ -1,0 +1,1 @@
+"""Vectors of environments: the interface, in this process, in other processes."""

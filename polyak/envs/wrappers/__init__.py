@@ -1,0 +1,1 @@
+"""What is put around environments and around vectors of them."""

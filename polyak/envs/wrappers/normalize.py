@@ -1,0 +1,464 @@
+"""Observations of mean 0 and variance 1, and rewards of bounded scale, from running statistics."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, TypeVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.spaces import check_shape_equal, is_image_space
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
+from polyak.envs.wrappers.running import RunningMeanStd
+
+Observations = TypeVar("Observations", bound=VecEnvObs)
+
+_CONFIG = (
+    "training",
+    "norm_obs",
+    "norm_reward",
+    "clip_obs",
+    "clip_reward",
+    "gamma",
+    "epsilon",
+    "norm_obs_keys",
+)
+_FORMAT = "polyak.VecNormalize/1"
+FOREIGN = {b"\x80": "polyak.compat.sb3_files.statistics:read"}
+"""Files of other libraries, by their first byte -> what reads them as a ``state_dict``."""
+EXPORTS = {"sb3": "polyak.compat.sb3_files.statistics:save"}
+"""Formats of other libraries -> what writes a VecNormalize in them."""
+
+
+class VecNormalize(VecEnvWrapper):
+    """Normalises observations by their running mean and deviation, and rewards by the deviation of the return.
+
+    The return is the discounted sum ``R_t = gamma * R_{t-1} + r_t`` since the episode's start; rewards are divided by
+    its standard deviation and keep their mean. Results are float32.
+
+    Args:
+        venv: the VecEnv to wrap.
+        training: update the statistics at each step. Set it to False for evaluation.
+        norm_obs: normalise observations.
+        norm_reward: normalise rewards.
+        clip_obs: normalised observations stay within ``[-clip_obs, clip_obs]``.
+        clip_reward: normalised rewards stay within ``[-clip_reward, clip_reward]``.
+        gamma: discount of the return; use the algorithm's.
+        epsilon: added to variances, against division by zero.
+        norm_obs_keys: which entries of a Dict observation to normalise; None for all. They must be Box.
+
+    Raises:
+        ValueError: for an observation space (or entry) that is not Box, or ``norm_obs_keys`` without a Dict space.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        training: bool = True,
+        norm_obs: bool = True,
+        norm_reward: bool = True,
+        clip_obs: float = 10.0,
+        clip_reward: float = 10.0,
+        gamma: float = 0.99,
+        epsilon: float = 1e-8,
+        norm_obs_keys: list[str] | None = None,
+    ):
+        super().__init__(venv)
+        self.training = training
+        self.norm_obs = norm_obs
+        self.norm_reward = norm_reward
+        self.clip_obs = clip_obs
+        self.clip_reward = clip_reward
+        self.gamma = gamma
+        self.epsilon = epsilon
+        self.norm_obs_keys = norm_obs_keys
+        self.obs_rms: RunningMeanStd | dict[str, RunningMeanStd] | None = None
+        self.ret_rms = RunningMeanStd(shape=())
+        self._configure(observations=norm_obs)
+        self._forget_episode()
+
+    def _configure(self, observations: bool) -> None:
+        """Check the settings against the wrapped space; make the statistics and the space they imply."""
+        space = self.venv.observation_space
+        self.observation_space = space
+        self.obs_rms = None
+        if not observations:
+            return
+        self.norm_obs_keys = _checked_keys(space, self.norm_obs_keys)
+        if self.norm_obs_keys is None:
+            self.obs_rms = RunningMeanStd(shape=space.shape)  # type: ignore[arg-type]
+            self.observation_space = self._normalized_space(space)
+            return
+        assert isinstance(space, spaces.Dict)
+        self.obs_rms = {key: RunningMeanStd(shape=space[key].shape) for key in self.norm_obs_keys}  # type: ignore[arg-type]
+        normalized = {key: self._normalized_space(space[key]) for key in self.norm_obs_keys}
+        self.observation_space = spaces.Dict({**space.spaces, **normalized})
+
+    def _normalized_space(self, space: spaces.Space) -> spaces.Space:
+        # Pictures are no longer uint8, and networks must not divide them by 255 again.
+        if is_image_space(space):
+            return spaces.Box(low=-self.clip_obs, high=self.clip_obs, shape=space.shape, dtype=np.float32)
+        return space
+
+    def _forget_episode(self) -> None:
+        self.returns = np.zeros(self.num_envs)
+        self.old_obs: Any = np.array([])
+        self.old_reward = np.array([])
+        self._old_terminal_obs: dict[int, Any] = {}
+
+    # --- stepping ---
+
+    def reset(self) -> VecEnvObs:
+        obs = self.venv.reset()
+        self._forget_episode()
+        self.old_obs = obs
+        self._update_obs(obs)
+        return self.normalize_obs(obs)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        obs, rewards, dones, infos = self.venv.step_wait()
+        self.old_obs = obs
+        self.old_reward = rewards
+        self._update_obs(obs)
+        self._update_reward(rewards)
+        self._old_terminal_obs = {}
+        for index in np.flatnonzero(dones).tolist():
+            if "terminal_observation" in infos[index]:
+                terminal = infos[index]["terminal_observation"]
+                self._old_terminal_obs[index] = terminal
+                infos[index]["terminal_observation"] = self.normalize_obs(terminal)
+        self.returns[dones] = 0
+        return self.normalize_obs(obs), self.normalize_reward(rewards), dones, infos
+
+    def _update_obs(self, obs: Any) -> None:
+        if not self.training or not self.norm_obs:
+            return
+        if isinstance(self.obs_rms, dict):
+            for key, statistics in self.obs_rms.items():
+                statistics.update(obs[key])
+        elif self.obs_rms is not None:
+            self.obs_rms.update(obs)
+
+    def _update_reward(self, reward: np.ndarray) -> None:
+        if not self.training:
+            return
+        self.returns = self.returns * self.gamma + reward
+        self.ret_rms.update(self.returns)
+
+    # --- the four maps ---
+
+    def normalize_obs(self, obs: Observations) -> Observations:
+        """Normalise observations (one or a batch) with the statistics as they are; the argument is not altered."""
+        if not self.norm_obs:
+            return obs
+        if isinstance(self.obs_rms, dict):
+            assert isinstance(obs, dict)
+            normalized = {key: self._normalize(obs[key], statistics) for key, statistics in self.obs_rms.items()}
+            return {**obs, **normalized}  # type: ignore[return-value]
+        assert self.obs_rms is not None
+        return self._normalize(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
+
+    def unnormalize_obs(self, obs: Observations) -> Observations:
+        """Undo :meth:`normalize_obs`, except for what was clipped."""
+        if not self.norm_obs:
+            return obs
+        if isinstance(self.obs_rms, dict):
+            assert isinstance(obs, dict)
+            original = {key: self._unnormalize(obs[key], statistics) for key, statistics in self.obs_rms.items()}
+            return {**obs, **original}  # type: ignore[return-value]
+        assert self.obs_rms is not None
+        return self._unnormalize(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
+
+    def normalize_reward(self, reward: np.ndarray) -> np.ndarray:
+        """Divide rewards by the deviation of the return and clip them; float32."""
+        if not self.norm_reward:
+            return reward
+        scaled = reward / np.sqrt(self.ret_rms.var + self.epsilon)
+        return np.minimum(np.maximum(scaled, -self.clip_reward), self.clip_reward).astype(np.float32)
+
+    def unnormalize_reward(self, reward: np.ndarray) -> np.ndarray:
+        """Undo :meth:`normalize_reward`, except for what was clipped."""
+        if not self.norm_reward:
+            return reward
+        return reward * np.sqrt(self.ret_rms.var + self.epsilon)
+
+    def _normalize(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
+        scaled = (obs - statistics.mean) / np.sqrt(statistics.var + self.epsilon)
+        # np.clip costs five times as much on arrays this small.
+        return np.minimum(np.maximum(scaled, -self.clip_obs), self.clip_obs).astype(np.float32)
+
+    def _unnormalize(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
+        return obs * np.sqrt(statistics.var + self.epsilon) + statistics.mean
+
+    # --- what was there before ---
+
+    def get_original_obs(self) -> Any:
+        """Copy of the last observations as the wrapped VecEnv gave them."""
+        return _copied(self.old_obs)
+
+    def get_original_reward(self) -> np.ndarray:
+        """Copy of the last rewards as the wrapped VecEnv gave them."""
+        return self.old_reward.copy()
+
+    def get_original_terminal_obs(self, index: int) -> Any:
+        """Copy of the observation that environment ``index`` ended with at the last step, before normalisation.
+
+        Undoing the normalisation of ``infos[index]["terminal_observation"]`` would lose what was clipped.
+
+        Raises:
+            KeyError: when that environment did not end at the last step.
+        """
+        if index not in self._old_terminal_obs:
+            raise KeyError(f"Environment {index} did not end at the last step: it has no terminal observation.")
+        return _copied(self._old_terminal_obs[index])
+
+    # --- keeping ---
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings (bool, float, list of keys) and statistics (arrays, counts) under flat names; nothing else."""
+        state: dict[str, Any] = {name: getattr(self, name) for name in _CONFIG}
+        for prefix, statistics in self._statistics():
+            state.update({f"{prefix}/{name}": value for name, value in statistics.state_dict().items()})
+        state["returns"] = self.returns.copy()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over settings and statistics that :meth:`state_dict` returned.
+
+        The returns of the running episodes are taken over when the number of environments is the same.
+
+        Raises:
+            ValueError: when the statistics have other keys or shapes than the observations here.
+        """
+        for name in _CONFIG:
+            setattr(self, name, state[name])
+        # norm_obs may have been switched off after statistics were collected.
+        self._configure(observations=self.norm_obs or any(name.startswith("obs_rms") for name in state))
+        for prefix, statistics in self._statistics():
+            if f"{prefix}/mean" not in state:
+                raise ValueError(f"The saved normalisation statistics have no entry {prefix!r}: {sorted(state)}.")
+            part = {name: state[f"{prefix}/{name}"] for name in ("mean", "var", "count")}
+            if np.shape(part["mean"]) != statistics.mean.shape:
+                raise ValueError(
+                    f"The saved normalisation statistics {prefix!r} have shape {np.shape(part['mean'])}, the "
+                    f"environment's observations {statistics.mean.shape}. Load them for the environment they came from."
+                )
+            statistics.load_state_dict(part)
+        if np.shape(state["returns"]) == self.returns.shape:
+            self.returns = np.array(state["returns"], np.float64)
+
+    @classmethod
+    def from_state_dict(cls, venv: VecEnv, state: dict[str, Any]) -> VecNormalize:
+        """Wrap ``venv`` with the settings and statistics that :meth:`state_dict` returned."""
+        normalizer = cls(venv, **{name: state[name] for name in _CONFIG})
+        normalizer.load_state_dict(state)
+        return normalizer
+
+    def _statistics(self) -> list[tuple[str, RunningMeanStd]]:
+        if isinstance(self.obs_rms, dict):
+            return [
+                *((f"obs_rms/{key}", statistics) for key, statistics in self.obs_rms.items()),
+                ("ret_rms", self.ret_rms),
+            ]
+        if self.obs_rms is not None:
+            return [("obs_rms", self.obs_rms), ("ret_rms", self.ret_rms)]
+        return [("ret_rms", self.ret_rms)]
+
+    def save(self, save_path: str | os.PathLike[str]) -> None:
+        """Write settings and statistics to a file that holds numbers and text only (an ``.npz``, whatever its suffix).
+
+        The file appears under its name only when it is complete; missing folders are made.
+        """
+        path = Path(save_path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        state = self.state_dict()
+        arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
+        rest = {name: value for name, value in state.items() if not isinstance(value, np.ndarray)}
+        header = json.dumps({"format": _FORMAT, "state": rest}, default=float)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **{"header": np.array(header), **arrays})  # type: ignore[arg-type]
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @staticmethod
+    def load(load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:
+        """Wrap ``venv`` with the settings and statistics of a saved file; reading it runs no code.
+
+        Args:
+            load_path: what :meth:`save` wrote, or a ``vecnormalize.pkl`` of Stable-Baselines3.
+            venv: the VecEnv to wrap.
+            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
+                set this only for files that you trust.
+
+        Raises:
+            ValueError: for another file, a damaged one, or statistics of other observations.
+        """
+        return VecNormalize.from_state_dict(venv, _read_state(Path(load_path), trust))
+
+    def save_sb3(self, save_path: str | os.PathLike[str]) -> None:
+        """Write settings and statistics as Stable-Baselines3's ``VecNormalize.load`` reads them."""
+        resolve_name(EXPORTS["sb3"])(self, save_path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for name in ("venv", "returns", "old_obs", "old_reward", "_old_terminal_obs"):
+            state.pop(name, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled normaliser; :meth:`set_venv` must follow."""
+        self.__dict__.update(state)
+
+    def set_venv(self, venv: VecEnv) -> None:
+        """Give an unpickled normaliser the VecEnv to wrap.
+
+        Raises:
+            ValueError: when it already wraps one.
+            AssertionError: when the observations have other shapes.
+        """
+        if "venv" in self.__dict__:
+            raise ValueError("This VecNormalize wraps a VecEnv already. Make another one: VecNormalize(venv).")
+        check_shape_equal(self.observation_space, venv.observation_space)
+        self.venv = venv
+        self.num_envs = venv.num_envs
+        self.action_space = venv.action_space
+        self.render_mode = venv.render_mode
+        self._forget_episode()
+
+
+def _checked_keys(space: spaces.Space, keys: list[str] | None) -> list[str] | None:
+    """Keys of a Dict space to normalise, None for a Box space."""
+    if isinstance(space, spaces.Dict):
+        keys = list(space.spaces) if keys is None else list(keys)
+        for key in keys:
+            if key not in space.spaces:
+                raise ValueError(f"norm_obs_keys has {key!r}, which the observation space lacks: {list(space.spaces)}.")
+            if not isinstance(space[key], spaces.Box):
+                raise ValueError(
+                    f"VecNormalize only supports Box spaces, but the one at key {key!r} is {space[key]}: "
+                    "explicitly pass the observation keys to normalise, norm_obs_keys=[...], without it."
+                )
+        return keys
+    if not isinstance(space, spaces.Box):
+        raise ValueError(
+            f"VecNormalize only supports observations of a Box or a Dict of them, got {space}. "
+            "Pass norm_obs=False to normalise rewards only."
+        )
+    if keys is not None:
+        raise ValueError(f"norm_obs_keys={keys} is applicable only to Dict observations, got {space}. Leave it out.")
+    return None
+
+
+def _copied(obs: Any) -> Any:
+    if isinstance(obs, dict):
+        return {key: np.array(value) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(np.array(value) for value in obs)
+    return np.array(obs)
+
+
+def _read_state(path: Path, trust: bool = False) -> dict[str, Any]:
+    with path.open("rb") as file:
+        start = file.read(1)
+        if start in FOREIGN:
+            file.seek(0)
+            return resolve_name(FOREIGN[start])(file, trust=trust)
+    foreign = f"{path} is not a file written by VecNormalize.save(), or it is damaged."
+    if not zipfile.is_zipfile(path):
+        raise ValueError(foreign)
+    try:
+        _check_sizes(path)
+        with np.load(path, allow_pickle=False) as archive:
+            if "header" not in archive:
+                raise ValueError(foreign)
+            header = json.loads(str(archive["header"]))
+            arrays = {name[len("state/") :]: archive[name] for name in archive.files if name.startswith("state/")}
+        if header.get("format") != _FORMAT:
+            raise ValueError(f"{path} has format {header.get('format')!r}, this version reads {_FORMAT!r}.")
+        return {**header["state"], **arrays}
+    except (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, OSError, MemoryError) as error:
+        raise ValueError(f"{foreign} ({type(error).__name__}: {error})") from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse arrays that claim to be larger than what the file holds of them, before memory is taken for them."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                shape, _, dtype = headers[version](file)
+            if member.compress_type != zipfile.ZIP_STORED or math.prod(shape) * dtype.itemsize > member.file_size:
+                raise ValueError(f"{path} is damaged: {member.filename} claims to be {dtype}{list(shape)}.")
+
+
+def detached(state: dict[str, Any]) -> VecNormalize:
+    """A normaliser without environments, from what :meth:`VecNormalize.state_dict` returned: for observations alone.
+
+    Only the maps of observations and rewards, :meth:`~VecNormalize.state_dict` and :meth:`~VecNormalize.save` work.
+    """
+    normalizer = VecNormalize.__new__(VecNormalize)
+    for name in _CONFIG:
+        setattr(normalizer, name, state[name])
+    parts = sorted({name.rpartition("/")[0] for name in state if name.startswith(("obs_rms", "ret_rms"))})
+    found = {
+        part: RunningMeanStd.from_state_dict({key: state[f"{part}/{key}"] for key in ("mean", "var", "count")})
+        for part in parts
+    }
+    normalizer.ret_rms = found.pop("ret_rms")
+    by_key = {part.removeprefix("obs_rms/"): statistics for part, statistics in found.items()}
+    normalizer.obs_rms = by_key.get("obs_rms") or by_key or None
+    normalizer.returns = np.array(state["returns"], np.float64)
+    return normalizer
+
+
+# --- finding and copying --------------------------------------------------------------------------------------------
+
+
+def unwrap_vec_normalize(env: gym.Env | VecEnv) -> VecNormalize | None:
+    """Outermost VecNormalize around ``env``, or None."""
+    return unwrap_vec_wrapper(env, VecNormalize)
+
+
+def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
+    """Copy the statistics of every VecNormalize of ``env`` to the matching one of ``eval_env``, from the outside in.
+
+    Raises:
+        AssertionError: when they do not have equally many.
+    """
+    sources, targets = _normalizers(env), _normalizers(eval_env)
+    if not sources:
+        return
+    if len(sources) != len(targets):
+        raise AssertionError(
+            "Error while synchronizing normalization statistics: the training environment is wrapped in "
+            f"{len(sources)} VecNormalize, the evaluation environment in {len(targets)}. "
+            "Wrap both alike, the second with VecNormalize(eval_env, training=False, norm_reward=False)."
+        )
+    for source, target in zip(sources, targets, strict=True):
+        target.ret_rms = source.ret_rms.copy()
+        if isinstance(source.obs_rms, dict):
+            target.obs_rms = {key: statistics.copy() for key, statistics in source.obs_rms.items()}
+        elif source.obs_rms is not None:
+            target.obs_rms = source.obs_rms.copy()
+
+
+def _normalizers(env: VecEnv) -> list[VecNormalize]:
+    found: list[VecNormalize] = []
+    layer = unwrap_vec_wrapper(env, VecNormalize)
+    while layer is not None:
+        found.append(layer)
+        layer = unwrap_vec_wrapper(layer.venv, VecNormalize)
+    return found

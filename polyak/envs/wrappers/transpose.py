@@ -1,0 +1,89 @@
+"""Pictures as PyTorch's convolutions want them: channels first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.spaces import is_image_space, is_image_space_channels_first, transpose_image
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+
+
+class VecTransposeImage(VecEnvWrapper):
+    """Turns pictures from ``(H, W, C)`` to ``(C, H, W)``; in a Dict every key that holds channels-last pictures.
+
+    Args:
+        venv: the VecEnv to wrap.
+        skip: change nothing. For pictures whose smallest dimension is not that of the channels.
+
+    Raises:
+        ValueError: when there is no picture to transpose.
+    """
+
+    def __init__(self, venv: VecEnv, skip: bool = False):
+        self.skip = skip
+        self.image_space_keys: list[str] = []
+        space = venv.observation_space
+        if skip:
+            super().__init__(venv)
+            return
+        if isinstance(space, spaces.Dict):
+            self.image_space_keys = [key for key, subspace in space.spaces.items() if _is_channels_last(subspace)]
+            transposed = {key: self.transpose_space(space[key], key) for key in self.image_space_keys}
+            super().__init__(venv, observation_space=spaces.Dict({**space.spaces, **transposed}))
+        else:
+            super().__init__(venv, observation_space=self.transpose_space(space))
+
+    @staticmethod
+    def transpose_space(observation_space: spaces.Space, key: str = "") -> spaces.Box:
+        """The space of the transposed pictures.
+
+        Raises:
+            ValueError: when the space does not hold pictures, or they are channels-first already.
+        """
+        name = f"observation space at key {key!r}" if key else "observation space"
+        if not is_image_space(observation_space):
+            raise ValueError(
+                f"The {name} must be an image (Box of 3 dimensions, uint8, 0 to 255) to be transposed, "
+                f"got {observation_space}."
+            )
+        if is_image_space_channels_first(observation_space):
+            raise ValueError(
+                f"The {name} of shape {observation_space.shape} is channels-first already, where (H, W, C) is needed. "
+                "Leave VecTransposeImage out, or pass skip=True."
+            )
+        height, width, channels = observation_space.shape
+        return spaces.Box(low=0, high=255, shape=(channels, height, width), dtype=np.uint8)
+
+    @staticmethod
+    def transpose_image(image: np.ndarray) -> np.ndarray:
+        """Transpose one picture ``(H, W, C)`` or a batch ``(B, H, W, C)``; the result is a view."""
+        return transpose_image(image)
+
+    def transpose_observations(self, observations: Any) -> Any:
+        """Transpose the pictures of an observation, one or a batch; a dict given is not altered."""
+        if self.skip:
+            return observations
+        if isinstance(observations, dict):
+            return {
+                key: transpose_image(value) if key in self.image_space_keys else value
+                for key, value in observations.items()
+            }
+        return transpose_image(observations)
+
+    def reset(self) -> VecEnvObs:
+        return self.transpose_observations(self.venv.reset())
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        for index in np.flatnonzero(dones):
+            if "terminal_observation" in infos[index]:
+                terminal = infos[index]["terminal_observation"]
+                infos[index]["terminal_observation"] = self.transpose_observations(terminal)
+        return self.transpose_observations(observations), rewards, dones, infos
+
+
+def _is_channels_last(space: spaces.Space) -> bool:
+    return is_image_space(space) and not is_image_space_channels_first(space)

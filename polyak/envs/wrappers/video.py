@@ -1,0 +1,135 @@
+"""Films of the environments while they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+
+
+class VecVideoRecorder(VecEnvWrapper):
+    """Films all environments, as tiles of one picture, into MP4 files.
+
+    Frames go to the file as they come and are not kept. A film that is cut short by :meth:`close` is kept as well.
+
+    Args:
+        venv: the VecEnv to wrap; its environments are made with ``render_mode="rgb_array"``.
+        video_folder: where to put the films; made if missing.
+        record_video_trigger: is given the number of steps so far and says whether to start a film now.
+        video_length: frames of a film.
+        name_prefix: a film is called ``{name_prefix}-step-{start}-to-step-{start + video_length}.mp4``.
+
+    Raises:
+        ValueError: for another render mode, or a ``video_length`` below 1.
+        ImportError: without imageio and ffmpeg.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        video_folder: str | os.PathLike[str],
+        record_video_trigger: Callable[[int], bool],
+        video_length: int = 200,
+        name_prefix: str = "rl-video",
+    ):
+        super().__init__(venv)
+        if self.render_mode != "rgb_array":
+            raise ValueError(
+                f"The render_mode must be 'rgb_array' to record videos, got {self.render_mode!r}. "
+                "Pass render_mode='rgb_array' when making the environments."
+            )
+        if video_length < 1:
+            raise ValueError(f"video_length must be at least 1, got {video_length}.")
+        _import_imageio()
+        self.video_folder = os.path.abspath(video_folder)
+        self.record_video_trigger = record_video_trigger
+        self.video_length = video_length
+        self.name_prefix = name_prefix
+        self.frames_per_sec = _frame_rate(venv)
+        self.step_id = 0
+        self.recorded_frames = 0
+        self.recording = False
+        self.video_path = ""
+        self._writer: Any = None
+        os.makedirs(self.video_folder, exist_ok=True)
+
+    def reset(self) -> VecEnvObs:
+        observations = self.venv.reset()
+        self._film()
+        return observations
+
+    def step_wait(self) -> VecEnvStepReturn:
+        result = self.venv.step_wait()
+        self.step_id += 1
+        self._film()
+        return result
+
+    def _film(self) -> None:
+        if not self.recording and self.record_video_trigger(self.step_id):
+            self._start_recording()
+        if not self.recording:
+            return
+        frame = self.venv.render()
+        if frame is None:
+            raise RuntimeError("The environments returned no picture from render(); none can be filmed.")
+        self._writer.append_data(_even(frame))
+        self.recorded_frames += 1
+        if self.recorded_frames >= self.video_length:
+            self._stop_recording()
+
+    def _start_recording(self) -> None:
+        name = f"{self.name_prefix}-step-{self.step_id}-to-step-{self.step_id + self.video_length}.mp4"
+        self.video_path = os.path.join(self.video_folder, name)
+        # macro_block_size=1: frames keep their size (even numbers are all that the encoding asks for).
+        self._writer = _import_imageio().get_writer(
+            self._partial_path(), fps=self.frames_per_sec, codec="libx264", macro_block_size=1
+        )
+        self.recorded_frames = 0
+        self.recording = True
+
+    def _stop_recording(self) -> None:
+        if not self.recording:
+            return
+        self.recording = False
+        self._writer.close()
+        self._writer = None
+        if self.recorded_frames:
+            os.replace(self._partial_path(), self.video_path)
+
+    def _partial_path(self) -> Path:
+        path = Path(self.video_path)
+        return path.with_name(f".partial-{path.name}")
+
+    def close(self) -> None:
+        self._stop_recording()
+        self.venv.close()
+
+
+def _even(frame: np.ndarray) -> np.ndarray:
+    """Pad a picture ``(H, W, C)`` with black to even height and width."""
+    height, width, _ = frame.shape
+    if height % 2 == 0 and width % 2 == 0:
+        return frame
+    return np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)))
+
+
+def _frame_rate(venv: VecEnv) -> float:
+    try:
+        metadata = venv.get_attr("metadata", 0)[0]
+    except (AttributeError, NotImplementedError):
+        metadata = venv.metadata
+    return metadata.get("render_fps", 30)
+
+
+def _import_imageio() -> Any:
+    try:
+        import imageio
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError as error:
+        raise ImportError("VecVideoRecorder needs imageio and ffmpeg: pip install 'polyak[video]'") from error
+    return imageio

@@ -1,0 +1,242 @@
+"""Acting while experience is collected: numpy observations in, numpy actions out, without autograd or module calls.
+
+For a few observations and a small network nearly all the time of a torch forward pass is overhead. Where the network
+that acts is a plain chain of linear layers and activations, :class:`ArrayActor` repeats it with numpy on views of the
+same weights. It draws from torch's global generator what the distributions draw, in the same order, so that a seed
+gives the same training either way. Everything else acts through ``policy.act``; :class:`Acting` chooses.
+
+Shape letters: B batch, F features, A action dimensions, N outputs of the chain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from polyak.envs.spaces import is_image_space
+from polyak.nn.fast.array_layers import Call, Head, leaves, network
+from polyak.nn.networks.encoders import to_float
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def plain(method: Method) -> Method:
+    """Mark a policy's or network's method as one that :class:`ArrayActor` repeats.
+
+    An override in a subclass, or a function assigned in its place, lacks the mark, so that actions come through torch.
+    """
+    method.plain_acting = True  # type: ignore[attr-defined]
+    return method
+
+
+def is_plain(owner: object, *methods: str) -> bool:
+    """Whether those of these methods that an object has are marked as :func:`plain`."""
+    found = (getattr(owner, name, None) for name in methods)
+    return all(method is None or getattr(method, "plain_acting", False) is True for method in found)
+
+
+class Chain(NamedTuple):
+    """A policy's acting network: modules applied one after another to the flat observations, and what ends it."""
+
+    owners: tuple[nn.Module, ...]
+    """Modules in whose attributes the others are looked up, the policy first."""
+    layers: tuple[nn.Module, ...]
+    head: Callable[[Tensor, tuple[int, ...]], Head]
+    """Called with the tensor [B, N] that the layers fill, and the shape of one action."""
+    weights: tuple[nn.Module | Tensor, ...] = ()
+    """Further linear layers, activations and parameters, which the head reads."""
+
+
+class Acting:
+    """Actions of one policy for numpy observations, by the quickest way that gives the policy's own.
+
+    Args:
+        policy: whose actions.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+        self._arrays: ArrayActor | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.policy,)  # a copy of a model looks at the copy's weights
+
+    def refresh(self) -> None:
+        """Look again which way is open; to be called before a series of actions."""
+        if self._arrays is None or not self._arrays.unchanged():
+            self._arrays = array_actor(self.policy)
+
+    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray:
+        """Observations [B, ...] -> new array of actions [B, ...] in the network's units.
+
+        Raises:
+            ValueError: as :meth:`~polyak.nn.policies.base.Network.obs_to_tensor` does.
+        """
+        arrays = self._arrays
+        if arrays is not None and not arrays.current():
+            arrays = self._arrays = array_actor(self.policy)
+        if arrays is not None:
+            actions = arrays.act(obs, deterministic)
+            if actions is not None:
+                return actions
+        with torch.no_grad():
+            tensors = self.policy.obs_to_tensor(obs)[0]
+            return self.policy.act(tensors, deterministic=deterministic).numpy(force=True)
+
+
+def array_actor(policy: Any) -> ArrayActor | None:
+    """An :class:`ArrayActor` for the policy as it is now; ``None`` if only torch gives its actions."""
+    if not is_plain(policy, "obs_to_tensor", "preprocess") or is_image_space(policy.observation_space):
+        return None
+    chain = policy.acting_chain()
+    if chain is None or any(vars(owner).get("_preprocess", to_float) is not to_float for owner in chain.owners):
+        return None
+    if leaves(chain.layers) is None or leaves(part for part in chain.weights if isinstance(part, nn.Module)) is None:
+        return None
+    watch = _Watch(chain)
+    return ArrayActor(policy, chain, watch) if watch.readable() else None
+
+
+class ArrayActor:
+    """The acting network on views of the policy's weights, so that steps of the optimizer are seen.
+
+    Args:
+        policy: whose network it is.
+        chain: the network.
+        watch: notices when the views are no longer the policy's network.
+    """
+
+    def __init__(self, policy: Any, chain: Chain, watch: _Watch) -> None:
+        self._policy, self._chain = policy, chain
+        self.current, self.unchanged = watch.current, watch.unchanged
+        self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
+        self._action_shape: tuple[int, ...] = tuple(policy.action_space.shape)
+        self._plans: dict[int, _Plan] = {}
+        self._plan: _Plan
+        self._batch_shape: tuple[int, ...] | None = None
+        self._dtype: np.dtype | None = None
+        self._wide = False
+
+    def act(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
+        """Observations [B, ...] -> new array of actions [B, ...].
+
+        Returns:
+            the actions; ``None`` if ``obs`` is not a batch of numbers, and so for the policy to convert or to refuse.
+
+        Raises:
+            ValueError: an observation is NaN or infinite.
+        """
+        if type(obs) is not np.ndarray:
+            return None
+        if (obs.shape != self._batch_shape or obs.dtype != self._dtype) and not self._plan_for(obs):
+            return None
+        inputs, flat, tiny, calls, head = self._plan
+        if self._wide:  # beyond float32 it becomes infinite, and is refused below
+            with np.errstate(over="ignore"):
+                inputs[...] = obs
+        else:
+            inputs[...] = obs
+        # Finite if, and only if, all entries are; the factor keeps the sum from overflowing when they are.
+        if not math.isfinite(flat.dot(tiny)):
+            self._policy.obs_to_tensor(obs)  # raises, naming the entry
+        for call in calls:
+            call()
+        return head.mode() if deterministic else head.sample()
+
+    def _plan_for(self, obs: np.ndarray) -> bool:
+        """Make the plan for observations like this one the present plan; False if they cannot have one."""
+        if obs.ndim == 0 or obs.shape[1:] != self._obs_shape or obs.size == 0 or obs.dtype.kind not in "fiub":
+            return False
+        if len(obs) not in self._plans:
+            self._plans[len(obs)] = self._make_plan(len(obs))
+        self._plan, self._batch_shape, self._dtype = self._plans[len(obs)], obs.shape, obs.dtype
+        self._wide = obs.dtype.kind == "f" and obs.dtype.itemsize > 4
+        return True
+
+    def _make_plan(self, batch: int) -> _Plan:
+        inputs = torch.zeros(batch, math.prod(self._obs_shape))
+        values, calls = network(self._chain.layers, inputs)
+        head = self._chain.head(values, self._action_shape)
+        array = inputs.numpy()
+        flat = array.reshape(-1)
+        return _Plan(array.reshape(batch, *self._obs_shape), flat, np.full_like(flat, 1e-20), calls, head)
+
+
+class _Plan(NamedTuple):
+    """The network for one batch size."""
+
+    inputs: np.ndarray
+    """[B, ...]"""
+    flat: np.ndarray
+    """The same memory as a vector."""
+    tiny: np.ndarray
+    """As long as ``flat``: the constant factor with which it is summed up."""
+    calls: list[Call]
+    """What fills the arrays one after another."""
+    head: Head
+
+
+class _Watch:
+    """Notices when a chain is no longer what it was: other modules, parameters, storage, hooks or attributes.
+
+    Comparing dicts compares their values by identity first: what is unchanged costs some nanoseconds an entry.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        heads = [part for part in chain.weights if isinstance(part, nn.Module)]
+        leaves = {id(m): m for root in (*chain.layers, *heads) for m in root.modules()}
+        self.modules = [*chain.owners, *leaves.values()]
+        self.weights: list[Tensor] = [p for m in leaves.values() for p in m._parameters.values() if p is not None]
+        self.weights += [part for part in chain.weights if isinstance(part, Tensor)]
+        self.parts = [d for m in self.modules for d in (m._modules, m._parameters) if d]
+        self.attributes = [vars(m) for m in self.modules]
+        self.hooks = [torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks]
+        self.hooks += [hooks for m in leaves.values() for hooks in (m._forward_hooks, m._forward_pre_hooks)]
+        self.hooks += [hooks for m in chain.owners for hooks in (m._forward_hooks, m._forward_pre_hooks)]
+        self.parts_then = [dict(part) for part in self.parts]
+        self.attributes_then = [dict(attributes) for attributes in self.attributes]
+        self.counts_then = list(map(len, self.attributes))
+        self.pointers_then = list(map(Tensor.data_ptr, self.weights))
+        self.strides_then = [weight.stride() for weight in self.weights]
+        self.classes_then = list(map(type, self.modules))
+
+    def readable(self) -> bool:
+        """Whether numpy can stand in: ordinary float32 tensors of the CPU, no hooks, no ``forward`` of one module."""
+        plain_tensors = all(
+            type(weight) in (nn.Parameter, Tensor)
+            and weight.device.type == "cpu"
+            and weight.dtype is torch.float32
+            and weight.layout is torch.strided
+            for weight in self.weights
+        )
+        return plain_tensors and not any(self.hooks) and not any("forward" in own for own in self.attributes)
+
+    def current(self) -> bool:
+        """Whether modules, parameters, storage and hooks are the same and no attribute was added; takes about 1 us."""
+        try:
+            return (
+                self.parts == self.parts_then
+                and list(map(Tensor.data_ptr, self.weights)) == self.pointers_then
+                and list(map(len, self.attributes)) == self.counts_then
+                and not any(self.hooks)
+            )
+        except RuntimeError:  # two different tensors were compared
+            return False
+
+    def unchanged(self) -> bool:
+        """:meth:`current`, and no attribute, such as the slope of an activation, has another value."""
+        try:
+            return (
+                self.current()
+                and self.attributes == self.attributes_then
+                and list(map(type, self.modules)) == self.classes_then
+                and [weight.stride() for weight in self.weights] == self.strides_then
+            )
+        except (RuntimeError, ValueError):  # two different tensors or arrays were compared
+            return False

@@ -1,0 +1,353 @@
+"""Layers and action heads with numpy, on views of torch's weights and in arrays that are allocated once.
+
+Used by :mod:`polyak.nn.fast.acting`. A layer becomes calls without arguments, to be made in order at every step. Random
+numbers come from torch's global generator through the calls that :mod:`polyak.nn.distributions` makes, on tensors of
+the same shapes: the draws are the same, and so is the generator's state afterwards.
+
+Shape letters: B batch, A action dimensions, L latent features, N outputs of a layer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyak.nn.distributions import StateDependentNoiseDistribution
+from polyak.nn.networks.encoders import FlattenExtractor
+
+TORCH_PRODUCT = 250_000
+"""Multiplications in one layer (B x inputs x outputs) from which torch's matrix product is faster than numpy's, though
+it costs 2 us more to call: numpy has quick kernels for small matrices only. Measured; one row is always numpy's."""
+
+Call = Callable[[], Any]
+
+# --- layers ---------------------------------------------------------------------------------------------------------
+
+
+def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
+    """Linear layers and activations in the order in which they are applied; ``None`` if there is anything else."""
+    found: list[nn.Module] = []
+    for module in modules:
+        if type(module) is nn.Linear or type(module) in ACTIVATIONS:
+            found.append(module)
+        elif type(module) is nn.Sequential:
+            inner = leaves(module)
+            if inner is None:
+                return None
+            found += inner
+        elif type(module) is not FlattenExtractor:
+            return None
+    return found
+
+
+def network(modules: Iterable[nn.Module], inputs: Tensor) -> tuple[Tensor, list[Call]]:
+    """Modules made of :func:`leaves`: the tensor that will hold their output for flat ``inputs``, and the calls that
+    fill it; ``inputs`` stay as they are."""
+    values, calls = inputs, []
+    for layer in leaves(modules) or ():
+        if isinstance(layer, nn.Linear):
+            values, product = linear(layer, values)
+            calls += product
+            continue
+        if values is inputs:
+            values = torch.empty_like(inputs)
+            calls.append(partial(np.copyto, values.numpy(), inputs.numpy()))
+        calls += activation(layer, values)
+    return values, calls
+
+
+def linear(layer: nn.Linear, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+    """A linear layer: the tensor [B, N] that will hold its output for ``inputs``, and the calls that fill it."""
+    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+    batch, width = len(inputs), len(weight)
+    outputs = torch.zeros(batch, width)
+    if batch > 1 and batch * weight.numel() > TORCH_PRODUCT:
+        if bias is None:
+            return outputs, [partial(torch.mm, inputs, weight.t(), out=outputs)]
+        return outputs, [partial(torch.addmm, bias, inputs, weight.t(), out=outputs)]
+    x, w, y = inputs.numpy(), weight.numpy(), outputs.numpy()
+    if batch == 1:  # vectors: less to check than with matrices
+        x, y = x[0], y[0]
+    calls: list[Call] = [partial(w.dot, x, y) if batch == 1 else partial(x.dot, w.T, y)]
+    if bias is not None:
+        calls.append(partial(np.add, y, bias.numpy(), y))
+    return outputs, calls
+
+
+def activation(layer: nn.Module, values: Tensor) -> list[Call]:
+    """The calls that apply an activation to ``values`` in place.
+
+    Raises:
+        KeyError: it is not in :data:`ACTIVATIONS`.
+    """
+    return ACTIVATIONS[type(layer)](layer, values)
+
+
+def _nothing(layer: nn.Module, values: Tensor) -> list[Call]:
+    return []
+
+
+def _tanh(layer: nn.Module, values: Tensor) -> list[Call]:
+    flat = values.numpy().reshape(-1)
+    return [partial(np.tanh, flat, flat)]
+
+
+def _relu(layer: nn.Module, values: Tensor) -> list[Call]:
+    flat = values.numpy().reshape(-1)
+    return [partial(np.maximum, flat, np.zeros_like(flat), out=flat)]  # an array of zeros is quicker than one zero
+
+
+def _by_torch(layer: nn.Module, values: Tensor) -> list[Call]:
+    forward = type(layer).forward
+    return [lambda: values.copy_(forward(layer, values))]
+
+
+_LEFT_TO_TORCH: tuple[type[nn.Module], ...] = (
+    nn.CELU,
+    nn.ELU,
+    nn.GELU,
+    nn.Hardswish,
+    nn.Hardtanh,
+    nn.LeakyReLU,
+    nn.Mish,
+    nn.ReLU6,
+    nn.SELU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Softplus,
+    nn.Softsign,
+)
+
+ACTIVATIONS: dict[type[nn.Module], Callable[[nn.Module, Tensor], list[Call]]] = {
+    nn.Identity: _nothing,
+    nn.ReLU: _relu,
+    nn.Tanh: _tanh,
+    **dict.fromkeys(_LEFT_TO_TORCH, _by_torch),
+}
+"""Activations without parameters, by their exact class."""
+
+
+# --- heads ----------------------------------------------------------------------------------------------------------
+
+
+class Head(ABC):
+    """Actions from the network's output.
+
+    Args:
+        outputs: [B, N], filled anew before each call.
+        shape: of one action; flat actions are brought into it.
+    """
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
+        self.outputs = outputs.numpy()
+        self.shape = (len(outputs), *shape) if len(shape) > 1 else None
+
+    @abstractmethod
+    def sample(self) -> np.ndarray:
+        """New array of random actions [B, ...]."""
+
+    @abstractmethod
+    def mode(self) -> np.ndarray:
+        """New array of the likeliest actions [B, ...]."""
+
+    def shaped(self, actions: np.ndarray) -> np.ndarray:
+        """[B, A] -> [B, *shape]."""
+        return actions if self.shape is None else actions.reshape(self.shape)
+
+
+class GreedyHead(Head):
+    """The action of the highest value [B, N] -> [B] int64."""
+
+    def mode(self) -> np.ndarray:
+        return self.outputs.argmax(1)
+
+    def sample(self) -> np.ndarray:
+        return self.outputs.argmax(1)
+
+
+class DeterministicHead(Head):
+    """The network's output itself: [B, A]."""
+
+    def mode(self) -> np.ndarray:
+        return self.shaped(self.outputs.copy())
+
+    sample = mode
+
+
+class CategoricalHead(Head):
+    """One choice among N by its logits: [B] int64."""
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
+        super().__init__(outputs, shape)
+        self.choice = _Choice(self.outputs)
+
+    def sample(self) -> np.ndarray:
+        return self.choice()
+
+    def mode(self) -> np.ndarray:
+        return self.outputs.argmax(1)
+
+
+class MultiCategoricalHead(Head):
+    """Several choices, the i-th among ``sizes[i]``, from their logits side by side: [B, A] int64."""
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...], sizes: Sequence[int]) -> None:
+        super().__init__(outputs, shape)
+        self.logits = np.split(self.outputs, np.cumsum(sizes)[:-1], axis=1)
+        self.choices = [_Choice(logits) for logits in self.logits]
+
+    def sample(self) -> np.ndarray:
+        return self.shaped(np.stack([choose() for choose in self.choices], axis=1))
+
+    def mode(self) -> np.ndarray:
+        return self.shaped(np.stack([logits.argmax(1) for logits in self.logits], axis=1))
+
+
+class BernoulliHead(Head):
+    """Independent coins by their log-odds: [B, A] float32, 0 or 1."""
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
+        super().__init__(outputs, shape)
+        self.log_odds = outputs
+        self.draw, self.probs = torch.empty_like(outputs), torch.empty_like(outputs)
+
+    def sample(self) -> np.ndarray:
+        torch.sigmoid(self.log_odds, out=self.probs)
+        return (self.draw.uniform_().numpy() < self.probs.numpy()).astype(np.float32)
+
+    def mode(self) -> np.ndarray:
+        return (self.outputs > 0).astype(np.float32)
+
+
+class GaussianHead(Head):
+    """Independent Gaussians of the means [B, A] and one log standard deviation [A] for all states: [B, A]."""
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...], log_std: Tensor) -> None:
+        super().__init__(outputs, shape)
+        self.log_std, self.draw = log_std.detach().numpy(), torch.empty_like(outputs)
+        self.noise, self.std = self.draw.numpy(), np.empty_like(self.log_std)
+
+    def sample(self) -> np.ndarray:
+        self.draw.normal_()
+        np.exp(self.log_std, self.std)
+        np.multiply(self.noise, self.std, self.noise)
+        return self.shaped(self.outputs + self.noise)
+
+    def mode(self) -> np.ndarray:
+        return self.shaped(self.outputs.copy())
+
+
+class SquashedGaussianHead(Head):
+    """tanh of independent Gaussians whose means and log standard deviations are functions of the latents: [B, A].
+
+    Args:
+        outputs: latents [B, L].
+        shape: of one action.
+        mean: from latents to means.
+        log_std: from latents to log standard deviations.
+        bounds: least and greatest log standard deviation.
+    """
+
+    def __init__(
+        self, outputs: Tensor, shape: tuple[int, ...], mean: nn.Module, log_std: nn.Module, bounds: tuple[float, float]
+    ) -> None:
+        super().__init__(outputs, shape)
+        means, self.mean_calls = network([mean], outputs)
+        scales, self.scale_calls = network([log_std], outputs)
+        self.draw = torch.empty_like(means)
+        self.means, self.scales, self.noise = means.numpy(), scales.numpy(), self.draw.numpy()
+        self.low, self.high = (np.full_like(self.scales, bound) for bound in bounds)
+
+    def sample(self) -> np.ndarray:
+        for call in self.mean_calls:
+            call()
+        for call in self.scale_calls:
+            call()
+        self.draw.normal_()
+        scales, noise = self.scales, self.noise
+        np.maximum(scales, self.low, out=scales)
+        np.minimum(scales, self.high, out=scales)
+        np.exp(scales, scales)
+        np.multiply(noise, scales, noise)
+        np.add(noise, self.means, noise)
+        return self.shaped(np.tanh(noise))
+
+    def mode(self) -> np.ndarray:
+        for call in self.mean_calls:
+            call()
+        return self.shaped(np.tanh(self.means))
+
+
+class StateDependentHead(Head):
+    """Gaussians whose noise is a linear function of the latents that stays the same between two draws, gSDE: [B, A].
+
+    Args:
+        outputs: latents [B, L].
+        shape: of one action.
+        mean: from latents to means.
+        log_std: log standard deviations [L, A] or [L, 1].
+        dist: holds the draws, and says what becomes of means and noise.
+    """
+
+    def __init__(
+        self,
+        outputs: Tensor,
+        shape: tuple[int, ...],
+        mean: nn.Module,
+        log_std: Tensor,
+        dist: StateDependentNoiseDistribution,
+    ) -> None:
+        super().__init__(outputs, shape)
+        means, self.calls = network([mean], outputs)
+        self.means, self.log_std, self.dist = means.numpy(), log_std.detach().numpy(), dist
+
+    def sample(self) -> np.ndarray:
+        theta = self.dist.noise.of(len(self.outputs)).numpy() * self._std()
+        if theta.ndim == 2:
+            noise = self.outputs @ theta
+        else:
+            noise = np.matmul(self.outputs[:, None], theta)[:, 0]
+        return self._squash(np.add(noise, self.mean(), noise))
+
+    def mode(self) -> np.ndarray:
+        return self._squash(self.mean().copy())
+
+    def mean(self) -> np.ndarray:
+        """Means [B, A]; the array is filled anew by the next call."""
+        for call in self.calls:
+            call()
+        return self.means
+
+    def _std(self) -> np.ndarray:
+        """[L, A] or [L, 1]"""
+        log_std = self.log_std
+        if not self.dist.use_expln:
+            return np.exp(log_std)
+        return np.where(log_std > 0, np.log1p(np.maximum(log_std, 0)) + 1, np.exp(np.minimum(log_std, 0)))
+
+    def _squash(self, actions: np.ndarray) -> np.ndarray:
+        return self.shaped(actions if self.dist.bijector is None else np.tanh(actions, actions))
+
+
+class _Choice:
+    """Draws from logits [B, N]: the largest logit plus Gumbel noise, -log of an exponential variable."""
+
+    def __init__(self, logits: np.ndarray) -> None:
+        self.logits = logits
+        self.draw = torch.empty(logits.shape)
+        self.noise = self.draw.numpy()
+        self.least = np.full_like(self.noise, np.finfo(np.float32).tiny)
+
+    def __call__(self) -> np.ndarray:
+        noise = self.noise
+        self.draw.exponential_()
+        np.maximum(noise, self.least, out=noise)  # the noise stays finite
+        np.log(noise, noise)
+        np.subtract(self.logits, noise, noise)
+        return noise.argmax(1)

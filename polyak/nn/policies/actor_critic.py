@@ -1,0 +1,283 @@
+"""Policies with a stochastic actor and a state-value function: PPO, A2C, TRPO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.distributions import (
+    BernoulliDistribution,
+    CategoricalDistribution,
+    DiagGaussianDistribution,
+    Distribution,
+    MultiCategoricalDistribution,
+    StateDependentNoiseDistribution,
+    make_proba_distribution,
+)
+from polyak.nn.errors import PolicyError
+from polyak.nn.fast.acting import Chain, is_plain, plain
+from polyak.nn.fast.array_layers import (
+    BernoulliHead,
+    CategoricalHead,
+    GaussianHead,
+    MultiCategoricalHead,
+    StateDependentHead,
+)
+from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
+from polyak.nn.networks.layers import (
+    Activation,
+    MlpExtractor,
+    check_activation,
+    get_policy_value_arch,
+    unwrap_legacy_arch,
+)
+from polyak.nn.options import warn_without_sde
+from polyak.nn.policies.base import Policy
+
+
+class ActorCriticPolicy(Policy):
+    """Features -> hidden layers of actor and value function -> action distribution and state value.
+
+    Args:
+        observation_space: what it reads.
+        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        net_arch: hidden widths of actor and value function, a list or ``dict(pi=[...], vf=[...])``; ``None`` takes
+            [64, 64], or none after :class:`NatureCNN`.
+        activation_fn: follows every hidden layer.
+        ortho_init: orthogonal initial weights: gain sqrt(2) for features and hidden layers, 0.01 for the action layer,
+            1 for the value layer.
+        use_sde: state-dependent exploration (gSDE, arXiv:2005.05719).
+        log_std_init: initial log standard deviation, for a Box.
+        full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
+        use_expln: gSDE: a positive function that grows slower than exp.
+        squash_output: gSDE: pass actions through tanh and stretch them to the bounds, instead of clipping.
+        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
+        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
+        share_features_extractor: actor and value function read, and both train, the same features.
+        normalize_images: divide uint8 pictures by 255.
+
+    Raises:
+        PolicyError: ``squash_output`` without ``use_sde``, ``use_sde`` without a Box, or an argument out of range.
+        NotImplementedError: an action space without a distribution.
+    """
+
+    log_std: nn.Parameter
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        *,
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: Activation = nn.Tanh,
+        ortho_init: bool = True,
+        use_sde: bool = False,
+        log_std_init: float = 0.0,
+        full_std: bool = True,
+        use_expln: bool = False,
+        squash_output: bool = False,
+        features_extractor_class: ExtractorClass | None = None,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        share_features_extractor: bool = True,
+        normalize_images: bool = True,
+    ) -> None:
+        if squash_output and not use_sde:
+            raise PolicyError(
+                "squash_output=True needs gSDE: add use_sde=True, or leave squash_output out to have actions clipped."
+            )
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            squash_output=squash_output,
+        )
+        if net_arch is None:
+            net_arch = [] if self.features_extractor_class is NatureCNN else {"pi": [64, 64], "vf": [64, 64]}
+        self.net_arch = unwrap_legacy_arch(net_arch)
+        get_policy_value_arch(self.net_arch)
+        check_activation(activation_fn)
+        self.activation_fn = activation_fn
+        self.ortho_init = ortho_init
+        self.use_sde = use_sde
+        self.log_std_init = log_std_init
+        self.share_features_extractor = share_features_extractor
+        options: dict[str, Any] | None = None
+        if use_sde:
+            options = {"full_std": full_std, "squash_output": squash_output, "use_expln": use_expln}
+        else:
+            warn_without_sde(full_std=(full_std, True), use_expln=(use_expln, False))
+        self.action_dist = make_proba_distribution(action_space, use_sde, options)
+        # a subclass that changes how actions are drawn in forward() must act that way too
+        self.acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
+        self._build_networks()
+
+    def _build_networks(self) -> None:
+        self.features_extractor = self.make_features_extractor()
+        self.features_dim: int = self.features_extractor.features_dim  # type: ignore[assignment]
+        self.pi_features_extractor = self.features_extractor
+        self.vf_features_extractor = (
+            self.features_extractor if self.share_features_extractor else self.make_features_extractor()
+        )
+        self._build_mlp_extractor()
+        self._build_heads(self.mlp_extractor.latent_dim_pi)
+        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, 1)
+        if self.ortho_init:
+            self._init_orthogonal()
+
+    def _build_mlp_extractor(self) -> None:
+        """Set ``self.mlp_extractor``; a subclass may set a module of its own.
+
+        That module has ``latent_dim_pi`` and ``latent_dim_vf``, maps features [B, F] to two latents, and to one of them
+        in ``forward_actor`` and ``forward_critic``.
+        """
+        self.mlp_extractor = MlpExtractor(self.features_dim, self.net_arch, self.activation_fn, device=self.device)
+
+    def _build_heads(self, latent_dim: int) -> None:
+        dist = self.action_dist
+        if isinstance(dist, (DiagGaussianDistribution, StateDependentNoiseDistribution)):
+            self.action_net, self.log_std = dist.proba_distribution_net(latent_dim, self.log_std_init)
+            if isinstance(dist, StateDependentNoiseDistribution):
+                self.exploration_noise = dist.noise
+        else:
+            self.action_net = dist.proba_distribution_net(latent_dim)
+
+    def _init_orthogonal(self) -> None:
+        gains: list[tuple[nn.Module, float]] = [
+            (self.mlp_extractor, math.sqrt(2)),
+            (self.action_net, 0.01),
+            (self.value_net, 1.0),
+        ]
+        if self.share_features_extractor:
+            gains.insert(0, (self.features_extractor, math.sqrt(2)))
+        else:
+            gains += [(self.pi_features_extractor, math.sqrt(2)), (self.vf_features_extractor, math.sqrt(2))]
+        for root, gain in gains:
+            for module in root.modules():
+                self.init_weights(module, gain)
+
+    # --- features, distribution, value --------------------------------------------------------------------------------
+
+    @plain
+    def extract_features(self, obs: Obs, features_extractor: nn.Module | None = None) -> Any:
+        """Raw observations [B, ...] -> features [B, F] of the extractor given; without one, those of the shared
+        extractor, or a pair: actor's and value function's."""
+        if features_extractor is not None:
+            return super().extract_features(obs, features_extractor)
+        if self.share_features_extractor:
+            return super().extract_features(obs, self.features_extractor)
+        observations = self.preprocess(obs)
+        return self.pi_features_extractor(observations), self.vf_features_extractor(observations)
+
+    def _latents(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        features = self.extract_features(obs)
+        if self.share_features_extractor:
+            return self.mlp_extractor(features)
+        pi_features, vf_features = features
+        return self.mlp_extractor.forward_actor(pi_features), self.mlp_extractor.forward_critic(vf_features)
+
+    @plain
+    def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
+        params = self.action_net(latent_pi)
+        if isinstance(self.action_dist, DiagGaussianDistribution):
+            return self.action_dist.proba_distribution(params, self.log_std)
+        if isinstance(self.action_dist, StateDependentNoiseDistribution):
+            return self.action_dist.proba_distribution(params, self.log_std, latent_pi)
+        return self.action_dist.proba_distribution(params)
+
+    @plain
+    def get_distribution(self, obs: Obs) -> Distribution:
+        """The action distribution for observations [B, ...]; valid until the next call."""
+        features = self.extract_features(obs, self.pi_features_extractor)
+        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features))
+
+    def predict_values(self, obs: Obs) -> Tensor:
+        """State values [B, 1]."""
+        features = self.extract_features(obs, self.vf_features_extractor)
+        return self.value_net(self.mlp_extractor.forward_critic(features))
+
+    # --- acting and learning ------------------------------------------------------------------------------------------
+
+    def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
+        latent_pi, latent_vf = self._latents(obs)
+        distribution = self._get_action_dist_from_latent(latent_pi)
+        actions = distribution.get_actions(deterministic)
+        return self._shaped(actions), self.value_net(latent_vf), distribution.log_prob(actions)
+
+    def evaluate_actions(self, obs: Obs, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What the losses need of stored actions.
+
+        Args:
+            obs: [B, ...].
+            actions: [B, ...] in the network's units, of any dtype; [B, 1] will do for a Discrete.
+
+        Returns:
+            State values [B, 1], log-densities of the actions [B], entropies [B] (None where there is no closed form).
+        """
+        latent_pi, latent_vf = self._latents(obs)
+        distribution = self._get_action_dist_from_latent(latent_pi)
+        return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), distribution.entropy()
+
+    @property
+    def values_while_acting(self) -> bool:
+        """Whether values had better be computed together with actions: features are learned, shared and dear, or a
+        subclass' ``forward`` has a say in them."""
+        shared = self.share_features_extractor and any(True for _ in self.features_extractor.parameters())
+        return self.acts_by_forward or shared
+
+    @plain
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        """Actions [B, ...] in the network's units; the value function is left alone."""
+        if self.acts_by_forward:
+            return self.forward(obs, deterministic)[0]
+        return self._shaped(self.get_distribution(obs).get_actions(deterministic))
+
+    def acting_chain(self) -> Chain | None:
+        methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")
+        if self.acts_by_forward or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
+            return None
+        layers = (self.pi_features_extractor, self.mlp_extractor.policy_net, self.action_net)
+        dist, owners = self.action_dist, (self, self.mlp_extractor)
+        if type(dist) is CategoricalDistribution:
+            return Chain(owners, layers, CategoricalHead)
+        if type(dist) is MultiCategoricalDistribution:
+            return Chain(owners, layers, partial(MultiCategoricalHead, sizes=dist.action_dims))
+        if type(dist) is BernoulliDistribution:
+            return Chain(owners, layers, BernoulliHead)
+        if type(dist) is DiagGaussianDistribution:
+            return Chain(owners, layers, partial(GaussianHead, log_std=self.log_std), weights=(self.log_std,))
+        if type(dist) is StateDependentNoiseDistribution:
+            head = partial(StateDependentHead, mean=self.action_net, log_std=self.log_std, dist=dist)
+            return Chain(owners, layers[:-1], head, weights=(self.action_net, self.log_std))
+        return None
+
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        return self.get_distribution(observation).get_actions(deterministic)
+
+    @plain
+    def _shaped(self, actions: Tensor) -> Tensor:
+        """[B] or [B, A] as the distribution gives them -> [B, *shape of the action space]."""
+        shape = self.action_space.shape or ()
+        return actions.unflatten(1, shape) if len(shape) > 1 else actions
+
+    def _flat(self, actions: Tensor) -> Tensor:
+        """[B, ...] -> what the distribution reads: [B] for a Discrete, else [B, A]."""
+        return actions.flatten() if isinstance(self.action_space, spaces.Discrete) else actions.flatten(1)
+
+    def reset_noise(self, n_envs: int = 1) -> None:
+        """Draw new exploration matrices, one for each environment.
+
+        Raises:
+            PolicyError: the policy does not use state-dependent exploration.
+        """
+        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+            super().reset_noise(n_envs)
+            return
+        self.action_dist.sample_weights(self.log_std, n_envs)

@@ -1,0 +1,396 @@
+"""What every policy and network shares: spaces, features, devices, and the way from numpy observations to actions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
+from polyak.nn.errors import PolicyError
+from polyak.nn.fast.acting import Chain, plain
+from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
+from polyak.nn.options import keywords_of
+from polyak.ops.transfer import to_device
+
+NumpyObs = np.ndarray | dict[str, np.ndarray]
+
+
+class Network(nn.Module):
+    """A module that reads observations of one space.
+
+    Args:
+        observation_space: what it reads.
+        action_space: what the agent does.
+        normalize_images: divide uint8 pictures by 255.
+    """
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, *, normalize_images: bool = True
+    ) -> None:
+        super().__init__()
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.normalize_images = normalize_images
+        self._preprocess = make_preprocess(observation_space, normalize_images)
+
+    @plain
+    def preprocess(self, obs: Obs) -> Obs:
+        """Raw observations as float32 tensors: see :func:`~polyak.nn.networks.encoders.preprocess_obs`."""
+        return self._preprocess(obs)
+
+    @plain
+    def extract_features(self, obs: Obs, features_extractor: nn.Module) -> Any:
+        """Raw observations [B, ...] -> features [B, F] of ``features_extractor``."""
+        return features_extractor(self._preprocess(obs))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are; the CPU if there are none."""
+        parameter = _first_parameter(self)
+        return torch.device("cpu") if parameter is None else parameter.device
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Switch dropout, batch normalisation and the like to training or evaluation; targets stay in evaluation."""
+        if self.training != mode:
+            _switch(self, mode)
+
+    def parameters_to_vector(self) -> np.ndarray:
+        """All parameters as one vector."""
+        return nn.utils.parameters_to_vector(self.parameters()).detach().cpu().numpy()
+
+    def load_from_vector(self, vector: np.ndarray) -> None:
+        """Set all parameters from one vector.
+
+        Raises:
+            ValueError: its length is not the number of parameters.
+        """
+        expected = sum(parameter.numel() for parameter in self.parameters())
+        if np.shape(vector) != (expected,):
+            raise ValueError(f"vector must have shape ({expected},), one entry a parameter, got {np.shape(vector)}.")
+        values = torch.as_tensor(vector, dtype=torch.float32, device=self.device)
+        nn.utils.vector_to_parameters(values, self.parameters())
+
+    # --- observations -------------------------------------------------------------------------------------------------
+
+    def is_vectorized_observation(self, observation: NumpyObs) -> bool:
+        """Whether a numpy observation is a batch; pictures may come channels-last.
+
+        Raises:
+            ValueError: its shape fits neither one observation nor a batch.
+        """
+        return is_vectorized_observation(_transpose(observation, self.observation_space), self.observation_space)
+
+    @plain
+    def obs_to_tensor(self, observation: NumpyObs) -> tuple[Obs, bool]:
+        """One observation or a batch, as numpy arrays, -> a batch of tensors, and whether it was a batch.
+
+        Pictures are transposed if the space is channels-first and they are not.
+
+        Raises:
+            ValueError: wrong shape, wrong keys, or an entry that is NaN or infinite, each named.
+        """
+        space = self.observation_space
+        _check_container(observation, space)
+        observation = _transpose(observation, space)
+        vectorized = is_vectorized_observation(observation, space)
+        if isinstance(space, spaces.Dict):
+            batch = {key: self._to_tensor(observation[key], part, key) for key, part in space.spaces.items()}
+            return batch, vectorized
+        return self._to_tensor(observation, space), vectorized
+
+    def _to_tensor(self, observation: Any, space: spaces.Space, key: str | None = None) -> Tensor:
+        array = np.array(observation, order="C")
+        if array.dtype == np.float64:  # networks compute in float32, and not every device has float64
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float32)
+        _check_finite(array, key)
+        return to_device(torch.as_tensor(array.reshape((-1, *(space.shape or ())))), self.device)
+
+
+class Policy(Network, ABC):
+    """Networks that choose actions.
+
+    A subclass builds its networks and defines :meth:`act`. It knows nothing of optimizers.
+
+    Args:
+        observation_space: what it reads.
+        action_space: what it chooses from.
+        features_extractor_class: makes features of preprocessed observations; ``None`` chooses by the space.
+        features_extractor_kwargs: arguments of that class besides the space.
+        normalize_images: divide uint8 pictures by 255.
+        squash_output: the network's actions lie in [-1, 1] and stand for the range of the Box.
+
+    Raises:
+        PolicyError: ``squash_output`` without a Box of finite bounds as action space.
+    """
+
+    targets: tuple[str, ...] = ()
+    """Names of the target networks: they stay in evaluation mode and need no gradient."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        *,
+        features_extractor_class: ExtractorClass | None = None,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        squash_output: bool = False,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        self.features_extractor_class = features_extractor_class or default_extractor(
+            observation_space, normalize_images
+        )
+        self.features_extractor_kwargs = dict(features_extractor_kwargs or {})
+        self._squash_output = squash_output
+        if squash_output:
+            check_bounded(action_space)
+
+    @classmethod
+    def keywords(cls, **defaults: Any) -> set[str]:
+        """Names that ``policy_kwargs`` may hold, given the arguments that the algorithm filled in."""
+        return keywords_of(cls)
+
+    def make_features_extractor(self) -> nn.Module:
+        """A new features extractor.
+
+        Raises:
+            PolicyError: the extractor does not suit the observation space.
+        """
+        return make_extractor(
+            self.observation_space,
+            self.features_extractor_class,
+            self.features_extractor_kwargs,
+            self.normalize_images,
+        )
+
+    @staticmethod
+    def init_weights(module: nn.Module, gain: float = 1) -> None:
+        """Orthogonal weights and zero biases for a linear layer or a convolution; other modules stay as they are."""
+        if isinstance(module, (nn.Linear, nn.Conv2d)):
+            nn.init.orthogonal_(module.weight, gain=gain)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    def train(self, mode: bool = True) -> Policy:
+        """As ``nn.Module.train``, but target networks stay in evaluation mode."""
+        super().train(mode)
+        for name in self.targets:
+            getattr(self, name).eval()
+        return self
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        """Observations [B, ...] -> actions in the network's units.
+
+        Those are: Discrete [B] int64, counted from 0; squashed Box [B, ...] in [-1, 1]; other Box unclipped.
+        """
+
+    def acting_chain(self) -> Chain | None:
+        """The network behind :meth:`act` for :mod:`polyak.nn.fast.acting`, which repeats it at less cost.
+
+        ``None`` where the actions do not come from layers applied one after another to flat observations, or where a
+        subclass has a say in how they come about.
+        """
+        return None
+
+    @plain
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        """The step of :meth:`predict` between tensors: :meth:`act`, unless a subclass changes it."""
+        return self.act(observation, deterministic)
+
+    def reset_noise(self, n_envs: int = 1) -> None:
+        """Draw new exploration matrices, one for each environment.
+
+        Raises:
+            PolicyError: the policy does not use state-dependent exploration.
+        """
+        raise PolicyError(
+            f"reset_noise() needs state-dependent exploration: build {type(self).__name__} with use_sde=True."
+        )
+
+    @property
+    def squash_output(self) -> bool:
+        """Whether the network's actions lie in [-1, 1] and stand for the range of the Box."""
+        return self._squash_output
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """Actions from the network's units to the environment's.
+
+        A squashed Box is unscaled to [low, high], any other Box clipped to it; a Discrete or MultiDiscrete that does
+        not begin at 0 is shifted.
+        """
+        space = self.action_space
+        if isinstance(space, spaces.Box):
+            if self._squash_output:
+                return self.unscale_action(action)
+            # np.clip costs several times as much on arrays this small
+            return np.minimum(np.maximum(action, space.low), space.high)
+        start = _start(space)
+        return action if start is None else action + start
+
+    def from_env(self, action: np.ndarray) -> np.ndarray:
+        """Actions from the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
+        space = self.action_space
+        if isinstance(space, spaces.Box):
+            return self.scale_action(action) if self._squash_output else action
+        start = _start(space)
+        return action if start is None else action - start
+
+    def scale_action(self, action: np.ndarray) -> np.ndarray:
+        """From [low, high] to [-1, 1].
+
+        Raises:
+            PolicyError: the action space is not a Box.
+        """
+        low, high = self._bounds()
+        span = high - low
+        return 2.0 * ((action - low) / np.where(span > 0, span, 1)) - 1.0
+
+    def unscale_action(self, scaled_action: np.ndarray) -> np.ndarray:
+        """From [-1, 1] to [low, high].
+
+        Raises:
+            PolicyError: the action space is not a Box.
+        """
+        low, high = self._bounds()
+        return low + 0.5 * (scaled_action + 1.0) * (high - low)
+
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        if not isinstance(self.action_space, spaces.Box):
+            raise PolicyError(f"only actions of a Box can be scaled, but the action space is {self.action_space}.")
+        return self.action_space.low, self.action_space.high
+
+    def predict(
+        self,
+        observation: NumpyObs,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """The action for one observation or for a batch, in the environment's units.
+
+        Args:
+            observation: as the environment gives it, or [B, ...] of these.
+            state: memory of a recurrent policy; others hand it back.
+            episode_start: [B] where a recurrent policy forgets.
+            deterministic: the likeliest action rather than a sample.
+
+        Returns:
+            Action, or [B, ...] actions, and the new memory.
+
+        Raises:
+            ValueError: a (observation, info) tuple, a wrong shape, wrong keys, or NaN or infinity in the observation or
+                in the action.
+        """
+        if self.training or any(network.training for network in self.children()):
+            self.set_training_mode(False)
+        obs, vectorized = self.obs_to_tensor(observation)
+        with torch.no_grad():
+            actions = self._predict(obs, deterministic).cpu().numpy()
+        actions = actions.reshape((-1, *(self.action_space.shape or ())))
+        if isinstance(self.action_space, spaces.Box) and not np.isfinite(actions).all():
+            raise ValueError(
+                f"the policy's action is not finite: {actions[0]}. Its weights have become NaN or infinite: lower the "
+                "learning rate, clip gradients, or normalise observations and rewards (VecNormalize)."
+            )
+        actions = np.asarray(self.to_env(actions))
+        return (actions if vectorized else actions.squeeze(axis=0)), state
+
+
+def _start(space: spaces.Space) -> Any:
+    """Where the choices of a Discrete or MultiDiscrete begin; None at 0."""
+    if isinstance(space, spaces.Discrete):
+        return space.start if space.start else None
+    return space.start if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None
+
+
+def check_bounded(action_space: spaces.Space) -> None:
+    """Check that an action space is a Box of finite bounds, as squashed actions need.
+
+    Raises:
+        PolicyError: naming the space and what to do.
+    """
+    if not isinstance(action_space, spaces.Box):
+        raise PolicyError(f"this policy acts in a Box, but the action space is {action_space}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        span = action_space.high - action_space.low
+    if not np.isfinite(span).all():
+        raise PolicyError(
+            f"this policy needs finite bounds to scale actions to, but the action space is {action_space}. "
+            "Give the Box finite low and high."
+        )
+
+
+def _switch(module: nn.Module, mode: bool) -> None:
+    """As ``module.train(mode)``, at a twentieth of its cost, which counts where every few steps bring an update."""
+    own = type(module).train
+    targets: tuple[str, ...] = ()
+    if own is Policy.train:
+        targets = module.targets  # type: ignore[assignment]
+    elif own is not _PLAIN_TRAIN:
+        module.train(mode)
+        return
+    module.__dict__["training"] = mode
+    for name, child in module._modules.items():
+        if child is not None:
+            _switch(child, mode and name not in targets)
+
+
+_PLAIN_TRAIN = nn.Module.train
+
+
+def _first_parameter(module: nn.Module) -> nn.Parameter | None:
+    """As ``next(module.parameters())``, at a fifth of its cost, which counts in an environment loop."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for child in module._modules.values():
+        parameter = None if child is None else _first_parameter(child)
+        if parameter is not None:
+            return parameter
+    return None
+
+
+# --- checks on observations -----------------------------------------------------------------------------------------
+
+
+def _check_container(observation: Any, space: spaces.Space) -> None:
+    if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
+        raise ValueError(
+            "The observation is a tuple (obs, info), as gymnasium's env.reset() returns it: this is mixing Gym API "
+            "and VecEnv, whose reset() returns the observation alone. Write "
+            "`obs, info = env.reset()`, or `obs = vec_env.reset()`."
+        )
+    if isinstance(space, spaces.Dict) != isinstance(observation, Mapping):
+        expected = f"a dict with the keys {list(space.spaces)}" if isinstance(space, spaces.Dict) else "an array"
+        raise ValueError(f"The observation must be {expected} for the space {space}, got {type(observation).__name__}.")
+    if isinstance(space, spaces.Dict) and set(observation) != set(space.spaces):
+        missing, unknown = sorted(set(space.spaces) - set(observation)), sorted(set(observation) - set(space.spaces))
+        raise ValueError(f"The observation's keys do not fit the Dict space: missing {missing}, unknown {unknown}.")
+
+
+def _transpose(observation: Any, space: spaces.Space) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _transpose(observation[key], part) for key, part in space.spaces.items()}
+    return maybe_transpose(np.asarray(observation), space)
+
+
+def _check_finite(array: np.ndarray, key: str | None) -> None:
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    bad = np.argwhere(~np.isfinite(array))
+    index = tuple(int(i) for i in bad[0])
+    where = "" if key is None else f" at key {key!r}"
+    raise ValueError(
+        f"The observation{where} has {len(bad)} entries that are not finite; the first is {array[index]} at index "
+        f"{index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."
+    )

@@ -1,0 +1,428 @@
+"""Policies with an actor and action-value critics for continuous actions: SAC, TD3, DDPG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.envs.spaces import get_action_dim
+from polyak.nn.distributions import SquashedDiagGaussianDistribution, StateDependentNoiseDistribution
+from polyak.nn.errors import PolicyError
+from polyak.nn.fast.acting import Chain, is_plain, plain
+from polyak.nn.fast.array_layers import DeterministicHead, Head, SquashedGaussianHead, StateDependentHead
+from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
+from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
+from polyak.nn.options import check_keywords, keywords_of, warn_without_sde
+from polyak.nn.policies.base import Network, Policy, check_bounded
+
+LOG_STD_MIN, LOG_STD_MAX = -20, 2
+"""Bounds of the log standard deviation that a squashed Gaussian actor may choose."""
+
+
+class SquashedGaussianActor(Network):
+    """tanh of a Gaussian whose mean and log standard deviation depend on the state (SAC, arXiv:1812.05905).
+
+    With ``use_sde``, noise is state-dependent (gSDE, arXiv:2005.05719) and ``log_std`` a parameter.
+
+    Args:
+        observation_space: what it reads.
+        action_space: a Box of A entries.
+        net_arch: widths of the hidden layers; may be empty.
+        features_extractor: makes features of preprocessed observations.
+        features_dim: how many.
+        activation_fn: follows every hidden layer.
+        use_sde: state-dependent exploration.
+        log_std_init: gSDE: initial log standard deviation of the exploration matrices.
+        full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
+        use_expln: gSDE: a positive function that grows slower than exp.
+        clip_mean: gSDE: bound on the absolute mean before tanh; 0 for none.
+        normalize_images: divide uint8 pictures by 255.
+
+    Raises:
+        PolicyError: a negative ``clip_mean``.
+    """
+
+    has_target: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        net_arch: Sequence[int],
+        features_extractor: nn.Module,
+        features_dim: int,
+        activation_fn: Activation = nn.ReLU,
+        use_sde: bool = False,
+        log_std_init: float = -3,
+        full_std: bool = True,
+        use_expln: bool = False,
+        clip_mean: float = 2.0,
+        normalize_images: bool = True,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        if clip_mean < 0:
+            raise PolicyError(f"clip_mean must be positive, or 0 for no bound, got {clip_mean}.")
+        self.features_extractor, self.features_dim = features_extractor, features_dim
+        self.net_arch, self.activation_fn = list(net_arch), activation_fn
+        self.log_std_init, self.full_std, self.use_expln, self.clip_mean = log_std_init, full_std, use_expln, clip_mean
+        self.latent_pi = nn.Sequential(*create_mlp(features_dim, 0, net_arch, activation_fn))
+        self.use_sde = use_sde
+        action_dim, latent_dim = get_action_dim(action_space), net_arch[-1] if net_arch else features_dim
+        self.action_dist: SquashedDiagGaussianDistribution | StateDependentNoiseDistribution
+        self.mu: nn.Module
+        self.log_std: nn.Module | nn.Parameter
+        if use_sde:
+            self.action_dist = StateDependentNoiseDistribution(
+                action_dim, full_std=full_std, use_expln=use_expln, learn_features=True, squash_output=True
+            )
+            self.mu, self.log_std = self.action_dist.proba_distribution_net(latent_dim, log_std_init, latent_dim)
+            self.exploration_noise = self.action_dist.noise
+            if clip_mean > 0:
+                self.mu = nn.Sequential(self.mu, nn.Hardtanh(min_val=-clip_mean, max_val=clip_mean))
+        else:
+            warn_without_sde(
+                log_std_init=(log_std_init, -3),
+                full_std=(full_std, True),
+                use_expln=(use_expln, False),
+                clip_mean=(clip_mean, 2.0),
+            )
+            self.action_dist = SquashedDiagGaussianDistribution(action_dim)
+            self.mu = nn.Linear(latent_dim, action_dim)
+            self.log_std = nn.Linear(latent_dim, action_dim)
+
+    @staticmethod
+    def default_net_arch(extractor_class: ExtractorClass) -> list[int]:
+        """Hidden widths of actor and critics when the user gives none."""
+        return [256, 256]
+
+    def get_std(self) -> Tensor:
+        """Standard deviations [L, A] of the exploration matrices.
+
+        Raises:
+            PolicyError: without state-dependent exploration.
+        """
+        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+            raise PolicyError("get_std() needs state-dependent exploration: build the policy with use_sde=True.")
+        return self.action_dist.get_std(self.log_std)  # type: ignore[arg-type]
+
+    def reset_noise(self, batch_size: int = 1) -> None:
+        """Draw new exploration matrices, one for each environment.
+
+        Raises:
+            PolicyError: without state-dependent exploration.
+        """
+        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+            raise PolicyError("reset_noise() needs state-dependent exploration: build the policy with use_sde=True.")
+        self.action_dist.sample_weights(self.log_std, batch_size)  # type: ignore[arg-type]
+
+    @plain
+    def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for gSDE."""
+        latent = self.latent_pi(self.extract_features(obs, self.features_extractor))
+        if self.use_sde:
+            return self.mu(latent), self.log_std, {"latent_sde": latent}  # type: ignore[return-value]
+        return self.mu(latent), self.log_std(latent).clamp(LOG_STD_MIN, LOG_STD_MAX), {}  # type: ignore[operator]
+
+    @plain
+    def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        """Actions [B, A] in (-1, 1); tanh of the mean if ``deterministic``."""
+        if deterministic:
+            return torch.tanh(self.mu(self.latent_pi(self.extract_features(obs, self.features_extractor))))
+        mean, log_std, named = self.get_action_dist_params(obs)
+        return self.action_dist.actions_from_params(mean, log_std, **named)
+
+    def action_log_prob(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """Sampled actions [B, A], differentiable, and their log-density [B]."""
+        mean, log_std, named = self.get_action_dist_params(obs)
+        return self.action_dist.log_prob_from_params(mean, log_std, **named)
+
+
+class DeterministicActor(Network):
+    """tanh of a perceptron: observations [B, ...] -> actions [B, A] in (-1, 1) (DDPG, arXiv:1509.02971).
+
+    Args:
+        observation_space: what it reads.
+        action_space: a Box of A entries.
+        net_arch: widths of the hidden layers; may be empty.
+        features_extractor: makes features of preprocessed observations.
+        features_dim: how many.
+        activation_fn: follows every hidden layer.
+        normalize_images: divide uint8 pictures by 255.
+    """
+
+    has_target: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        net_arch: Sequence[int],
+        features_extractor: nn.Module,
+        features_dim: int,
+        activation_fn: Activation = nn.ReLU,
+        normalize_images: bool = True,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        self.features_extractor, self.features_dim = features_extractor, features_dim
+        self.net_arch, self.activation_fn = list(net_arch), activation_fn
+        layers = create_mlp(features_dim, get_action_dim(action_space), net_arch, activation_fn, squash_output=True)
+        self.mu = nn.Sequential(*layers)
+
+    @staticmethod
+    def default_net_arch(extractor_class: ExtractorClass) -> list[int]:
+        """Hidden widths of actor and critics when the user gives none; narrower after :class:`NatureCNN`."""
+        return [256, 256] if extractor_class is NatureCNN else [400, 300]
+
+    @plain
+    def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
+        """Actions [B, A]; exploration noise is the algorithm's business, so ``deterministic`` changes nothing."""
+        return self.mu(self.extract_features(obs, self.features_extractor))
+
+
+class ContinuousCritic(Network):
+    """K action-value functions of the same features: observations [B, ...], actions [B, A] -> K values each.
+
+    Args:
+        observation_space: what it reads.
+        action_space: a Box of A entries.
+        net_arch: widths of the hidden layers; may be empty.
+        features_extractor: makes features of preprocessed observations.
+        features_dim: how many.
+        activation_fn: follows every hidden layer.
+        normalize_images: divide uint8 pictures by 255.
+        n_critics: K.
+        share_features_extractor: the extractor is the actor's and learns from the actor's loss alone, so that no
+            gradient of the critics reaches it.
+
+    Raises:
+        PolicyError: fewer than one critic.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        net_arch: Sequence[int],
+        features_extractor: nn.Module,
+        features_dim: int,
+        activation_fn: Activation = nn.ReLU,
+        normalize_images: bool = True,
+        n_critics: int = 2,
+        share_features_extractor: bool = True,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        if n_critics < 1:
+            raise PolicyError(f"n_critics must be at least 1, got {n_critics}.")
+        self.features_extractor = features_extractor
+        self.share_features_extractor = share_features_extractor
+        self.n_critics = n_critics
+        inputs = features_dim + get_action_dim(action_space)
+        for k in range(n_critics):
+            self.add_module(f"qf{k}", nn.Sequential(*create_mlp(inputs, 1, net_arch, activation_fn)))
+
+    @property
+    def q_networks(self) -> list[nn.Module]:
+        """The K perceptrons."""
+        return [self.get_submodule(f"qf{k}") for k in range(self.n_critics)]
+
+    def own_parameters(self) -> list[nn.Parameter]:
+        """The parameters that the critics' loss trains: all but those of a shared features extractor."""
+        shared = "features_extractor." if self.share_features_extractor else None
+        return [p for name, p in self.named_parameters() if shared is None or not name.startswith(shared)]
+
+    def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
+        if self.share_features_extractor:
+            with torch.no_grad():
+                features = self.extract_features(obs, self.features_extractor)
+        else:
+            features = self.extract_features(obs, self.features_extractor)
+        return torch.cat([features, actions.flatten(1)], dim=1)
+
+    def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
+        """All K values: [K, B]."""
+        inputs = self._inputs(obs, actions)
+        return torch.stack([network(inputs).squeeze(1) for network in self.q_networks])
+
+    def forward(self, obs: Obs, actions: Tensor) -> tuple[Tensor, ...]:
+        """All K values, each [B, 1]."""
+        inputs = self._inputs(obs, actions)
+        return tuple(network(inputs) for network in self.q_networks)
+
+    def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
+        """The first value only: [B, 1]."""
+        return self.q_networks[0](self._inputs(obs, actions))
+
+
+ActorClass = type[SquashedGaussianActor] | type[DeterministicActor]
+
+ACTORS: Mapping[str, ActorClass] = {
+    "squashed_gaussian": SquashedGaussianActor,
+    "deterministic": DeterministicActor,
+}
+"""Actors by the name that an algorithm gives."""
+
+_FILLED_IN = {"net_arch", "features_extractor", "features_dim", "activation_fn", "normalize_images"}
+"""Arguments of an actor that the policy provides; the rest are the actor's own options."""
+
+
+class ContinuousPolicy(Policy):
+    """An actor, K critics, and lagging copies of the critics and, for a deterministic actor, of the actor.
+
+    Args:
+        observation_space: what it reads.
+        action_space: a Box of finite bounds.
+        actor: ``"squashed_gaussian"``, ``"deterministic"``, or a class like those two.
+        net_arch: hidden widths of actor and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes the
+            actor's own default: [256, 256] for the Gaussian; [400, 300], or [256, 256] after :class:`NatureCNN`, for
+            the deterministic one.
+        activation_fn: follows every hidden layer.
+        n_critics: K.
+        share_features_extractor: actor and critics read the same features, which learn from the actor's loss alone.
+        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
+        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
+        normalize_images: divide uint8 pictures by 255.
+        **actor_options: further arguments of the actor, e.g. ``use_sde`` of :class:`SquashedGaussianActor`.
+
+    Raises:
+        PolicyError: another action space, or an argument out of range.
+        TypeError: an option that the actor does not have.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        *,
+        actor: str | ActorClass = "squashed_gaussian",
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: Activation = nn.ReLU,
+        n_critics: int = 2,
+        share_features_extractor: bool = False,
+        features_extractor_class: ExtractorClass | None = None,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        **actor_options: Any,
+    ) -> None:
+        check_bounded(action_space)
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            squash_output=True,
+        )
+        self.actor_class = _actor_class(actor)
+        check_keywords(type(self).__name__, actor_options, self.keywords(actor=self.actor_class))
+        self.actor_options = actor_options
+        self.net_arch = (
+            self.actor_class.default_net_arch(self.features_extractor_class) if net_arch is None else net_arch
+        )
+        self._actor_arch, self._critic_arch = get_actor_critic_arch(self.net_arch)
+        self.activation_fn = activation_fn
+        self.n_critics = n_critics
+        self.share_features_extractor = share_features_extractor
+        self._build_networks()
+
+    def _build_networks(self) -> None:
+        self.actor = self.make_actor()
+        if self.actor_class.has_target:
+            self.targets = ("actor_target", "critic_target")
+            self.actor_target = _target(self.make_actor(), self.actor)
+        else:
+            self.targets = ("critic_target",)
+        shared = self.share_features_extractor
+        self.critic = self.make_critic(self.actor.features_extractor if shared else None)
+        lagging = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
+        self.critic_target = _target(self.make_critic(lagging), self.critic)
+
+    @classmethod
+    def keywords(cls, actor: str | ActorClass = "squashed_gaussian", **defaults: Any) -> set[str]:
+        """Names that ``policy_kwargs`` may hold: the policy's and those of its actor."""
+        return (keywords_of(cls) - {"actor", "squash_output"}) | (keywords_of(_actor_class(actor)) - _FILLED_IN)
+
+    def make_actor(self, features_extractor: nn.Module | None = None) -> Any:
+        """A new actor, with its own features extractor unless one is given."""
+        return self.actor_class(
+            self.observation_space,
+            self.action_space,  # type: ignore[arg-type]
+            self._actor_arch,
+            activation_fn=self.activation_fn,
+            normalize_images=self.normalize_images,
+            **self._features(features_extractor),
+            **self.actor_options,
+        )
+
+    def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
+        """New critics, with their own features extractor unless one is given."""
+        return ContinuousCritic(
+            self.observation_space,
+            self.action_space,  # type: ignore[arg-type]
+            self._critic_arch,
+            activation_fn=self.activation_fn,
+            normalize_images=self.normalize_images,
+            n_critics=self.n_critics,
+            share_features_extractor=self.share_features_extractor,
+            **self._features(features_extractor),
+        )
+
+    def _features(self, features_extractor: nn.Module | None) -> dict[str, Any]:
+        extractor = self.make_features_extractor() if features_extractor is None else features_extractor
+        return {"features_extractor": extractor, "features_dim": extractor.features_dim}
+
+    def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        """Actions [B, ...] in [-1, 1]."""
+        return self.act(obs, deterministic)
+
+    @plain
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        """Actions [B, ...] in [-1, 1]."""
+        actions = self.actor(obs, deterministic)
+        return actions if len(self.action_space.shape) == 1 else actions.unflatten(1, self.action_space.shape)  # type: ignore[arg-type]
+
+    def acting_chain(self) -> Chain | None:
+        actor, methods = self.actor, ("forward", "extract_features", "preprocess", "get_action_dist_params")
+        if not is_plain(self, "act", "_predict") or not is_plain(actor, *methods):
+            return None
+        if isinstance(actor, DeterministicActor):
+            return Chain((self, actor), (actor.features_extractor, actor.mu), DeterministicHead)
+        dist = getattr(actor, "action_dist", None)
+        head: Callable[..., Head] | None = None
+        if type(dist) is SquashedDiagGaussianDistribution:
+            bounds = (LOG_STD_MIN, LOG_STD_MAX)
+            head = partial(SquashedGaussianHead, mean=actor.mu, log_std=actor.log_std, bounds=bounds)
+        elif type(dist) is StateDependentNoiseDistribution:
+            head = partial(StateDependentHead, mean=actor.mu, log_std=actor.log_std, dist=dist)
+        if head is None:
+            return None
+        weights = (actor.mu, actor.log_std)
+        return Chain((self, actor), (actor.features_extractor, actor.latent_pi), head, weights)
+
+    def reset_noise(self, batch_size: int = 1) -> None:
+        """Draw new exploration matrices, one for each environment.
+
+        Raises:
+            PolicyError: the actor does not use state-dependent exploration.
+        """
+        if not hasattr(self.actor, "reset_noise"):
+            super().reset_noise(batch_size)
+        self.actor.reset_noise(batch_size)
+
+
+def _actor_class(actor: str | ActorClass) -> ActorClass:
+    if not isinstance(actor, str):
+        return actor
+    if actor not in ACTORS:
+        raise PolicyError(f"actor={actor!r} is unknown. Use one of {sorted(ACTORS)}, or a class like theirs.")
+    return ACTORS[actor]
+
+
+def _target(target: Any, online: nn.Module) -> Any:
+    """``target`` made an exact, frozen copy of ``online``."""
+    target.load_state_dict(online.state_dict())
+    return target.requires_grad_(False).eval()
