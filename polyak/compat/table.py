@@ -96,8 +96,8 @@ SB3: dict[str, tuple[str, ...]] = {
     "common.evaluation": ("polyak.core.watching.evaluation: evaluate_policy",),
     "common.logger": (
         "polyak.core.watching.logger: Video Figure Image HParam FormatUnsupportedError KVWriter SeqWriter "
-        "HumanOutputFormat filter_excluded_keys JSONOutputFormat CSVOutputFormat TensorBoardOutputFormat make_output_format "
-        "Logger configure DEBUG INFO WARN ERROR DISABLED",
+        "HumanOutputFormat filter_excluded_keys JSONOutputFormat CSVOutputFormat TensorBoardOutputFormat "
+        "make_output_format Logger configure DEBUG INFO WARN ERROR DISABLED",
     ),
     "common.monitor": (
         "polyak.envs.wrappers.monitor: Monitor LoadMonitorResultsError ResultsWriter get_monitor_files load_results",
