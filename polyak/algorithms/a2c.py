@@ -15,10 +15,11 @@ from gymnasium import spaces
 from torch import Tensor
 from typing_extensions import Self
 
-from polyak.core.algorithm import MaybeCallback, require
+from polyak.core.hyperparameters import require
 from polyak.core.learner import Metrics, OptimizerRecipe
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule
+from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutBufferSamples
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy

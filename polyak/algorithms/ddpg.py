@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.algorithm import Part
+from polyak.core.deep import Part
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.noise import ActionNoise

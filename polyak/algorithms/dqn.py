@@ -17,7 +17,8 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.core.algorithm import Part, require
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import require
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.schedules import LinearSchedule, Schedule

@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.algorithm import require
+from polyak.core.hyperparameters import require
 from polyak.core.learner import Metrics, OptimizerRecipe
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn

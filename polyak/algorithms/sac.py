@@ -14,7 +14,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.core.algorithm import Part, require
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import require
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.core.noise import ActionNoise

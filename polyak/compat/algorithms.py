@@ -19,8 +19,10 @@ from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
 from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.signatures import in_order, with_defaults
-from polyak.core import algorithm
+from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.serialise import warn_untrusted
+from polyak.core.hyperparameters import require
+from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner
 from polyak.core.loops import off_policy, on_policy
 from polyak.core.schedules import Schedule
@@ -85,8 +87,8 @@ class PolicyLearner(Learner):
 # -- base classes ------------------------------------------------------------------------------------------------------
 
 
-class BaseAlgorithm(algorithm.Algorithm):
-    """See :class:`polyak.core.algorithm.Algorithm`.
+class BaseAlgorithm(Interaction, DeepAlgorithm):
+    """See :class:`polyak.core.algorithm.Algorithm` and what extends it.
 
     Args:
         support_multi_env: whether several environments will do.
@@ -95,7 +97,7 @@ class BaseAlgorithm(algorithm.Algorithm):
         supported_action_spaces: kinds of action space that the algorithm can handle; ``None`` for all.
     """
 
-    learn = with_defaults(algorithm.Algorithm.learn, log_interval=100, tb_log_name="run")
+    learn = with_defaults(Interaction.learn, log_interval=100, tb_log_name="run")
 
     policy_aliases: ClassVar[Aliases] = {}
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
@@ -121,7 +123,7 @@ class BaseAlgorithm(algorithm.Algorithm):
         supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
     ) -> None:
         env = self._accept(env, verbose, support_multi_env, monitor_wrapper, supported_action_spaces, use_sde)
-        algorithm.Algorithm.__init__(
+        DeepAlgorithm.__init__(
             self,
             policy,
             env,
@@ -460,7 +462,7 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
         if self.env is not None and self.normalize_advantage:
             rows = self.n_steps * self.n_envs
             why = f"n_steps * n_envs = {rows} must be greater than 1: a single advantage cannot be normalised."
-            algorithm.require(rows > 1, "n_steps", self.n_steps, why)
+            require(rows > 1, "n_steps", self.n_steps, why)
 
     def _after_setup(self) -> None:
         super()._after_setup()

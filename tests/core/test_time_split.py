@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    for module in ("time_split", "runner", "off_policy", "on_policy"):
+    for module in ("watching.time_split", "runner", "loops.off_policy", "loops.on_policy"):
         monkeypatch.setattr(f"polyak.core.{module}.perf_counter", clock)
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, Name, PolicyName
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
-from polyak.core.algorithm import Algorithm
+from polyak.core.deep import DeepAlgorithm
 from polyak.core.files import checkpoint
 from polyak.core.files.archive import opened
 from polyak.core.files.parameters import parameters
@@ -46,7 +46,7 @@ _COUNTERS = (
 )
 
 
-def save(model: Algorithm, path: Any) -> None:
+def save(model: DeepAlgorithm, path: Any) -> None:
     """Write ``model``; see :meth:`polyak.core.algorithm.Algorithm.save_sb3`.
 
     Raises:
@@ -69,7 +69,7 @@ def save(model: Algorithm, path: Any) -> None:
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def _tensors(model: Algorithm) -> dict[str, Any]:
+def _tensors(model: DeepAlgorithm) -> dict[str, Any]:
     """The members in the peer's order: further tensors, then every state dict."""
     parts = parameters(model.learner)
     variables: dict[str, Tensor] = {}
@@ -117,7 +117,7 @@ def _on_cpu(value: Any) -> Any:
 # -- the description ---------------------------------------------------------------------------------------------------
 
 
-def _description(model: Algorithm, algorithm: str) -> dict[str, Any]:
+def _description(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     """The attributes that the peer sets on a new model; what it makes from others by itself is left out."""
     hyper = {key: value for key, value in model.hyperparameters().items() if key not in NOT_ATTRIBUTES}
     values: dict[str, Any] = {"policy_class": _policy_class(model, algorithm), **hyper}
@@ -150,7 +150,7 @@ def _buffer_options(model: OffPolicyAlgorithm) -> dict[str, Any]:
     return dict(options)
 
 
-def _policy_class(model: Algorithm, algorithm: str) -> Any:
+def _policy_class(model: DeepAlgorithm, algorithm: str) -> Any:
     """The peer's class for a policy name, or for polyak's equal of that class."""
     policy = model._policy_name
     known = [(name, found) for name, found in names.POLICIES.items() if algorithm in found.algorithms]
@@ -170,7 +170,7 @@ def _stands_for(policy: Any, name: Name, found: PolicyName, algorithm: str) -> b
     return policy.__name__ == name[1] or policy.__name__ == f"{family}{found.alias}"
 
 
-def _policy_kwargs(model: Algorithm, algorithm: str) -> dict[str, Any]:
+def _policy_kwargs(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     options = {key: value for key, value in (model.policy_kwargs or {}).items() if value is not None}
     if algorithm == "A2C" and "optimizer_class" not in options:
         recipe = model.make_optimizer()

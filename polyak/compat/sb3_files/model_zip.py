@@ -24,8 +24,8 @@ from torch import Tensor
 from polyak.compat.sb3_files import description
 from polyak.compat.sb3_files.description import Entry
 from polyak.core.files.archive import DAMAGED, check_members
-from polyak.core.files.checkpoint import Saved, check_nesting, split_optimizer
-from polyak.core.files.parameters import optimizer_key
+from polyak.core.files.checkpoint import Saved, check_nesting
+from polyak.core.files.parameters import optimizer_key, split_optimizer
 
 _VARIABLES = ("pytorch_variables", "tensors")
 _UNREADABLE = (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, AttributeError, IndexError, AssertionError)

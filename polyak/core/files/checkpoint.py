@@ -22,24 +22,18 @@ from dataclasses import dataclass, field, fields
 from importlib import metadata
 from itertools import pairwise
 from pkgutil import resolve_name
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, ClassVar, Protocol, TypeVar
 
 import gymnasium as gym
 import numpy as np
 import safetensors.numpy
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from typing_extensions import Self
 
 from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, opened
-from polyak.core.files.parameters import load_optimizer, optimizer_key
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
-from polyak.core.learner import Learner
-from polyak.core.runner import Runner
 from polyak.core.seeding import rng_state, set_rng_state
-from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
-from polyak.envs.spaces import check_for_correct_spaces
-from polyak.envs.wrappers.normalize import detached
 
 FORMAT_VERSION = 1
 _COUNTERS = (
@@ -62,33 +56,6 @@ EXPORTS = {"sb3": "polyak.compat.sb3_files.export:save"}
 """Formats of other libraries -> what writes a model in them."""
 
 
-class Model(Protocol):
-    """What saving and loading need of an algorithm."""
-
-    learner: Learner
-    runner: Runner | None
-    verbose: int
-    n_envs: int
-    observation_space: gym.Space
-    action_space: gym.Space
-    ep_info_buffer: deque[dict[str, Any]]
-    ep_success_buffer: deque[bool]
-    policy: Any
-    _policy_name: Any
-    _statistics: VecNormalize | None
-
-    def __init__(self, policy: Any, env: Any, **hyperparameters: Any) -> None: ...
-    def hyperparameters(self) -> dict[str, Any]: ...
-    def get_vec_normalize_env(self) -> VecNormalize | None: ...
-    def _use_env(self, env: VecEnv) -> None: ...
-    def _setup_model(self) -> None: ...
-    def _extra_state(self) -> dict[str, Any]: ...
-    def _load_extra_state(self, state: dict[str, Any]) -> None: ...
-
-
-M = TypeVar("M", bound=Model)
-
-
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
@@ -104,48 +71,39 @@ class Saved:
     foreign: frozenset[str] = frozenset()
     """Of another library's file: every name that its description has. Those that are no hyper-parameters are let be."""
 
-    def optimizer_state(self, name: str) -> dict[str, Any]:
-        """A torch optimizer's state dict."""
-        stored = self.info["optimizers"][name]
-        state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in stored["state"].items()}
-        prefix = f"{name}/"
-        for key, array in self.optimizers.items():
-            if key.startswith(prefix):
-                index, value_name = key[len(prefix) :].split("/")
-                state.setdefault(int(index), {})[value_name] = torch.from_numpy(array)
-        groups = [{key: decode(value) for key, value in group.items()} for group in stored["groups"]]
-        return {"state": state, "param_groups": groups}
-
-    def parameters(self) -> dict[str, Any]:
-        """As :func:`polyak.core.files.parameters.parameters` returns them."""
-        tensors = {name: torch.from_numpy(array) for name, array in self.networks.items()}
-        policy = {k.removeprefix("policy."): v for k, v in tensors.items() if k.startswith("policy.")}
-        own = {k: v for k, v in tensors.items() if not k.startswith("policy.")}
-        optimizers = {optimizer_key(name): self.optimizer_state(name) for name in self.info["optimizers"]}
-        return {"policy": policy, **optimizers, **own}
-
     def state_of(self, prefix: str) -> Arrays:
         """The arrays of ``state`` under ``prefix/``."""
         return {key[len(prefix) + 1 :]: value for key, value in self.state.items() if key.startswith(prefix + "/")}
 
 
-def split_optimizer(name: str, saved: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
-    """An optimizer's state dict as numbers for JSON and arrays for safetensors."""
-    numbers: dict[str, dict[str, Any]] = {}
-    arrays: Arrays = {}
-    for index, values in saved["state"].items():
-        numbers[str(index)] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
-        arrays |= {f"{name}/{index}/{k}": v.numpy(force=True) for k, v in values.items() if isinstance(v, Tensor)}
-    groups = [{key: _number(value) for key, value in group.items()} for group in saved["param_groups"]]
-    return {"state": numbers, "groups": groups}, arrays
-
-
-def _number(value: Any) -> Any:
-    return encode(value.item() if isinstance(value, Tensor) and value.dim() == 0 else value)
-
-
-def _prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
+def prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
+    """Arrays under names that begin with ``prefix/``."""
     return {f"{prefix}/{key}": np.asarray(value) for key, value in arrays.items()}
+
+
+class Model(Protocol):
+    """What saving and loading need of an algorithm; :class:`~polyak.core.algorithm.Algorithm` says what each is."""
+
+    saves_also: ClassVar[frozenset[str]]
+    observation_space: gym.Space
+    action_space: gym.Space
+    ep_info_buffer: deque[dict[str, Any]]
+    ep_success_buffer: deque[bool]
+
+    def hyperparameters(self) -> dict[str, Any]: ...
+    def _description(self) -> dict[str, Any]: ...
+    def _save_state(self, saved: Saved, include: set[str]) -> None: ...
+    def _extra_state(self) -> dict[str, Any]: ...
+    @classmethod
+    def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self: ...
+    def _enter(self, saved: Saved, env: Any) -> None: ...
+    def _setup_model(self) -> None: ...
+    def _load_state(self, saved: Saved) -> None: ...
+    def _load_extra_state(self, state: dict[str, Any]) -> None: ...
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None: ...
+
+
+M = TypeVar("M", bound=Model)
 
 
 # -- saving ------------------------------------------------------------------------------------------------------------
@@ -153,29 +111,14 @@ def _prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
 
 def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> None:
     """Write ``model``; see :meth:`Algorithm.save`."""
-    if unknown := include - {"replay_buffer", *model.hyperparameters(), *_COUNTERS}:
-        raise ValueError(f"include={sorted(unknown)} cannot be saved: only 'replay_buffer' and what is saved anyway.")
-    info, saved = _describe(model, exclude - include), Saved({})
-    info["optimizers"] = {}
-    model.learner.adopt_optimizers()
-    for name, optimizer in model.learner.optimizers.items():
-        info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
-        saved.optimizers |= arrays
-    saved.networks = {name: tensor.numpy(force=True) for name, tensor in model.learner.networks().items()}
+    if unknown := include - {*model.saves_also, *model.hyperparameters(), *_COUNTERS}:
+        also = " and ".join(map(repr, sorted(model.saves_also))) or "nothing"
+        raise ValueError(f"include={sorted(unknown)} cannot be saved: only {also} and what is saved anyway.")
+    saved = Saved(_describe(model, exclude - include))
     rng_values, rng_arrays = rng_state()
-    info["rng"] = rng_values | {"action_space": encode(model.action_space.np_random.bit_generator.state)}
-    saved.state |= _prefixed("rng", rng_arrays)
-    if model.runner is not None:
-        saved.state |= _prefixed("runner", model.runner.state())
-    if (normalizer := model.get_vec_normalize_env() or model._statistics) is not None:
-        info["normalizer"], arrays = _split_state(normalizer.state_dict())
-        saved.state |= _prefixed("normalizer", arrays)
-    if "replay_buffer" in include:
-        buffer = getattr(model, "replay_buffer", None)
-        if buffer is None:
-            raise ValueError("include=['replay_buffer']: this model has no replay buffer.")
-        info["replay"], saved.replay = _split_state(buffer.state_dict())
-    saved.info = info
+    saved.info["rng"] = rng_values | {"action_space": encode(model.action_space.np_random.bit_generator.state)}
+    saved.state |= prefixed("rng", rng_arrays)
+    model._save_state(saved, include)
     with opened(target, "wb") as file:
         _write(saved, file)
 
@@ -183,19 +126,16 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
 def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
     hyper = {name: encode(value) for name, value in model.hyperparameters().items() if name not in exclude}
     hyper.pop("device", None)
-    policy = model._policy_name
     return {
         "format": "polyak",
         "format_version": FORMAT_VERSION,
         "algorithm": type(model).__name__,
         "bases": [cls.__name__ for cls in type(model).__mro__],
-        "policy": policy if isinstance(policy, str) else encode(policy),
         "hyperparameters": hyper,
         "observation_space": encode(model.observation_space),
         "action_space": encode(model.action_space),
-        "n_envs": model.n_envs,
+        **model._description(),
         "counters": {name: getattr(model, name) for name in _COUNTERS if name not in exclude},
-        "learner_steps": model.learner.steps,
         "extra_state": encode(model._extra_state()),
         "ep_info_buffer": encode([dict(episode) for episode in model.ep_info_buffer]),
         "ep_success_buffer": [bool(success) for success in model.ep_success_buffer],
@@ -203,7 +143,7 @@ def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
     }
 
 
-def _split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+def split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
     """A flat state dict as JSON values and arrays."""
     values: dict[str, Any] = {}
     arrays: Arrays = {}
@@ -217,8 +157,8 @@ def _split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
     return values, arrays
 
 
-def _join_state(values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
-    """The inverse of :func:`_split_state`."""
+def join_state(values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The inverse of :func:`split_state`."""
     state: dict[str, Any] = {key: decode(value) for key, value in values.items()}
     for key, array in arrays.items():
         outer, _, inner = key.partition("//")
@@ -356,23 +296,15 @@ def load(
                 raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
         _check_sizes(hyper, observation_space, action_space, saved)
 
-    model = cls(policy, None, **hyper, device=device, _init_setup_model=False)
-    model.observation_space, model.action_space, model.n_envs = observation_space, action_space, info["n_envs"]
-    if "normalizer" in info:
-        with _damage_named(source):
-            model._statistics = detached(_join_state(info["normalizer"], saved.state_of("normalizer")))
-    if env is not None:
-        vec_env = with_statistics(as_vec_env(env, verbose=model.verbose), model._statistics)
-        check_for_correct_spaces(vec_env, observation_space, action_space)
-        model._use_env(vec_env)
+    model = cls._unbuilt(policy, device, hyper)
+    model.observation_space, model.action_space = observation_space, action_space
+    with _damage_named(source):
+        model._enter(saved, env)
     model._setup_model()
     with _damage_named(source):
         _restore(model, saved, trust)
-    if env is not None and not force_reset and model.runner is not None:
-        model.runner.load_state(saved.state_of("runner"))
+    model._go_on(saved, resume, force_reset)
     if resume:
-        if saved.replay:
-            model.replay_buffer.load_state_dict(_join_state(info["replay"], saved.replay))  # type: ignore[attr-defined]
         set_rng_state(info["rng"], saved.state_of("rng"))
         model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
     return model
@@ -409,7 +341,21 @@ def _hyperparameters(
         hyper = {name: value for name, value in hyper.items() if name in known}
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
-    policy = custom_objects.get("policy_class") or info["policy"]
+    policy = _policy(info, custom_objects, trust)
+    hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in given})
+    let_be = (saved.foreign | _NOT_HYPERPARAMETERS) - known
+    if unknown := sorted(custom_objects.keys() - known - let_be - overrides.keys()):
+        warnings.warn(f"custom_objects={unknown} replace nothing: the file has no such values.", stacklevel=4)
+        let_be |= set(unknown)
+    return hyper | {name: value for name, value in given.items() if name not in let_be}, policy
+
+
+def _policy(info: Mapping[str, Any], custom_objects: Mapping[str, Any], trust: bool) -> Any:
+    """The policy's name or class; ``None`` of an algorithm that has none."""
+    if (policy := custom_objects.get("policy_class")) is None:
+        if "policy" not in info:
+            return None
+        policy = info["policy"]
     if isinstance(policy, dict):
         policy = decode(policy, trust)
     if not isinstance(policy, str | type | Untrusted):
@@ -419,12 +365,7 @@ def _hyperparameters(
             f"the file's policy is {policy}. Pass custom_objects={{'policy_class': ...}}, or trust=True if you trust "
             "the file."
         )
-    hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in given})
-    let_be = (saved.foreign | _NOT_HYPERPARAMETERS) - known
-    if unknown := sorted(custom_objects.keys() - known - let_be - overrides.keys()):
-        warnings.warn(f"custom_objects={unknown} replace nothing: the file has no such values.", stacklevel=4)
-        let_be |= set(unknown)
-    return hyper | {name: value for name, value in given.items() if name not in let_be}, policy
+    return policy
 
 
 _NOT_HYPERPARAMETERS = frozenset(
@@ -474,33 +415,15 @@ def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any])
         )
 
 
-def with_statistics(env: VecEnv, statistics: VecNormalize | None) -> VecEnv:
-    """``env`` under a file's normalisation: wrapped, unless it has a normalising wrapper of its own already."""
-    if statistics is None or unwrap_vec_normalize(env) is not None:
-        return env
-    return VecNormalize.from_state_dict(env, statistics.state_dict())
-
-
 def _restore(model: Model, saved: Saved, trust: bool) -> None:
-    learner, info = model.learner, saved.info
-    own = learner.networks()
-    for name, array in saved.networks.items():
-        if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
-            raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
-    learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
-    for name in learner.optimizers:
-        if name not in info["optimizers"]:
-            raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(info['optimizers'])}.")
-        load_optimizer(learner, name, saved.optimizer_state(name))
+    info = saved.info
     for name, value in info["counters"].items():
         if name in _COUNTERS:
             setattr(model, name, value)
-    learner.steps = info["learner_steps"]
+    model._load_state(saved)
     model.ep_info_buffer.extend(decode(info["ep_info_buffer"]))
     model.ep_success_buffer.extend(info["ep_success_buffer"])
     model._load_extra_state(decode(info["extra_state"], trust))
-    if getattr(model, "use_sde", False):
-        model.policy.reset_noise()  # by the deviations just loaded
 
 
 # -- replay buffers ----------------------------------------------------------------------------------------------------
@@ -515,7 +438,7 @@ class Buffer(Protocol):
 
 def save_buffer(buffer: Buffer, target: Any) -> None:
     """Write the filled part of a replay buffer; see :meth:`OffPolicyAlgorithm.save_replay_buffer`."""
-    values, arrays = _split_state(buffer.state_dict())
+    values, arrays = split_state(buffer.state_dict())
     info = {"format": "polyak-replay", "format_version": FORMAT_VERSION, "replay": values}
     with opened(target, "wb", suffix=".pkl") as file:
         _write(Saved(info, replay=arrays), file)
@@ -540,7 +463,7 @@ def load_buffer(buffer: Buffer, source: Any, trust: bool = False) -> None:
                 return
     saved = read(source, suffix=".pkl", kind="polyak-replay")
     with _damage_named(source):
-        buffer.load_state_dict(_join_state(saved.info["replay"], saved.replay))
+        buffer.load_state_dict(join_state(saved.info["replay"], saved.replay))
 
 
 # -- what wrote a file -------------------------------------------------------------------------------------------------

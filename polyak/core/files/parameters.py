@@ -1,4 +1,4 @@
-"""Parameters and optimizer states of a learner, by Stable-Baselines3's names."""
+"""Parameters and optimizer states of a learner: by Stable-Baselines3's names, and in a model file."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyak.core.files.checkpoint import Arrays, Saved
+from polyak.core.files.serialise import decode, encode
 from polyak.core.learner import Learner
 
 _KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
@@ -80,3 +82,72 @@ def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapp
                     f"the {name} optimizer of the file has {key} of shape {tuple(value.shape)} for parameter {index}, "
                     f"whose shape is {tuple(shapes.get(index, ()))}: the file is damaged."
                 )
+
+
+# -- in a model file ---------------------------------------------------------------------------------------------------
+
+
+def store(learner: Learner, saved: Saved) -> None:
+    """Put everything that the learner has learned into a file."""
+    learner.adopt_optimizers()
+    saved.info["learner_steps"], saved.info["optimizers"] = learner.steps, {}
+    for name, optimizer in learner.optimizers.items():
+        saved.info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
+        saved.optimizers |= arrays
+    saved.networks = {name: tensor.numpy(force=True) for name, tensor in learner.networks().items()}
+
+
+def restore(learner: Learner, saved: Saved) -> None:
+    """Take back what :func:`store` put there.
+
+    Raises:
+        ValueError: the file is of other networks or optimizers.
+        RuntimeError: names or shapes of weights differ.
+    """
+    own = learner.networks()
+    for name, array in saved.networks.items():
+        if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
+            raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
+    learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
+    for name in learner.optimizers:
+        if name not in saved.info["optimizers"]:
+            raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(saved.info['optimizers'])}.")
+        load_optimizer(learner, name, optimizer_state(saved, name))
+    learner.steps = saved.info["learner_steps"]
+
+
+def saved_parameters(saved: Saved) -> dict[str, Any]:
+    """What :func:`parameters` returned of the model that was saved."""
+    tensors = {name: torch.from_numpy(array) for name, array in saved.networks.items()}
+    policy = {k.removeprefix("policy."): v for k, v in tensors.items() if k.startswith("policy.")}
+    own = {k: v for k, v in tensors.items() if not k.startswith("policy.")}
+    optimizers = {optimizer_key(name): optimizer_state(saved, name) for name in saved.info["optimizers"]}
+    return {"policy": policy, **optimizers, **own}
+
+
+def split_optimizer(name: str, saved: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """An optimizer's state dict as numbers for JSON and arrays for safetensors."""
+    numbers: dict[str, dict[str, Any]] = {}
+    arrays: Arrays = {}
+    for index, values in saved["state"].items():
+        numbers[str(index)] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
+        arrays |= {f"{name}/{index}/{k}": v.numpy(force=True) for k, v in values.items() if isinstance(v, Tensor)}
+    groups = [{key: _number(value) for key, value in group.items()} for group in saved["param_groups"]]
+    return {"state": numbers, "groups": groups}, arrays
+
+
+def _number(value: Any) -> Any:
+    return encode(value.item() if isinstance(value, Tensor) and value.dim() == 0 else value)
+
+
+def optimizer_state(saved: Saved, name: str) -> dict[str, Any]:
+    """A torch optimizer's state dict, from what :func:`split_optimizer` made of it."""
+    stored = saved.info["optimizers"][name]
+    state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in stored["state"].items()}
+    prefix = f"{name}/"
+    for key, array in saved.optimizers.items():
+        if key.startswith(prefix):
+            index, value_name = key[len(prefix) :].split("/")
+            state.setdefault(int(index), {})[value_name] = torch.from_numpy(array)
+    groups = [{key: decode(value) for key, value in group.items()} for group in stored["groups"]]
+    return {"state": state, "param_groups": groups}

@@ -14,12 +14,15 @@ from gymnasium import spaces
 from typing_extensions import Self
 
 from polyak.core.advice import advise
-from polyak.core.algorithm import Algorithm, GymEnv, MaybeCallback, require
-from polyak.core.files.checkpoint import load_buffer, save_buffer
+from polyak.core.algorithm import Algorithm
+from polyak.core.deep import DeepAlgorithm
+from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
+from polyak.core.hyperparameters import require
+from polyak.core.interaction import GymEnv, Interaction
 from polyak.core.noise import ActionNoise, VectorizedActionNoise
 from polyak.core.runner import Observations, Step
 from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.envs import DummyVecEnv, VecEnv
@@ -54,7 +57,7 @@ class RolloutReturn(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class OffPolicyAlgorithm(Algorithm):
+class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     """Algorithms that learn from a replay buffer."""
 
     learning_rate: float | Schedule = 3e-4
@@ -87,6 +90,7 @@ class OffPolicyAlgorithm(Algorithm):
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
     raw_experience: ClassVar[bool] = True
+    saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
     # Options of some algorithms only, which declare them as fields.
     action_noise = cast("ActionNoise | None", None)
     use_sde = False
@@ -387,6 +391,19 @@ class OffPolicyAlgorithm(Algorithm):
         if (options := values.get("replay_buffer_kwargs")) and "env" in options:
             values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
         return values
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if "replay_buffer" in include:
+            require(self.replay_buffer is not None, "include", ["replay_buffer"], "this model has no replay buffer.")
+            assert self.replay_buffer is not None
+            saved.info["replay"], saved.replay = split_state(self.replay_buffer.state_dict())
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if resume and saved.replay:
+            assert self.replay_buffer is not None
+            self.replay_buffer.load_state_dict(join_state(saved.info["replay"], saved.replay))
 
     def save_replay_buffer(self, path: Any) -> None:
         """Write the replay buffer's filled part to a file, without pickle.

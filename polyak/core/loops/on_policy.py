@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.core.algorithm import Algorithm, require
+from polyak.core.deep import DeepAlgorithm
+from polyak.core.hyperparameters import require
+from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner, Metrics
 from polyak.core.runner import Observations, Step
 from polyak.core.schedules import Schedule
@@ -41,7 +43,7 @@ class OnPolicyLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(Algorithm):
+class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
     """Algorithms that learn from fresh rollouts of their own stochastic policy."""
 
     learning_rate: float | Schedule = 3e-4

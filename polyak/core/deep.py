@@ -1,0 +1,362 @@
+"""Algorithms that learn with networks: a policy, a learner that improves it, and an engine that runs its steps."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from operator import attrgetter
+from pkgutil import resolve_name
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from typing_extensions import Self
+
+from polyak.core.algorithm import Algorithm
+from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.device import Work, choose, get_device
+from polyak.core.engine.engine import Engine
+from polyak.core.engine.speeds import rates
+from polyak.core.engine.threads import threads_for
+from polyak.core.files import checkpoint
+from polyak.core.files.checkpoint import Saved
+from polyak.core.files.parameters import parameters, restore, saved_parameters, set_parameters, store
+from polyak.core.files.serialise import encode
+from polyak.core.hyperparameters import require
+from polyak.core.learner import Learner, OptimizerRecipe
+from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.core.seeding import set_random_seed
+from polyak.nn.fast.acting import Acting
+from polyak.nn.fast.precision import PRECISIONS
+from polyak.nn.policies.base import Policy
+
+_NOMINAL_RUN = 1_000_000
+"""Environment steps of a run, where a guess is needed."""
+
+
+class Part:
+    """A network of the policy or a tensor of the learner, as an attribute of the algorithm (``model.actor``).
+
+    Args:
+        path: where it is, such as ``"policy.actor"``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else attrgetter(self.path)(instance)
+
+
+@dataclass(eq=False, repr=False)
+class DeepAlgorithm(Algorithm):
+    """What algorithms with networks share.
+
+    Raises:
+        TypeError: an unknown argument.
+        ValueError: an argument out of range, an unknown policy, or a policy or action space that does not fit.
+    """
+
+    policy: Any
+    """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the policy itself."""
+    env: Any
+    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
+    vectorised environment with every wrapper."""
+    learning_rate: float | Schedule = 3e-4
+    """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
+    _: KW_ONLY
+    policy_kwargs: dict[str, Any] | None = None
+    """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
+    (``optimizer_class``, ``optimizer_kwargs``)."""
+    device: torch.device | str = "auto"
+    """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
+    faster than the processor, by their measured rates, for these networks and batches."""
+    compile: bool | str = "auto"
+    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
+    building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
+    precision: str = "float32"
+    """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
+    float32. For large networks on a GPU."""
+
+    policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
+    engine = cast("Engine | None", None)
+    """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
+    n_envs = 1
+    _acting = cast("Acting | None", None)
+    _operations = math.inf
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        policy, self.policy = self.policy, None
+        super().__post_init__(_init_setup_model)
+        self.policy_class = self._find_policy_class(policy)
+        self._policy_name = policy
+        self.policy_kwargs = dict(self.policy_kwargs or {})
+        self._device_name, self.device = str(self.device), get_device(self.device)
+        self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
+
+    # -- what a kind of algorithm writes -------------------------------------------------------------------------------
+
+    def learner_factory(self) -> Callable[[], Learner]:
+        """A picklable recipe for the learner, so that it can be built here or in another process."""
+        raise NotImplementedError
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        if not callable(self.learning_rate):
+            require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "it must not be negative.")
+        require(self.compile in (True, False, "auto"), "compile", self.compile, 'it must be True, False or "auto".')
+        require(
+            self.precision in PRECISIONS, "precision", self.precision, f"it must be one of {', '.join(PRECISIONS)}."
+        )
+
+    def _after_setup(self) -> None:
+        """For what hangs on the learner."""
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if nobody knows."""
+        return 0, 1
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _find_policy_class(self, policy: str | type[Policy]) -> Callable[..., Policy]:
+        if not isinstance(policy, str):
+            return policy
+        if policy not in self.policies:
+            raise ValueError(
+                f"Policy {policy!r} unknown: {type(self).__name__} has {sorted(self.policies)}. Use one of them, or "
+                "pass a policy class."
+            )
+        return self.policies[policy]
+
+    def make_policy(self) -> Callable[[], Any]:
+        """A picklable recipe for the policy."""
+        kwargs = {k: v for k, v in self._policy_options().items() if k not in ("optimizer_class", "optimizer_kwargs")}
+        return partial(self.policy_class, self.observation_space, self.action_space, **kwargs)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return dict(self.policy_kwargs or {})
+
+    def make_optimizer(self) -> OptimizerRecipe:
+        """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
+        options, default = self.policy_kwargs or {}, self._default_optimizer()
+        cls, kwargs = options.get("optimizer_class", default.cls), options.get("optimizer_kwargs")
+        if kwargs is None:
+            kwargs = default.kwargs if cls is default.cls else {}
+        return OptimizerRecipe(cls, kwargs)
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam)
+
+    def _setup_model(self) -> None:
+        """Seed, then build the learner and what else the algorithm needs."""
+        super()._setup_model()
+        self._setup_lr_schedule()
+        learner = self.learner_factory()()
+        if self._device_name == "auto" and torch.device(self.device).type == "cuda":
+            self.device = self._faster_device(learner)
+        self.learner: Learner = learner.to(self.device)
+        self.learner.precision = self.precision
+        self.engine = Engine(self.learner, self.compile)
+        self.policy = self.learner.policy
+        self._after_setup()
+
+    def _setup_lr_schedule(self) -> None:
+        self.lr_schedule = get_schedule_fn(self.learning_rate)
+
+    def _faster_device(self, learner: Learner) -> torch.device:
+        """The GPU or the CPU, whichever should make this learner's steps in less time."""
+        updates, rows = self._expected_updates(_NOMINAL_RUN)
+        if updates == 0:  # nobody knows
+            return torch.device(self.device)
+        acts, step = _NOMINAL_RUN / self.n_envs / updates, operations(learner, rows)
+        acting = step / (3 * rows) * self.n_envs
+        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), rates())
+        if self.verbose >= 1:
+            print(choice)
+        return torch.device(choice.device)
+
+    def _seed(self, seed: int) -> None:
+        super()._seed(seed)
+        if torch.device(self.device).type == "cuda":
+            set_random_seed(seed, using_cuda=True)
+
+    # -- the engine ----------------------------------------------------------------------------------------------------
+
+    def _check_engine(self, updated: bool = False) -> None:
+        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it.
+
+        Args:
+            updated: whether there have been gradient steps, so that the engine must have seen them.
+        """
+        if self.precision == "float32" and self.compile is not True:
+            return
+        name = "compile" if self.precision == "float32" else "precision"
+        value, cls, engine = getattr(self, name), type(self).__name__, self.engine
+        require(
+            engine is not None and engine.learner is self.learner,
+            name,
+            value,
+            f"{cls}._setup_model() gives its learner no engine. Let it call super()._setup_model(), which builds what "
+            "learner_factory() describes.",
+        )
+        assert engine is not None
+        require(
+            bool(engine.methods) and (engine.learned or not updated),
+            name,
+            value,
+            f"{cls} makes gradient steps of its own. Write them as methods of its learner that are named in `graphs` ("
+            f"{', '.join(self.learner.graphs)}), and call self.learner.update(batch) in train().",
+        )
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        self._check_engine()
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        self._check_engine()
+
+    def _check_iteration(self) -> None:
+        super()._check_iteration()
+        self._check_engine(updated=self._n_updates > self._n_updates_at_start)
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        self._n_updates_at_start = self._n_updates
+        updates, rows = self._expected_updates(self._total_timesteps - self.num_timesteps)
+        if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
+            self.engine.expect(updates, rows)
+            self._operations = self.engine.operations(rows) if updates else math.inf
+            if self.verbose >= 1 and self.engine.compiles:
+                print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        with super()._while_learning(), threads_for(self._operations):
+            yield
+
+    @property
+    def _gathers_late(self) -> bool:
+        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
+        return self.engine is not None and self.engine.compiles
+
+    # -- learning and acting -------------------------------------------------------------------------------------------
+
+    def _turn_dials(self) -> None:
+        """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
+        self.learner.adopt_optimizers()
+        lr = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", lr)
+        values = {"learning_rate": lr}
+        for name in self.learner.dials:
+            if name != "learning_rate":
+                value = getattr(self, name)
+                values[name] = value(self._current_progress_remaining) if callable(value) else value
+        self.learner.set(**values)
+
+    def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
+        """Log the mean of each metric of some gradient steps."""
+        for name, values in metrics.items():
+            self.logger.record(f"train/{name}", values[0] if len(values) == 1 else torch.stack(values).mean())
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """The policy's action for one observation or a batch of them.
+
+        Args:
+            observation: one, or N stacked, as the model's environment returns them. A model that learned under
+                ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
+                statistics are in its file.
+            state: a recurrent policy's memory; others hand it back.
+            episode_start: [N] where a recurrent policy forgets.
+            deterministic: the most likely action instead of a sample.
+
+        Returns:
+            the action or actions, in the environment's units, and the next state.
+        """
+        return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic)
+
+    def _prepare_to_act(self) -> None:
+        """To be called before experience is collected: see what is the quickest way to the policy's actions now."""
+        if self._acting is None or self._acting.policy is not self.policy:
+            self._acting = Acting(self.policy)
+        self._acting.refresh()
+
+    def _act_on(self, obs: Any) -> np.ndarray:
+        """The policy's own stochastic actions [N, ...] for observations [N, ...], in the network's units."""
+        if self._acting is None or self._acting.policy is not self.policy:  # a callback may have put in another
+            self._prepare_to_act()
+        assert self._acting is not None
+        return self._acting(obs)
+
+    def _as_learned(self, observation: Any) -> Any:
+        """An observation as the policy learned from it."""
+        return observation
+
+    # -- parameters and files ------------------------------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return super().hyperparameters() | {"device": self._device_name}
+
+    def get_parameters(self) -> dict[str, Any]:
+        """State dicts of the policy and of each optimizer, under Stable-Baselines3's names."""
+        return parameters(self.learner)
+
+    def set_parameters(
+        self,
+        load_path_or_dict: Any,
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> None:
+        """Load weights into this model, in place.
+
+        Args:
+            load_path_or_dict: a saved model, also one of Stable-Baselines3, or what :meth:`get_parameters` returns.
+            exact_match: demand every object and every tensor; ``False`` loads what is there.
+            device: ignored for a dict; where a file's tensors are put first.
+
+        Raises:
+            ValueError: an object that the model does not have, or with ``exact_match`` one that is missing.
+            RuntimeError: with ``exact_match``, tensors are missing or have another shape.
+        """
+        get_device(device)
+        if not isinstance(load_path_or_dict, Mapping):
+            load_path_or_dict = saved_parameters(checkpoint.read(load_path_or_dict, weights_only=True))
+        set_parameters(self.learner, load_path_or_dict, exact_match)
+
+    def save_sb3(self, path: Any) -> None:
+        """Write the model to a file that Stable-Baselines3 2.9 loads, where it predicts and learns on as it does here.
+
+        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``.
+
+        Args:
+            path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
+
+        Raises:
+            ValueError: the model has something that there is no equal of, such as a policy of polyak's own.
+        """
+        resolve_name(checkpoint.EXPORTS["sb3"])(self, path)
+
+    def _description(self) -> dict[str, Any]:
+        policy = self._policy_name
+        return {**super()._description(), "policy": policy if isinstance(policy, str) else encode(policy)}
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        store(self.learner, saved)
+
+    @classmethod
+    def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
+        return cls(policy, None, **hyperparameters, device=device, _init_setup_model=False)
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        restore(self.learner, saved)
+        if getattr(self, "use_sde", False):
+            self.policy.reset_noise()  # by the deviations just loaded

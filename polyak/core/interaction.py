@@ -1,0 +1,245 @@
+"""Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from polyak.core.advice import advise
+from polyak.core.algorithm import Algorithm
+from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
+from polyak.core.runner import Observations, Runner
+from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
+from polyak.envs.wrappers.normalize import detached
+
+GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
+
+
+class SpaceError(ValueError, AssertionError):
+    """An algorithm cannot act in a space. Also an AssertionError, which is what Stable-Baselines3 raises here."""
+
+
+class Interaction(Algorithm):
+    """What an algorithm has that learns by acting in ``env``, which it gets as a constructor's argument."""
+
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
+    """Action spaces that the algorithm can handle."""
+    policies_squash: ClassVar[bool] = False
+    """Whether actions are scaled to the bounds of a Box, however wide it is."""
+    raw_experience: ClassVar[bool] = False
+    """Whether experience is stored as it was before normalisation."""
+    predicts_raw: ClassVar[bool] = True
+    """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
+
+    env: Any
+    n_envs: int = 1
+    runner: Runner | None = None
+    _vec_normalize_env: VecNormalize | None = None
+    _statistics: VecNormalize | None = None
+    """Those of the file that the model came from."""
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        env, self.env = self.env, None
+        super().__post_init__(_init_setup_model)
+        if env is not None:
+            self._use_env(as_vec_env(env, verbose=self.verbose))
+            if _init_setup_model:
+                self._setup_model()
+                self._check_built()
+
+    # -- environments --------------------------------------------------------------------------------------------------
+
+    def _use_env(self, env: VecEnv) -> None:
+        self._check_action_space(env.action_space)
+        self.env, self.n_envs = env, env.num_envs
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.runner = Runner(env, raw=self.raw_experience, split=self._split)
+        self._vec_normalize_env = unwrap_vec_normalize(env)
+
+    def _check_action_space(self, space: spaces.Space) -> None:
+        name = type(self).__name__
+        if not isinstance(space, self.action_spaces):
+            supported = ", ".join(kind.__name__ for kind in self.action_spaces)
+            raise SpaceError(
+                f"{name} does not support the action space {space}. The algorithm only supports {supported}: use "
+                "another algorithm or wrap the environment."
+            )
+        if isinstance(space, spaces.Box) and not np.all(np.isfinite(np.array([space.low, space.high]))):
+            raise SpaceError(
+                f"{name} needs finite bounds of a continuous action space, got {space}. Wrap the environment in "
+                "gymnasium.wrappers.RescaleAction or give the Box finite low and high."
+            )
+        if isinstance(space, spaces.Box) and not self.policies_squash:
+            half = float(np.max(space.high - space.low)) / 2
+            if not 0.1 <= half <= 10:
+                advise(
+                    "scale of actions",
+                    f"{name} explores with a standard deviation of about 1, but the actions of {space} span "
+                    f"+-{half:g}. Bring them to [-1, 1]: gymnasium.wrappers.RescaleAction(env, -1, 1).",
+                )
+        if isinstance(space, spaces.MultiBinary) and len(space.shape) > 1:
+            raise SpaceError(
+                f"Multi-dimensional MultiBinary({space.n}) action space is not supported. Flatten it to one dimension."
+            )
+
+    def get_env(self) -> VecEnv | None:
+        """The vectorised environment, with every wrapper."""
+        return self.env
+
+    def get_vec_normalize_env(self) -> VecNormalize | None:
+        """The normalising wrapper among the environment's wrappers, if there is one."""
+        return unwrap_vec_normalize(self.env) if self.env is not None else None
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        """Go on with another environment of the same spaces.
+
+        Args:
+            env: the new environment; ``n_envs`` must not change once the model has learned with the old one.
+            force_reset: start new episodes at the next ``learn``; ``False`` goes on from the last observations.
+
+        Raises:
+            ValueError: the spaces or the number of environments differ.
+        """
+        vec_env = self._with_statistics(as_vec_env(env, verbose=self.verbose))
+        if vec_env.num_envs != self.n_envs:
+            raise SpaceError(
+                f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
+                f"set_env() keeps. To change it, use {type(self).__name__}.load(path, env=env)."
+            )
+        check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
+        state = self.runner.state() if self.runner is not None and not force_reset else {}
+        self._use_env(vec_env)
+        assert self.runner is not None
+        self.runner.load_state(state)
+
+    def _with_statistics(self, env: VecEnv) -> VecEnv:
+        """``env`` under the file's normalisation: wrapped, unless it has a normalising wrapper of its own already."""
+        if self._statistics is None or unwrap_vec_normalize(env) is not None:
+            return env
+        return VecNormalize.from_state_dict(env, self._statistics.state_dict())
+
+    @property
+    def normalises_observations(self) -> bool:
+        """Whether the model learned, or learns, from observations normalised by ``VecNormalize``."""
+        normalizer = self.get_vec_normalize_env() or self._statistics
+        return normalizer is not None and normalizer.norm_obs
+
+    @property
+    def _last_obs(self) -> Observations | None:
+        return self.runner.obs if self.runner is not None else None
+
+    @_last_obs.setter
+    def _last_obs(self, value: Observations | None) -> None:
+        if self.runner is not None:
+            self.runner.obs = value
+
+    @property
+    def _last_episode_starts(self) -> np.ndarray | None:
+        return self.runner.episode_starts if self.runner is not None else None
+
+    @_last_episode_starts.setter
+    def _last_episode_starts(self, value: np.ndarray) -> None:
+        if self.runner is not None:
+            self.runner.episode_starts = value
+
+    @property
+    def _last_original_obs(self) -> Observations | None:
+        return self.runner.original_obs if self.runner is not None else None
+
+    def _seed(self, seed: int) -> None:
+        super()._seed(seed)
+        if self.env is not None:
+            self.env.seed(seed)
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        if self.env is None or self.runner is None:
+            raise ValueError(
+                "env=None: this model has no environment to learn in. Pass one: "
+                f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
+            )
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        assert self.runner is not None
+        if reset or self.runner.obs is None:
+            self._start_episodes()
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        assert self.runner is not None
+        with super()._while_learning():
+            try:
+                yield
+            finally:
+                self.runner.close_thread()
+
+    def _start_episodes(self) -> None:
+        """Reset the environments, in the middle of an episode if need be."""
+        assert self.runner is not None
+        self.runner.reset()
+
+    def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
+        """Remember the statistics of the episodes that ended in this step."""
+        for info in infos:
+            if (episode := info.get("episode")) is not None:
+                self.ep_info_buffer.append(episode)
+        if dones is None or not np.count_nonzero(dones):
+            return
+        for info, done in zip(infos, dones, strict=False):
+            if done and (success := info.get("is_success")) is not None:
+                self.ep_success_buffer.append(success)
+
+    # -- observations before normalisation -----------------------------------------------------------------------------
+
+    def _as_learned(self, observation: Any) -> Any:
+        """An observation as the policy learned from it, also where there is no environment to normalise it.
+
+        One of another kind than the statistics is left as it is, for the policy to refuse.
+        """
+        statistics = self._statistics
+        if self.env is not None or statistics is None or not self.predicts_raw:
+            return observation
+        if isinstance(statistics.obs_rms, dict):
+            fits = isinstance(observation, Mapping) and statistics.obs_rms.keys() <= observation.keys()
+            return statistics.normalize_obs(dict(observation)) if fits else observation
+        if statistics.obs_rms is None or isinstance(observation, tuple | Mapping):
+            return observation
+        shape = statistics.obs_rms.mean.shape
+        observation = np.asarray(observation)
+        if observation.shape[observation.ndim - len(shape) :] != shape:  # pictures may come channels-last
+            observation = maybe_transpose(observation, self.observation_space)
+        return statistics.normalize_obs(observation)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _description(self) -> dict[str, Any]:
+        return {**super()._description(), "n_envs": self.n_envs}
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if self.runner is not None:
+            saved.state |= prefixed("runner", self.runner.state())
+        if (normalizer := self.get_vec_normalize_env() or self._statistics) is not None:
+            saved.info["normalizer"], arrays = split_state(normalizer.state_dict())
+            saved.state |= prefixed("normalizer", arrays)
+
+    def _enter(self, saved: Saved, env: Any) -> None:
+        self.n_envs = saved.info["n_envs"]
+        if "normalizer" in saved.info:
+            self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
+        if env is not None:
+            vec_env = self._with_statistics(as_vec_env(env, verbose=self.verbose))
+            check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
+            self._use_env(vec_env)
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if self.runner is not None and not force_reset:
+            self.runner.load_state(saved.state_of("runner"))
