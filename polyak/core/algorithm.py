@@ -84,6 +84,11 @@ class Algorithm:
         self.ep_success_buffer: deque[bool] = deque(maxlen=self.stats_window_size)
         self._split = TimeSplit()
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        """Arguments of a model so small that everything can be tried with it in a second, as conformance tests do."""
+        return {"seed": 3}
+
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:

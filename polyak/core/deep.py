@@ -95,6 +95,11 @@ class DeepAlgorithm(Algorithm):
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        small = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu"}
+        return {**super().trial(), **small}
+
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def learner_factory(self) -> Callable[[], Learner]:

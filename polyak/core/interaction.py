@@ -51,6 +51,11 @@ class Interaction(Algorithm):
                 self._setup_model()
                 self._check_built()
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        acts = any(issubclass(spaces.Box, kind) for kind in cls.action_spaces)
+        return {**super().trial(), "env": "Pendulum-v1" if acts else "CartPole-v1"}
+
     # -- environments --------------------------------------------------------------------------------------------------
 
     def _use_env(self, env: VecEnv) -> None:

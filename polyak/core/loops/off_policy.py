@@ -109,6 +109,10 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
         require(isinstance(self.overlap, bool), "overlap", self.overlap, "it must be True or False.")
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "buffer_size": 500, "learning_starts": 50, "batch_size": 16}
+
     # -- construction --------------------------------------------------------------------------------------------------
 
     def _setup_model(self) -> None:

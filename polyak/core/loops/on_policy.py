@@ -78,6 +78,10 @@ class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
         require(0 <= self.gae_lambda <= 1, "gae_lambda", self.gae_lambda, "it must lie in [0, 1].")
         require(self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "it must be positive.")
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_steps": 64}
+
     @property
     def _actor_critic(self) -> ActorCriticPolicy:
         return cast(ActorCriticPolicy, self.policy)
