@@ -79,7 +79,16 @@ class BaseCallback(ABC):
         return self.model.logger
 
     def init_callback(self, model: Any) -> None:
-        """Attach the callback to a model, before training."""
+        """Attach the callback to a model, before training.
+
+        Raises:
+            TypeError: the class has an ``__init__`` that does not call the one of :class:`BaseCallback`.
+        """
+        if "n_calls" not in vars(self):
+            name = type(self).__qualname__
+            raise TypeError(
+                f"{name}.__init__() did not call super().__init__(): write super().__init__(verbose) as its first line."
+            )
         self.model = model
         self._init_callback()
 
