@@ -10,6 +10,7 @@ from polyak import PPO
 from polyak.core.engine.program import Program
 from polyak.core.learner import Learner
 from polyak.core.schedules import get_schedule_fn
+from tests.tolerance import drift
 
 ASKED: list[dict[str, Any]] = [{"precision": "bfloat16"}, {"compile": True}]
 
@@ -99,7 +100,8 @@ def test_a_training_loop_that_asks_the_learner_is_not(asked: dict[str, Any]) -> 
         assert model._n_updates == 4
         return torch.cat([p.detach().flatten() for p in model.policy.parameters()])
 
-    same = torch.allclose(weights(), weights(**asked), rtol=0, atol=2e-5)
+    near = drift(updates=4, rate=3e-4, terms=16 + 4 + 8)
+    same = torch.allclose(weights(), weights(**asked), rtol=0, atol=near)
     assert same == (asked == {"compile": True})
 
 

@@ -24,6 +24,7 @@ from polyak.envs import make_vec_env
 from polyak.envs.testing import FakeImageEnv
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
+from tests.tolerance import bound, drift
 
 from .changes import loaded_optimizer, replaced_network
 
@@ -48,7 +49,13 @@ def weights(model: Any) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in model.learner.state_dict().items()}
 
 
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float = 2e-5) -> None:
+def near(model: Any, rate: float, rows: int) -> float:
+    """How far another program of the same updates may leave the parameters."""
+    widths = sum(p.shape[1:].numel() for p in model.learner.parameters() if p.dim() > 1)
+    return drift(model.learner.steps, rate, rows + widths)
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float) -> None:
     for name, tensor in ours.items():
         torch.testing.assert_close(
             tensor, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
@@ -94,7 +101,7 @@ def test_rules_do_what_torchs_optimizers_do(make: Callable[..., torch.optim.Opti
                 p.grad = grad.clone()
             rule.step()
     for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(a, b.detach(), rtol=0, atol=bound(8 * 12, size=3))  # 8 steps of up to 12 roundings
 
 
 @pytest.mark.parametrize("forbidden", [True, False])
@@ -127,7 +134,7 @@ def test_optimizers_without_a_rule_are_named() -> None:
 def test_it_draws_the_random_numbers_of_the_plain_step() -> None:
     plain, traced = (sac(compile=choice).learn(60) for choice in (False, True))
     assert traced.engine.status == "compiled"
-    assert_same(weights(plain), weights(traced))
+    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
     assert plain._last_obs.tobytes() == traced._last_obs.tobytes()  # acting drew the same numbers too
 
 
@@ -148,7 +155,7 @@ def test_ppo_stops_where_the_plain_update_stops(kl: float) -> None:
     assert plain.learner.steps == traced.learner.steps == (20 if kl > 1 else plain.learner.steps)
     assert (plain._n_updates == 20) == (kl > 1)
     assert plain._n_updates == traced._n_updates
-    assert_same(weights(plain), weights(traced))
+    assert_same(weights(plain), weights(traced), near(plain, 3e-3, rows=64))
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.RMSprop, RMSpropTFLike])
@@ -174,7 +181,7 @@ def test_learning_rates_and_other_dials_reach_it() -> None:
         model.learn(160)
         model.ent_coef, model.max_grad_norm = 0.5, 0.01
         models.append(model.learn(160, reset_num_timesteps=False))
-    assert_same(*map(weights, models))
+    assert_same(*map(weights, models), near(models[0], 1e-2, rows=32))
 
 
 def test_a_learning_rate_that_is_a_plain_number_reaches_it_too() -> None:
@@ -185,7 +192,7 @@ def test_a_learning_rate_that_is_a_plain_number_reaches_it_too() -> None:
         for compile in (False, True)
     ]
     assert not isinstance(models[1].policy.optimizer.param_groups[0]["lr"], Tensor)
-    assert_same(*map(weights, models))
+    assert_same(*map(weights, models), near(models[0], 1e-2, rows=5))
 
 
 def other_activation(model: SAC) -> None:
@@ -221,7 +228,7 @@ def test_it_notices_what_is_done_to_the_learner(change: Callable[[SAC], None]) -
         for batch in batches(model, 4):
             model.learner.update(batch)
     assert traced.engine.status == "compiled"
-    assert_same(weights(plain), weights(traced), tolerance=1e-4)
+    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
 
 
 def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
@@ -246,7 +253,7 @@ def test_new_exploration_noise_needs_no_new_program_and_no_look_at_the_learner(
     options: dict[str, Any] = {"use_sde": True, "sde_sample_freq": 2, "env": env, "train_freq": 3, "gradient_steps": 2}
     plain, traced = (sac(compile=choice, **options).learn(120) for choice in (False, True))
     assert traced.engine.status == "compiled"
-    assert_same(weights(plain), weights(traced))
+    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
     assert len(traced.learner.gradient_step._programs) == 1
     assert not bound
 
@@ -278,9 +285,9 @@ def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: 
         for compile in (False, True)
     )
     assert [program.current for program in traced.learner.evaluate._programs.values()] == [True]
-    assert_same(weights(plain), weights(traced))
+    assert_same(weights(plain), weights(traced), near(plain, 7e-4, rows=15))
     for one, other in zip(plain.rollout_buffer.values, traced.rollout_buffer.values, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(one, other, rtol=0, atol=bound(4 + 8) + 8 * drift(30, 7e-4, 15 + 4 + 8))
     counts = [next(iter(m.policy.optimizer.state.values()))["step"] for m in (plain, traced)]
     assert counts[0] == counts[1] == 30
 
@@ -313,7 +320,7 @@ def test_a_module_with_several_names_is_put_back_as_it_was(share: bool) -> None:
     ours, theirs = train(True), train(False)
     assert ours.engine.status == "compiled"
     assert all(type(p) is nn.Parameter for p in ours.learner.parameters())
-    assert_same(weights(ours), weights(theirs))
+    assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=8))
 
 
 def test_another_batch_size_gets_another_program() -> None:
@@ -331,7 +338,7 @@ def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], m
     monkeypatch.setattr(SAC, "_gathers_late", False)
     theirs = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
     assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.learner.gradient_step._programs)
-    assert_same(weights(ours), weights(theirs))
+    assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=16))
 
 
 def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
@@ -339,7 +346,7 @@ def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
     twin = copy.deepcopy(model)
     before = weights(model)
     twin.learner.update(batches(twin, 1)[0])
-    assert_same(before, weights(model))
+    assert_same(before, weights(model), 0.0)
     assert any(not torch.equal(a, b) for a, b in zip(before.values(), weights(twin).values(), strict=True))
 
 

@@ -23,8 +23,11 @@ from polyak.nn import (
     make_proba_distribution,
     sum_independent_dims,
 )
+from tests.tolerance import LIKELY, bound, sampling
 
 F64 = torch.float64
+NEAR_THE_ENDS = 1e-4
+"""Of the mass, what quadrature misses where float64 holds few digits of 1 - a^2: it is not rounding that decides."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +52,8 @@ def test_gaussian_density_integrates_to_one(mean, std):
         torch.full((len(x), 1), mean, dtype=F64), torch.tensor([math.log(std)], dtype=F64)
     )
     mass = torch.trapezoid(dist.log_prob(x[:, None]).exp(), x)
-    assert mass.item() == pytest.approx(1.0, abs=1e-6)
+    # the trapezoidal rule is exact to rounding on smooth functions that vanish at both ends
+    assert mass.item() == pytest.approx(1.0, abs=bound(len(x), size=12, dtype=np.float64))
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (3.0, 2.0), (-1.0, 0.05), (0.0, 4.0)])
@@ -61,7 +65,7 @@ def test_squashed_density_integrates_to_one(mean, std):
     mass = (dist.log_prob(actions[:, None]).exp() * weights).sum()
     # the actions beyond |u| = 18, which tanh rounds to 1, hold the rest
     tails = 2 - td.Normal(mean, std).cdf(torch.tensor(18.0)) - td.Normal(-mean, std).cdf(torch.tensor(18.0))
-    assert mass.item() + tails.item() == pytest.approx(1.0, abs=1e-4)
+    assert mass.item() + tails.item() == pytest.approx(1.0, abs=NEAR_THE_ENDS)
 
 
 def test_squashed_density_in_two_dimensions_integrates_to_one():
@@ -70,7 +74,7 @@ def test_squashed_density_in_two_dimensions_integrates_to_one():
     area = torch.cartesian_prod(weights, weights).prod(dim=1)
     mean = torch.tensor([[3.0, -0.5]], dtype=F64).expand(len(grid), 2)
     dist = SquashedDiagGaussianDistribution(2).proba_distribution(mean, torch.tensor([0.7, -1.0], dtype=F64))
-    assert (dist.log_prob(grid).exp() * area).sum().item() == pytest.approx(1.0, abs=1e-4)
+    assert (dist.log_prob(grid).exp() * area).sum().item() == pytest.approx(1.0, abs=NEAR_THE_ENDS)
 
 
 @pytest.mark.parametrize("squash", [False, True])
@@ -83,7 +87,7 @@ def test_state_dependent_density_integrates_to_one(squash):
         weights = torch.full_like(x, (x[1] - x[0]).item())
     latent = torch.tensor([[0.5, -2.0, 1.0]], dtype=F64).expand(len(x), 3)
     dist.proba_distribution(torch.full((len(x), 1), 3.0, dtype=F64), torch.zeros(3, 1, dtype=F64), latent)
-    assert (dist.log_prob(x[:, None]).exp() * weights).sum().item() == pytest.approx(1.0, abs=1e-4)
+    assert (dist.log_prob(x[:, None]).exp() * weights).sum().item() == pytest.approx(1.0, abs=NEAR_THE_ENDS)
 
 
 def test_discrete_probabilities_sum_to_one():
@@ -103,8 +107,8 @@ def test_the_tanh_correction_is_exact_where_the_naive_formula_is_not():
     exact = torch.log(1 - torch.tanh(x.double()) ** 2)
     correction = TanhBijector().log_prob_correction(x)
     assert torch.isfinite(correction).all()
-    torch.testing.assert_close(correction[1:-1].double(), exact[1:-1], rtol=1e-5, atol=1e-5)
-    assert correction[-1].item() == pytest.approx(2 * (math.log(2) - 30), rel=1e-6)  # log 4 exp(-60)
+    torch.testing.assert_close(correction[1:-1].double(), exact[1:-1], rtol=0, atol=bound(LIKELY, size=2 * 9))
+    assert correction[-1].item() == pytest.approx(2 * (math.log(2) - 30), rel=bound(LIKELY))  # log 4 exp(-60)
     assert correction[0].item() == pytest.approx(correction[-1].item())
 
 
@@ -112,7 +116,7 @@ def test_inverse_tanh_is_finite_at_the_ends():
     y = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0])
     inverse = TanhBijector.inverse(y)
     assert torch.isfinite(inverse).all()
-    torch.testing.assert_close(torch.tanh(inverse), y, rtol=0, atol=1e-6)
+    torch.testing.assert_close(torch.tanh(inverse), y, rtol=0, atol=bound(LIKELY))
     dist = SquashedDiagGaussianDistribution(1).proba_distribution(torch.zeros(5, 1), torch.zeros(1))
     assert torch.isfinite(dist.log_prob(y[:, None])).all()
 
@@ -176,7 +180,7 @@ def test_mode_is_the_likeliest_action_and_needs_no_luck(name):
     assert torch.equal(mode, dist.mode())
     best = dist.log_prob(mode)
     for _ in range(50):
-        assert (dist.log_prob(dist.sample()) <= best + 1e-9).all()
+        assert (dist.log_prob(dist.sample()) <= best + bound(20, size=20, dtype=np.float64)).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -187,7 +191,7 @@ def test_divergence_is_torchs(name):
     torch.testing.assert_close(kl_divergence(p, q), by_dim)
     torch.testing.assert_close(p.kl(q), by_dim.sum(dim=1) if by_dim.dim() > 1 else by_dim)
     assert p.kl(q).shape == (6,)
-    torch.testing.assert_close(p.kl(p), torch.zeros(6, dtype=F64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(p.kl(p), torch.zeros(6, dtype=F64), atol=bound(5 * 10, 10, np.float64), rtol=0)
 
 
 def test_divergence_of_different_families_is_refused():
@@ -220,13 +224,13 @@ def test_squashed_sampling_agrees_with_its_density_and_has_no_entropy():
     actions, log_prob = dist.log_prob_from_params(
         torch.tensor([[3.0, 0.2]]).expand(50_000, 2), torch.tensor([0.7, 0.0])
     )
-    torch.testing.assert_close(log_prob, dist.log_prob(actions, dist.gaussian_actions))
+    torch.testing.assert_close(log_prob, dist.log_prob(actions, dist.gaussian_actions), rtol=0, atol=bound(20, 20))
     assert dist.entropy() is None
     assert actions.abs().max() <= 1
     # E[1 / p(a)] over the density is the volume of the square, here on the part where tanh keeps its precision
     inside = (actions.abs() < 0.99).all(dim=1)
     volume = torch.where(inside, (-log_prob.double()).exp(), 0.0).mean()
-    assert volume.item() == pytest.approx(1.98**2, rel=0.05)
+    assert volume.item() == pytest.approx(1.98**2, rel=0.05)  # the densities of rare actions weigh much
 
 
 # --- samples --------------------------------------------------------------------------------------------------------
@@ -282,8 +286,9 @@ def test_a_forbidden_class_loses_even_against_the_luckiest_draw(monkeypatch):
 def test_gaussian_samples_have_mean_and_deviation_and_carry_gradients():
     mean, log_std = torch.tensor([[1.0, -2.0]], requires_grad=True), torch.tensor([0.5, -1.0], requires_grad=True)
     sample = DiagGaussianDistribution(2).proba_distribution(mean.expand(100_000, 2), log_std).sample()
-    torch.testing.assert_close(sample.mean(0), mean[0].detach(), atol=0.03, rtol=0)
-    torch.testing.assert_close(sample.std(0), log_std.exp().detach(), atol=0.02, rtol=0)
+    std = math.exp(0.5)  # the larger one
+    torch.testing.assert_close(sample.mean(0), mean[0].detach(), atol=sampling(100_000, std), rtol=0)
+    torch.testing.assert_close(sample.std(0), log_std.exp().detach(), atol=sampling(200_000, std), rtol=0)
     sample.sum().backward()
     assert mean.grad is not None
     assert log_std.grad is not None
@@ -304,8 +309,10 @@ def test_covariance_at_a_state_is_the_formula(full_std, use_expln):
     actions = dist.sample()
     sigma = dist.get_std(log_std)
     variance = (state**2 @ sigma**2)[0]
-    torch.testing.assert_close(actions.T.cov(), torch.diag(variance), atol=0.05 * variance.max().item(), rtol=0)
-    torch.testing.assert_close(actions.mean(0), torch.tensor([1.0, -1.0]), atol=0.05, rtol=0)
+    largest = variance.max().item()
+    near = sampling(draws, 2**0.5 * largest)  # a variance of n draws has the deviation sqrt(2 / n) of itself
+    torch.testing.assert_close(actions.T.cov(), torch.diag(variance), atol=near, rtol=0)
+    torch.testing.assert_close(actions.mean(0), torch.tensor([1.0, -1.0]), atol=sampling(draws, largest**0.5), rtol=0)
     torch.testing.assert_close(dist.std[0] ** 2, variance + 1e-6)
 
 
@@ -365,7 +372,7 @@ def test_squashed_state_dependent_actions_stay_inside_and_keep_their_gaussian():
     assert actions.abs().max() <= 1
     assert dist.entropy() is None
     torch.testing.assert_close(torch.tanh(dist.gaussian_actions), actions)
-    torch.testing.assert_close(log_prob, dist.log_prob(actions, dist.gaussian_actions))
+    torch.testing.assert_close(log_prob, dist.log_prob(actions, dist.gaussian_actions), rtol=0, atol=bound(20, 20))
     assert torch.equal(dist.mode(), torch.zeros(100, 2))
 
 
@@ -472,4 +479,5 @@ def test_sampling_and_density_are_one_graph(family):
 
     torch._dynamo.reset()
     actions, log_prob, _ = torch.compile(run, backend="eager", fullgraph=True)()
-    torch.testing.assert_close(made().log_prob(actions), log_prob, rtol=1e-3, atol=1e-3)
+    steep = 1 / (1 - actions**2).min().item() if family in ("squashed", "sde") else 1.0  # slope of the inverse of tanh
+    torch.testing.assert_close(made().log_prob(actions), log_prob, rtol=0, atol=bound(20, size=5 * steep))

@@ -79,7 +79,16 @@ class BaseCallback(ABC):
         return self.model.logger
 
     def init_callback(self, model: Any) -> None:
-        """Attach the callback to a model, before training."""
+        """Attach the callback to a model, before training.
+
+        Raises:
+            TypeError: the class has an ``__init__`` that does not call the one of :class:`BaseCallback`.
+        """
+        if "n_calls" not in vars(self):
+            name = type(self).__qualname__
+            raise TypeError(
+                f"{name}.__init__() did not call super().__init__(): write super().__init__(verbose) as its first line."
+            )
         self.model = model
         self._init_callback()
 
@@ -177,7 +186,33 @@ class ConvertCallback(BaseCallback):
         return f"ConvertCallback({self.callback!r})"
 
 
-class CallbackList(BaseCallback):
+class _Parent(BaseCallback):
+    """A callback with children: they hear of the beginning and the end of training, and see what it sees."""
+
+    _reads_locals = False
+
+    def _children(self) -> list[BaseCallback]:
+        raise NotImplementedError
+
+    def _relay(self, hook: str, *args: Any) -> None:
+        for child in self._children():
+            getattr(child, hook)(*args)
+
+    @property
+    def needs_locals(self) -> bool:
+        return super().needs_locals or any(child.needs_locals for child in self._children())
+
+    def update_child_locals(self, locals_: dict[str, Any]) -> None:
+        self._relay("update_locals", locals_)
+
+    def _on_training_start(self) -> None:
+        self._relay("on_training_start", self.locals, self.globals)
+
+    def _on_training_end(self) -> None:
+        self._relay("on_training_end")
+
+
+class CallbackList(_Parent):
     """Several callbacks, called in order; every one is called even if one before it stops training.
 
     Args:
@@ -193,42 +228,25 @@ class CallbackList(BaseCallback):
         super().__init__()
         self.callbacks = [_as_object(callback) for callback in callbacks]
 
-    @property
-    def needs_locals(self) -> bool:
-        return super().needs_locals or any(callback.needs_locals for callback in self.callbacks)
+    def _children(self) -> list[BaseCallback]:
+        return self.callbacks
 
     def _init_callback(self) -> None:
-        for callback in self.callbacks:
-            callback.init_callback(self.model)
-            # For callbacks that look for an EvalCallback above them.
-            callback.parent = self.parent
-
-    def _on_training_start(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_start(self.locals, self.globals)
-
-    def _on_rollout_start(self) -> None:
-        for callback in self.callbacks:
-            callback.on_rollout_start()
+        self._relay("init_callback", self.model)
+        for child in self.callbacks:
+            child.parent = self.parent  # some look for an EvalCallback above them
 
     def _on_step(self) -> bool:
-        answers = [callback.on_step() for callback in self.callbacks]
-        return all(answers)
+        return False not in [child.on_step() for child in self.callbacks]
+
+    def _on_rollout_start(self) -> None:
+        self._relay("on_rollout_start")
 
     def _on_rollout_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_rollout_end()
-
-    def _on_training_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_end()
-
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        for callback in self.callbacks:
-            callback.update_locals(locals_)
+        self._relay("on_rollout_end")
 
 
-class EventCallback(BaseCallback):
+class EventCallback(_Parent):
     """A callback that steps another one when something happens.
 
     The child hears of the beginning and the end of training, and of the event (as ``_on_step``); not of rollouts.
@@ -257,32 +275,15 @@ class EventCallback(BaseCallback):
     def _children(self) -> list[BaseCallback]:
         return [] if self.callback is None else [self.callback]
 
-    @property
-    def needs_locals(self) -> bool:
-        return super().needs_locals or any(child.needs_locals for child in self._children())
-
     def init_callback(self, model: Any) -> None:
         super().init_callback(model)
-        for child in self._children():
-            child.init_callback(model)
-
-    def _on_training_start(self) -> None:
-        for child in self._children():
-            child.on_training_start(self.locals, self.globals)
-
-    def _on_training_end(self) -> None:
-        for child in self._children():
-            child.on_training_end()
+        self._relay("init_callback", model)
 
     def _on_event(self) -> bool:
         return True if self.callback is None else self.callback.on_step()
 
     def _on_step(self) -> bool:
         return True
-
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        for child in self._children():
-            child.update_locals(locals_)
 
 
 def as_callback(maybe_callback: Any, model: Any, progress_bar: bool = False) -> BaseCallback:

@@ -16,6 +16,7 @@ from polyak.data.hindsight.episodes import Episodes
 from polyak.data.randomness import Randomness
 from polyak.data.storage.storage import Storage
 from polyak.data.storage.table import ArrayObs
+from polyak.envs.vec.vec_env import VecEnv
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
@@ -127,9 +128,24 @@ class Hindsight(Randomness):
     ):
         if n_sampled_goal < 0:
             raise ValueError(f"n_sampled_goal must be at least 0, got {n_sampled_goal}. 0 replays real goals only.")
-        self.env, self.n_sampled_goal, self.copy_info_dict = env, n_sampled_goal, copy_info_dict
+        self.set_env(env)
+        self.n_sampled_goal, self.copy_info_dict = n_sampled_goal, copy_info_dict
         self.goal_selection_strategy = GoalSelectionStrategy.parse(goal_selection_strategy)
         self.her_ratio = 1 - 1 / (n_sampled_goal + 1)
+
+    def set_env(self, env: Any | None) -> None:
+        """Judge with this VecEnv from now on.
+
+        Raises:
+            ValueError: its environments have no ``compute_reward``.
+        """
+        if isinstance(env, VecEnv) and not _judges(env):
+            raise ValueError(
+                f"Hindsight replay recomputes rewards, and {env.env_method('__str__', indices=[0])[0]} has no "
+                "compute_reward. Give its class a method compute_reward(achieved_goal, desired_goal, info), with "
+                "arrays of goals [B, ...] in and rewards [B] out, or train without HerReplayBuffer."
+            )
+        self.env = env
 
     def prepare(self, steps: int, envs: int, observation_space: spaces.Space) -> Self:
         if not isinstance(observation_space, spaces.Dict) or not set(GOAL_KEYS) <= set(observation_space.spaces):
@@ -225,6 +241,14 @@ class Hindsight(Randomness):
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         return twin
+
+
+def _judges(env: VecEnv) -> bool:
+    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make cannot tell."""
+    try:
+        return bool(env.env_method("has_wrapper_attr", "compute_reward", indices=[0])[0])
+    except (AttributeError, NotImplementedError):
+        return True
 
 
 def _to_json(info: Any) -> Any:
