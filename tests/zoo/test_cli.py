@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from polyak.zoo import machine
 from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists
@@ -208,19 +206,3 @@ def test_enjoy_repeats_itself_and_leaves_the_statistics_alone(tmp_path: Path, mo
     other = enjoy(replace(options, seed=6))
     assert other.returns != first.returns
     assert len(seen) == 3
-
-
-def test_doctor_says_what_it_would_choose(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("POLYAK_CACHE", "/nowhere")
-    assert run("doctor", "--quick") == 0
-    printed = capsys.readouterr().out
-    assert f"threads: {torch.get_num_threads()}, as set by you" in printed
-    assert "compiled programs: 0 in /nowhere" in printed
-    assert "GFLOP/s" not in printed
-
-
-def test_doctor_measures_positive_rates() -> None:
-    found = [*machine.matrix_rates(), machine.call_rate()]
-    assert len(found) >= 3
-    assert all(0 < measurement.value < 1e6 for measurement in found)

@@ -473,5 +473,6 @@ def _normalizers(env: VecEnv) -> list[VecNormalize]:
     layer = unwrap_vec_wrapper(env, VecNormalize)
     while layer is not None:
         found.append(layer)
-        layer = unwrap_vec_wrapper(getattr(layer, "venv", None), VecNormalize)  # a detached one has no environments
+        inner: Any = getattr(layer, "venv", None)  # a detached one has no environments
+        layer = unwrap_vec_wrapper(inner, VecNormalize)
     return found
