@@ -110,7 +110,9 @@ def test_a_function_makes_the_environment_with_the_given_arguments(home: Path) -
     assert run("train", "--env", "corridor.py:half_way", *SMALL) == 0
     assert run("train", "--env", "corridor.py:Corridor", "--env-kwargs", "start:2", *SMALL) == 0
     assert find_env("corridor.py:Corridor").spec.make(start=2).reset()[0].tolist() == [2]
-    assert find_env("corridor.py:half_way").spec.make(max_episode_steps=1).step is not None
+    limited = find_env("corridor.py:half_way").spec.make(max_episode_steps=1)
+    assert limited.reset()[0].tolist() == [3]
+    assert limited.step(0)[3], "cut after one step"
 
 
 def test_packages_that_register_are_remembered_and_reach_workers(home: Path) -> None:
