@@ -18,7 +18,6 @@ from polyak.core.engine.device import TYPICAL, Work, choose, get_device
 from polyak.core.engine.speeds import Rates, remembered
 from polyak.core.learner import Learner
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
-from polyak.zoo.machine import choices
 
 DESKTOP = Rates(cpu_flops=5e10, cuda_flops=2e13, cpu_call=1e-6, cuda_call=5e-6, cuda_wait=3e-5)
 STRONG_CPU = Rates(cpu_flops=3e12, cuda_flops=5e12, cpu_call=1e-6, cuda_call=8e-6, cuda_wait=5e-5)
@@ -156,13 +155,3 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(algorithm, "rates", None)
     assert PPO("MlpPolicy", "CartPole-v1").device.type == "cpu"
-    assert next(iter(choices())) == "device: cpu, since torch sees no usable GPU"
-
-
-def test_the_doctor_says_what_typical_networks_get(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("polyak.zoo.machine.rates", lambda: DESKTOP)
-    lines = list(choices())
-    assert lines[0].startswith("PPO, two layers of 64: device: cpu (")
-    assert lines[3].startswith("DQN, pictures: device: cuda (")
-    assert next(iter(choices(measure=False))) == "device: cuda or cpu, by their measured speed"

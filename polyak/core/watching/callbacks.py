@@ -17,7 +17,7 @@ import numpy as np
 
 from polyak.core.advice import advise
 from polyak.core.files.archive import replacing
-from polyak.core.watching.evaluation import as_vector, evaluate_policy, seeded
+from polyak.core.watching.evaluation import as_vector, evaluate_policy, fitted, seeded
 from polyak.core.watching.logger import Logger
 from polyak.envs import VecEnv, sync_envs_normalization
 
@@ -436,7 +436,8 @@ class EvalCallback(EventCallback):
     nothing from the random generators of the training.
 
     Args:
-        eval_env: where to evaluate; wrapped as the training environment is.
+        eval_env: where to evaluate, wrapped as the training environment is; or a registered name: one such environment,
+            normalised if the training environment is.
         callback_on_new_best: stepped when the mean return is the best so far.
         callback_after_eval: stepped after every evaluation.
         n_eval_episodes: episodes of an evaluation.
@@ -453,7 +454,8 @@ class EvalCallback(EventCallback):
         max_steps_per_episode: cut an evaluation episode after so many steps, with a warning.
 
     Raises:
-        ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit``.
+        ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit`` or name; when training begins, a named
+            environment with other spaces than the model's.
         AssertionError: the training environment is normalised and ``eval_env`` is not.
     """
 
@@ -461,7 +463,7 @@ class EvalCallback(EventCallback):
 
     def __init__(
         self,
-        eval_env: gym.Env | VecEnv,
+        eval_env: gym.Env | VecEnv | str,
         callback_on_new_best: BaseCallback | CallbackFunction | None = None,
         callback_after_eval: BaseCallback | CallbackFunction | None = None,
         n_eval_episodes: int = 5,
@@ -482,6 +484,7 @@ class EvalCallback(EventCallback):
             raise ValueError(f"n_eval_episodes must be at least 1, got {n_eval_episodes!r}.")
         self.callback_on_new_best = self._adopt(callback_on_new_best)
         self.eval_env = as_vector(eval_env)
+        self._env_name = eval_env if isinstance(eval_env, str) else None
         self.n_eval_episodes = n_eval_episodes
         self.eval_freq = eval_freq
         self.best_mean_reward = -np.inf
@@ -505,7 +508,9 @@ class EvalCallback(EventCallback):
         return super()._children() + ([] if new_best is None else [new_best])
 
     def _init_callback(self) -> None:
-        if not isinstance(self.training_env, type(self.eval_env)):
+        if self._env_name is not None:
+            self.eval_env = fitted(self._env_name, self.eval_env, self.training_env, self.training_env)
+        elif not isinstance(self.training_env, type(self.eval_env)):
             warnings.warn(
                 f"eval_env is wrapped in another way than the training environment: {self.eval_env} and "
                 f"{self.training_env}. Wrap both alike, unless the difference is meant.",
@@ -802,8 +807,10 @@ class ProgressBarCallback(BaseCallback):
         self._n_shown = self.num_timesteps
 
     def _on_step(self) -> bool:
-        self.pbar.update(self.num_timesteps - self._n_shown)
-        self._n_shown = self.num_timesteps
+        # The last rollout is finished, past the steps that were asked for.
+        reached = min(self.num_timesteps, self.model._total_timesteps)
+        self.pbar.update(reached - self._n_shown)
+        self._n_shown = reached
         return True
 
     def _on_training_end(self) -> None:

@@ -1,19 +1,16 @@
-"""What this machine does in a second, and what follows from it."""
+"""What this machine does in a second."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import torch
 
-from polyak.core.engine.cache import cache_folder
-from polyak.core.engine.device import TYPICAL, choose
 from polyak.core.engine.matrix_products import onednn
-from polyak.core.engine.speeds import fastest, rates
-from polyak.core.engine.threads import AT_IMPORT, chosen_by_user, threads
+from polyak.core.engine.speeds import fastest
+from polyak.core.engine.threads import threads
 
 SIZES = (64, 256)
 """Widths of the square matrices that are multiplied; 64 and 256 are the usual hidden layers."""
@@ -57,29 +54,3 @@ def call_rate() -> Measurement:
     one = torch.zeros(1)
     with torch.no_grad():
         return Measurement("one small torch operation", fastest(lambda: one + one) * 1e6, "us")
-
-
-def choices(measure: bool = True) -> Iterator[str]:
-    """What ``"auto"`` settings come to here, in words.
-
-    Args:
-        measure: a choice of devices is a matter of their speed; without it, it is left open.
-    """
-    if not torch.cuda.is_available():
-        yield "device: cpu, since torch sees no usable GPU"
-    elif not measure:
-        yield "device: cuda or cpu, by their measured speed"
-    else:
-        for name, work in TYPICAL.items():
-            yield f"{name}: {choose(work, rates())}"
-    if chosen_by_user():
-        yield f"threads: {torch.get_num_threads()}, as set by you"
-    else:
-        yield f"threads: 1 for small networks, {AT_IMPORT} for others"
-    compiler = next((c for c in ("g++", "clang++", "c++") if shutil.which(c)), None)
-    if compiler is None:
-        yield "gradient steps: uncompiled, since there is no C++ compiler (install g++)"
-    else:
-        yield f"gradient steps: compiled in long runs, with {compiler} on the CPU"
-    folder = cache_folder()
-    yield f"compiled programs: {len(list(folder.glob('*/program.so')))} in {folder}"
