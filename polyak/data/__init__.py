@@ -15,10 +15,13 @@ from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Rela
 from polyak.data.replay import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from polyak.data.rollout import DictRolloutBuffer, RolloutBuffer
 from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform
+from polyak.data.schema import Column, Schema
+from polyak.data.step import Step
 from polyak.data.storage.memory import InsufficientMemoryError
 
 __all__ = [
     "BaseBuffer",
+    "Column",
     "DictReplayBuffer",
     "DictReplayBufferSamples",
     "DictRolloutBuffer",
@@ -37,6 +40,8 @@ __all__ = [
     "RolloutBufferSamples",
     "RolloutRows",
     "Sampler",
+    "Schema",
+    "Step",
     "Transition",
     "TransitionRows",
     "Uniform",
