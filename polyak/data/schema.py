@@ -1,8 +1,8 @@
 """What a step of experience holds besides observations, actions, rewards and ends: columns, declared once.
 
 An algorithm or a policy that needs more than the built-in columns (the memory of a recurrent policy, masks of legal
-actions, visit counts of a search, log-probabilities of the behaviour, returns-to-go) declares it as :class:`Column`. The
-runner then brings it in ``Step.extras``, buffers keep it, and batches hand it out as ``extras``, by the same name
+actions, visit counts of a search, log-probabilities of the behaviour, returns-to-go) declares it as :class:`Column`.
+The runner then brings it in ``Step.extras``, buffers keep it, and batches hand it out as ``extras``, by the same name
 everywhere.
 """
 
@@ -17,10 +17,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-BUILT_IN = frozenset(
-    "observations next_observations new_obs actions env_actions rewards terminated truncated dones timeouts infos "
-    "episode_starts discounts cuts valid weights indices".split()
-)
+from polyak.data.step import Step
+
+BUILT_IN = {*Step._fields, "timeouts", "discounts", "cuts", "valid", "weights", "indices"}
 """Names of what every step or batch has a field of its own for."""
 
 
