@@ -12,7 +12,6 @@ from torch import Tensor
 from polyak.data.batch import (
     DictReplayBufferSamples,
     ReplayBufferSamples,
-    TensorObs,
     Transition,
     single_precision,
 )
@@ -22,17 +21,16 @@ from polyak.data.sampling.window import Window, windows
 from polyak.data.step import NO_EXTRAS
 from polyak.data.storage.mirror import Mirror
 from polyak.data.storage.storage import Storage
-from polyak.data.storage.table import ArrayObs
 
 
 class Rows(NamedTuple):
     """Drawn transitions: arrays, or tensors where a device gathered them. [B, L, ...] of sequences."""
 
-    observations: ArrayObs | TensorObs  # [B, ...]
-    actions: np.ndarray | Tensor  # [B, A]
-    next_observations: ArrayObs | TensorObs  # [B, ...]
-    terminated: np.ndarray | Tensor  # [B] float32
-    rewards: np.ndarray | Tensor  # [B] float32
+    observations: Any  # [B, ...], or a dict of these
+    actions: Any  # [B, A]
+    next_observations: Any  # [B, ...], or a dict of these
+    terminated: Any  # [B] float32
+    rewards: Any  # [B] float32
     discounts: np.ndarray | None  # [B] float32; None: one step each
     extras: dict[str, Any]  # name -> [B, ...]
     valid: np.ndarray | None  # [B, L] bool; None: no sequences
