@@ -106,7 +106,7 @@ def test_values_may_come_afterwards():
     for buffer in (one, two):
         buffer.compute_returns_and_advantage(torch.ones(2, 1), np.array([False, True]))
         buffer.seed(0)
-    for a, b in zip(next(one.get()), next(two.get()), strict=True):
+    for a, b in zip(next(one.get())[:6], next(two.get())[:6], strict=True):
         assert torch.equal(a, b)
 
 

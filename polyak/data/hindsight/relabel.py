@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -14,25 +13,11 @@ from typing_extensions import Self
 
 from polyak.data.hindsight.episodes import Episodes
 from polyak.data.randomness import Randomness
+from polyak.data.sampling.window import Window
 from polyak.data.storage.storage import Storage
-from polyak.data.storage.table import ArrayObs
 from polyak.envs.vec.vec_env import VecEnv
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
-
-
-@dataclass
-class Window:
-    """``n`` successive rows for each of B drawn rows, cut where the episode or the ring's newest row ends it.
-
-    The arrays are copies: whoever relabels them edits them in place and never touches the storage.
-    """
-
-    cells: np.ndarray  # [B, n] int64
-    valid: np.ndarray  # [B, n] bool: still the same episode; the first column always is
-    rewards: np.ndarray  # [B, n] float32
-    observations: ArrayObs  # [B, ...] of the first row
-    next_observations: ArrayObs  # [B, ...] successors of the last valid row
 
 
 class Relabel(Protocol):
@@ -184,7 +169,8 @@ class Hindsight(Randomness):
             return
         goals = storage.next_observations(self.goal_cells(window.cells[chosen, 0]), "achieved_goal")
         for observations in (window.observations, window.next_observations):
-            observations["desired_goal"][chosen] = goals
+            desired = observations["desired_goal"]  # [B, ...], or [B, L, ...] of sequences
+            desired[chosen] = goals.reshape(len(goals), *(1,) * (desired.ndim - goals.ndim), *goals.shape[1:])
         row, step = np.nonzero(window.valid[chosen])
         cells = window.cells[chosen[row], step]
         achieved = storage.next_observations(cells, "achieved_goal")
