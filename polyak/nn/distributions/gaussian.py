@@ -100,7 +100,8 @@ class GaussianFamily(Family):
 
     def __call__(self, mean: Tensor, log_std: Tensor) -> Distribution:
         """Means [B, A]; log standard deviations [A] or [B, A]."""
-        log_std = log_std.expand_as(mean)
+        if log_std.dim() < mean.dim():
+            log_std = log_std.clone().expand_as(mean)  # a parameter, which steps of the optimizer change in place
         gaussian = Gaussian(mean, log_std.exp(), log_std)
         return Squashed(gaussian) if self.squash else gaussian
 
