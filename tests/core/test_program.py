@@ -269,11 +269,10 @@ def test_a_copy_draws_exploration_noise_of_its_own() -> None:
     model = sac(compile=True, use_sde=True).learn(40)
     for twin in (copy.deepcopy(model.learner), pickle.loads(pickle.dumps(model.policy))):
         policy = getattr(twin, "policy", twin)
-        dist, theirs = model.policy.actor.action_dist, policy.actor.action_dist
-        assert theirs.noise is policy.actor.exploration_noise
-        assert torch.equal(theirs.exploration_mat, dist.exploration_mat)
+        noise, theirs = model.policy.actor.exploration_noise, policy.actor.exploration_noise
+        assert torch.equal(theirs.shared, noise.shared)
         policy.reset_noise()
-        assert not torch.equal(theirs.exploration_mat, dist.exploration_mat)
+        assert not torch.equal(theirs.shared, noise.shared)
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, RMSpropTFLike])

@@ -15,7 +15,16 @@ from torch.nn.utils import parametrizations
 
 import polyak
 from polyak.compat import policies as sb3
-from polyak.nn import ActorCriticPolicy, BaseFeaturesExtractor, ContinuousPolicy, DiagGaussianDistribution, ValuePolicy
+from polyak.compat.distributions import DiagGaussianDistribution, StateDependentNoiseDistribution
+from polyak.nn import (
+    ActorCriticPolicy,
+    BaseFeaturesExtractor,
+    ContinuousPolicy,
+    Distribution,
+    Gaussian,
+    GaussianFamily,
+    ValuePolicy,
+)
 from polyak.nn.fast.acting import Acting, ArrayActor, array_actor
 from polyak.nn.fast.array_layers import ACTIVATIONS, TORCH_PRODUCT
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
@@ -53,6 +62,8 @@ HEADS: dict[str, Any] = {
     "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
     "sb3_actor_critic": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, **kw),
     "sb3_dqn": lambda obs, **kw: sb3.DQNPolicy(obs, spaces.Discrete(4), rate, **kw),
+    "sb3_state_dependent": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, use_sde=True, **kw),
+    "sb3_state_dependent_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, **kw),
     "sb3_td3": lambda obs, **kw: sb3.TD3Policy(obs, BOX, rate, **kw),
 }
@@ -329,7 +340,16 @@ def test_changed_weights_are_seen_at_once(change: Any, refresh: bool, batch: int
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("head", ["state_dependent", "state_dependent_squashed", "state_dependent_sac"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        "state_dependent",
+        "state_dependent_squashed",
+        "state_dependent_sac",
+        "sb3_state_dependent",
+        "sb3_state_dependent_sac",
+    ],
+)
 def test_new_exploration_matrices_are_seen_at_once(head: str, batch: int) -> None:
     policy = build(head)
     acting = acting_on(policy)
@@ -398,14 +418,43 @@ def test_settings_of_a_layer_are_looked_at_before_each_rollout() -> None:
     assert_same(acting, observations(2))
 
 
-def test_another_distribution_is_found_before_each_rollout() -> None:
-    class Shifted(DiagGaussianDistribution):
-        def sample(self) -> torch.Tensor:
-            return super().sample() + 1
+def test_another_family_is_found_before_each_rollout() -> None:
+    class Shifted(GaussianFamily):
+        def __call__(self, mean: torch.Tensor, log_std: torch.Tensor) -> Distribution:
+            return Gaussian(mean + 1, log_std.exp().expand_as(mean), log_std.expand_as(mean))
 
     policy = build("gaussian")
     acting = acting_on(policy)
-    policy.action_dist = Shifted(3)
+    policy.action_family = Shifted(3)
+    acting.refresh()
+    assert acting._arrays is None
+    assert_same(acting, observations(2))
+    policy.action_family = GaussianFamily(3, squash=True)
+    acting.refresh()
+    assert acting._arrays is None
+    assert_same(acting, observations(2))
+
+
+class Shifted(DiagGaussianDistribution):
+    def sample(self) -> torch.Tensor:
+        return super().sample() + 1
+
+
+@pytest.mark.parametrize(
+    ("head", "dist"),
+    [
+        ("sb3_actor_critic", Shifted(3)),
+        ("sb3_state_dependent", StateDependentNoiseDistribution(3, use_expln=True)),
+        ("sb3_sac", Shifted(3)),
+        ("sb3_state_dependent_sac", StateDependentNoiseDistribution(3, squash_output=True, learn_features=True)),
+    ],
+)
+def test_another_distribution_of_sb3_is_found_before_each_rollout(head: str, dist: Any) -> None:
+    policy = build(head)
+    acting = acting_on(policy)
+    getattr(policy, "actor", policy).action_dist = dist
+    if hasattr(dist, "sample_weights"):
+        policy.reset_noise(2)
     acting.refresh()
     assert acting._arrays is None
     assert_same(acting, observations(2))

@@ -67,7 +67,7 @@ def test_a_policy_survives_pickling_and_copying_after_use(name):
     family, _, obs, act, _ = CASES[name]
     policy = build(name)
     batch, _ = policy.obs_to_tensor(make_observations(OBSERVATIONS[obs]))
-    policy.act(batch)  # leaves tensors with a graph in the distribution
+    policy.act(batch)
     answer = partial(outputs, family=family, observation_space=OBSERVATIONS[obs], action_space=ACTIONS[act])
     expected = answer(policy)
     policy.act(batch)

@@ -307,9 +307,7 @@ def test_orthogonal_initialisation_has_the_gains():
 def test_log_std_init_sets_the_deviation():
     policy = ActorCriticPolicy(VECTOR, BOX, log_std_init=-1.5)
     assert torch.equal(policy.log_std, torch.full((2,), -1.5))
-    torch.testing.assert_close(
-        policy.get_distribution(tensors(VECTOR, policy)).distribution.stddev[0], policy.log_std.exp()
-    )
+    torch.testing.assert_close(policy.get_distribution(tensors(VECTOR, policy)).std[0], policy.log_std.exp())
     sde = ActorCriticPolicy(VECTOR, BOX, use_sde=True, log_std_init=-2.5, full_std=False)
     assert torch.equal(sde.log_std, torch.full((64, 1), -2.5))
 
