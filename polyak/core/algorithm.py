@@ -23,10 +23,10 @@ from gymnasium import spaces
 from typing_extensions import Self
 
 from polyak.core.advice import advise
-from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.device import Work, choose, get_device
 from polyak.core.engine.engine import Engine
-from polyak.core.engine.speeds import rates
+from polyak.core.engine.speeds import speeds
 from polyak.core.engine.threads import threads_for
 from polyak.core.files import checkpoint
 from polyak.core.files.parameters import parameters, set_parameters
@@ -134,7 +134,7 @@ class Algorithm:
     """Seeds python, numpy, torch, the environments and the action space."""
     device: torch.device | str = "auto"
     """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
-    faster than the processor, by their measured rates, for these networks and batches."""
+    faster than the processor, by their measured speeds, for these networks and batches."""
     compile: bool | str = "auto"
     """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
     building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
@@ -157,7 +157,7 @@ class Algorithm:
     engine = cast("Engine | None", None)
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     _acting = cast("Acting | None", None)
-    _operations = math.inf
+    _flops = math.inf
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         policy, env = self.policy, self.env
@@ -319,9 +319,9 @@ class Algorithm:
         updates, rows = self._expected_updates(_NOMINAL_RUN)
         if updates == 0:  # nobody knows
             return torch.device(self.device)
-        acts, step = _NOMINAL_RUN / self.n_envs / updates, operations(learner, rows)
+        acts, step = _NOMINAL_RUN / self.n_envs / updates, flops(learner, rows)
         acting = step / (3 * rows) * self.n_envs
-        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), rates())
+        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), speeds())
         if self.verbose >= 1:
             print(choice)
         return torch.device(choice.device)
@@ -428,7 +428,7 @@ class Algorithm:
         assert self.runner is not None
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
         updates = self._n_updates
-        with threads_for(self._operations):
+        with threads_for(self._flops):
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
                     self._check_engine(updated=self._n_updates > updates)
@@ -469,7 +469,7 @@ class Algorithm:
         updates, rows = self._expected_updates(total_timesteps - self.num_timesteps)
         if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
             self.engine.expect(updates, rows)
-            self._operations = self.engine.operations(rows) if updates else math.inf
+            self._flops = self.engine.flops(rows) if updates else math.inf
             if self.verbose >= 1 and self.engine.compiles:
                 print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")
         if not self._custom_logger:

@@ -12,7 +12,7 @@ import torch
 from polyak.core.engine.cache import cache_folder
 from polyak.core.engine.device import TYPICAL, choose
 from polyak.core.engine.matrix_products import onednn
-from polyak.core.engine.speeds import fastest, rates
+from polyak.core.engine.speeds import fastest, speeds
 from polyak.core.engine.threads import AT_IMPORT, chosen_by_user, threads
 
 SIZES = (64, 256)
@@ -71,7 +71,7 @@ def choices(measure: bool = True) -> Iterator[str]:
         yield "device: cuda or cpu, by their measured speed"
     else:
         for name, work in TYPICAL.items():
-            yield f"{name}: {choose(work, rates())}"
+            yield f"{name}: {choose(work, speeds())}"
     if chosen_by_user():
         yield f"threads: {torch.get_num_threads()}, as set by you"
     else:

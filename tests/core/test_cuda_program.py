@@ -16,7 +16,7 @@ from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
 from polyak.core.engine import cuda_program, engine, program
 from polyak.core.engine.cuda_program import CudaProgram
-from polyak.core.engine.nesting import flatten
+from polyak.core.engine.nesting import tensors_of
 from polyak.core.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
@@ -150,7 +150,7 @@ def test_a_batch_is_not_copied_twice_but_a_changed_one_is() -> None:
     batch = batch_of(model)
     step = CudaProgram(model.learner, "gradient_step", batch, (True,))
     step.compile()
-    leaves = flatten(batch)
+    leaves = tensors_of(batch)
     step(leaves)
     rewards = step._leaves[2]
     rewards.fill_(7.0)

@@ -16,7 +16,7 @@ from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.core.engine import engine
 from polyak.core.engine import shared_library as libraries
 from polyak.core.engine.engine import Engine
-from polyak.core.engine.nesting import flatten
+from polyak.core.engine.nesting import tensors_of
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.engine.program import Program
 from polyak.data import Transition
@@ -343,9 +343,9 @@ def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
     assert any(not torch.equal(a, b) for a, b in zip(before.values(), weights(twin).values(), strict=True))
 
 
-def test_flatten_keeps_the_order_of_dicts_and_tuples() -> None:
+def test_the_tensors_of_a_batch_keep_the_order_of_dicts_and_tuples() -> None:
     a, b, c = (torch.full((1,), float(i)) for i in range(3))
-    assert [t.item() for t in flatten(({"x": a, "y": b}, None, c))] == [0.0, 1.0, 2.0]
+    assert [t.item() for t in tensors_of(({"x": a, "y": b}, None, c))] == [0.0, 1.0, 2.0]
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.cuda_program import CudaProgram
-from polyak.core.engine.nesting import flatten, layout
+from polyak.core.engine.nesting import tensors_of, layout
 from polyak.core.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.engine.program import Program
 from polyak.core.learner import Learner
@@ -70,9 +70,9 @@ class Engine:
         else:
             self._compiles = True
 
-    def operations(self, batch_size: int) -> float:
+    def flops(self, batch_size: int) -> float:
         """Floating-point operations of a gradient step, roughly."""
-        return operations(self.learner, batch_size)
+        return flops(self.learner, batch_size)
 
     @property
     def compiles(self) -> bool:
@@ -105,7 +105,7 @@ class _Step:
         engine.learned |= torch.is_grad_enabled()
         if not engine.compiles:
             return engine.learner.forward(self._name, batch, *static)
-        leaves = flatten(batch)
+        leaves = tensors_of(batch)
         key = (layout(leaves), static)
         program = self._programs.get(key)
         if program is None or not (program.current or program.rebind()):
@@ -148,7 +148,7 @@ def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
     Raises:
         UntraceableError: nothing does, or the batch is elsewhere.
     """
-    devices = {tensor.device for tensor in (*flatten(batch), *learner.parameters())}
+    devices = {tensor.device for tensor in (*tensors_of(batch), *learner.parameters())}
     if len(devices) > 1:
         raise UntraceableError(f"learner and batch are not on one device: {sorted(map(str, devices))}")
     kind = devices.pop().type

@@ -25,7 +25,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from polyak.core.engine.matrix_products import use_faster
-from polyak.core.engine.nesting import flatten, layout, unflatten
+from polyak.core.engine.nesting import tensors_of, layout, rebuilt
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.engine.shared_library import library, load, quiet
 from polyak.core.learner import Learner
@@ -55,13 +55,13 @@ class Program:
 
     def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
         inputs = Inputs(learner)
-        leaves = flatten(batch)
+        leaves = tensors_of(batch)
         names: list[str] = []
 
         def step(*tensors: Tensor) -> list[Tensor]:
             mine, given = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
             with inputs.replaced(mine) as state:
-                arguments = (method, unflatten(batch, iter(given)), *static)
+                arguments = (method, rebuilt(batch, iter(given)), *static)
                 results = functional_call(learner, state, arguments, tie_weights=False)
             names[:] = results
             return list(results.values())
@@ -105,7 +105,7 @@ class Program:
         return True
 
     def __call__(self, leaves: Sequence[Tensor]) -> Mapping[str, Tensor]:
-        """Run on a batch, given as :func:`~polyak.core.engine.nesting.flatten` gives it."""
+        """Run on a batch, given as :func:`~polyak.core.engine.nesting.tensors_of` gives it."""
         self._inputs.count()
         self._inputs.refresh_rates()
         arguments = self._arguments
