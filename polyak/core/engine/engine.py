@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.cuda_program import CudaProgram
-from polyak.core.engine.nesting import tensors_of, layout
+from polyak.core.engine.nesting import layout, tensors_of
 from polyak.core.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.engine.program import Program
 from polyak.core.learner import Learner

@@ -25,7 +25,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from polyak.core.engine.matrix_products import use_faster
-from polyak.core.engine.nesting import tensors_of, layout, rebuilt
+from polyak.core.engine.nesting import layout, rebuilt, tensors_of
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.engine.shared_library import library, load, quiet
 from polyak.core.learner import Learner
