@@ -284,7 +284,7 @@ class Algorithm:
             self.device = self._faster_device(learner)
         self.learner = learner.to(self.device)
         self.learner.precision = self.precision
-        self.engine = Engine(self.learner, self.compile)
+        self.engine = Engine(self.learner, self.compile, print if self.verbose >= 1 else None)
         self.policy = self.learner.policy
         self._after_setup()
 
@@ -307,11 +307,11 @@ class Algorithm:
         )
         assert engine is not None
         require(
-            bool(engine.methods) and (engine.learned or not updated),
+            engine.learned or not updated,
             name,
             value,
-            f"{cls} makes gradient steps of its own. Write them as methods of its learner that are named in `graphs` ("
-            f"{', '.join(self.learner.graphs)}), and call self.learner.update(batch) in train().",
+            f"{cls} makes gradient steps of its own. Write them as methods of its learner that its update() calls by "
+            "self.run(self.gradient_step, batch), and call self.learner.update(batch) in train().",
         )
 
     def _faster_device(self, learner: Learner) -> torch.device:
@@ -470,8 +470,6 @@ class Algorithm:
         if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
             self.engine.expect(updates, rows)
             self._flops = self.engine.flops(rows) if updates else math.inf
-            if self.verbose >= 1 and self.engine.compiles:
-                print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")
         if not self._custom_logger:
             self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
         return total_timesteps, as_callback(callback, self, progress_bar)
