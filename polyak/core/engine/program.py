@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
@@ -338,8 +338,21 @@ def _lerp(tensors: list[Tensor], ends: list[Tensor], weights: list[Tensor]) -> N
         tensor.lerp_(end, weight)
 
 
-_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {aten._foreach_norm.Scalar: _norms, aten._foreach_lerp_.List: _lerp}
-"""Operations on lists of tensors that the compiler knows tensor by tensor only."""
+def _batch_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor | None, variance: Tensor | None, *options: Any
+) -> Any:
+    """The same operation under the name that tells the compiler that running statistics change."""
+    if mean is None or variance is None:
+        return aten._native_batch_norm_legit.no_stats(x, weight, bias, *options)
+    return aten._native_batch_norm_legit.default(x, weight, bias, mean, variance, *options)
+
+
+_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten._foreach_norm.Scalar: _norms,
+    aten._foreach_lerp_.List: _lerp,
+    aten.native_batch_norm.default: _batch_norm,
+}
+"""Operations of which the compiler knows others only that do the same."""
 
 _RANDOM = {
     aten.randn_like.default: torch.randn,
@@ -348,6 +361,13 @@ _RANDOM = {
     aten.rand.default: torch.rand,
 }
 """Operations that draw numbers of a known distribution: what draws the same ones, given shape and type."""
+_FILLING = {
+    aten.bernoulli_.float: Tensor.bernoulli_,
+    aten.normal_.default: Tensor.normal_,
+    aten.uniform_.default: Tensor.uniform_,
+}
+"""Operations that draw them into a tensor that is there: what they are."""
+_EMPTY = (aten.empty_like.default, aten.empty.memory_format, aten.new_empty.default)
 
 
 def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], list[Tensor]]:
@@ -367,7 +387,8 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
         if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
             continue
         value = node.meta["val"]
-        if node.target not in _RANDOM or not value.is_contiguous():
+        draw = _drawing(node)
+        if draw is None or not value.is_contiguous():
             raise UntraceableError(f"it draws random numbers by {node.target}")
         with graph.graph.inserting_before(following):
             drawn = graph.graph.placeholder(f"drawn_{len(draws)}")
@@ -375,7 +396,22 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
         node.replace_all_uses_with(drawn)
         graph.graph.erase_node(node)
         shape = tuple(value.shape)
-        draws.append(partial(_RANDOM[node.target], shape, dtype=value.dtype, device=value.device))
+        draws.append(partial(draw, shape, dtype=value.dtype, device=value.device))
         blanks.append(torch.zeros(shape, dtype=value.dtype, device=value.device))
     graph.recompile()
     return draws, blanks
+
+
+def _drawing(node: Node) -> Draw | None:
+    """What draws the same numbers as an operation, given shape and type; None if that is not known."""
+    if node.target in _RANDOM:
+        return _RANDOM[node.target]
+    if node.target in _FILLING and node.args[0].target in _EMPTY and len(node.args[0].users) == 1:  # type: ignore[union-attr]
+        return partial(_filled, _FILLING[node.target], node.args[1:])
+    return None
+
+
+def _filled(
+    fill: Callable[..., Tensor], options: Sequence[float], shape: Any, out: Tensor | None = None, **kind: Any
+) -> Tensor:
+    return fill(torch.empty(shape, **kind) if out is None else out, *options)
