@@ -32,7 +32,7 @@ def doctor(options: DoctorOptions) -> None:
     """Print what `options` ask for."""
     import torch
 
-    from polyak.zoo.measurements import call_rate, matrix_rates, memory_rate
+    from polyak.zoo.measurements import call_cost, matrix_speeds, memory_speed
 
     print(f"polyak {metadata.version('polyak')}, torch {torch.__version__}, Python {platform.python_version()}")
     print(f"{platform.system()} {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}")
@@ -42,7 +42,7 @@ def doctor(options: DoctorOptions) -> None:
     if options.quick:
         return
     print("measured, best of many:")
-    for found in (*matrix_rates(), memory_rate(), call_rate()):
+    for found in (*matrix_speeds(), memory_speed(), call_cost()):
         print(f"  {found.what:<60} {found.value:8.1f} {found.unit}")
 
 
@@ -52,7 +52,7 @@ def choices(measure: bool = True) -> Iterator[str]:
 
     from polyak.core.engine.cache import cache_folder
     from polyak.core.engine.device import TYPICAL, choose
-    from polyak.core.engine.speeds import rates
+    from polyak.core.engine.speeds import speeds
     from polyak.core.engine.threads import AT_IMPORT, chosen_by_user
 
     if not torch.cuda.is_available():
@@ -61,7 +61,7 @@ def choices(measure: bool = True) -> Iterator[str]:
         yield "device: cuda or cpu, by their measured speed"
     else:
         for name, work in TYPICAL.items():
-            yield f"{name}: {choose(work, rates())}"
+            yield f"{name}: {choose(work, speeds())}"
     if chosen_by_user():
         yield f"threads: {torch.get_num_threads()}, as set by you"
     else:

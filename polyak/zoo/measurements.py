@@ -24,7 +24,7 @@ class Measurement(NamedTuple):
     unit: str
 
 
-def matrix_rates() -> Iterator[Measurement]:
+def matrix_speeds() -> Iterator[Measurement]:
     """Float32 matrix products by torch's own library and by oneDNN, for each number of threads."""
     for number in sorted({1, torch.get_num_threads()}):
         with threads(number):
@@ -42,14 +42,14 @@ def _products(size: int) -> dict[str, Callable[[], object]]:
     return products
 
 
-def memory_rate() -> Measurement:
+def memory_speed() -> Measurement:
     """How fast a large array is copied."""
     source = torch.zeros(16_000_000)
     target = torch.empty_like(source)
     return Measurement("copying memory", 2 * 4 * len(source) / fastest(lambda: target.copy_(source), 0.2) / 1e9, "GB/s")
 
 
-def call_rate() -> Measurement:
+def call_cost() -> Measurement:
     """The cost of one small torch operation, which uncompiled code pays a few hundred times per gradient step."""
     one = torch.zeros(1)
     with torch.no_grad():

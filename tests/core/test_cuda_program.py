@@ -16,7 +16,7 @@ from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
 from polyak.core.engine import cuda_program, engine, program
 from polyak.core.engine.cuda_program import CudaProgram
-from polyak.core.engine.nesting import flatten
+from polyak.core.engine.nesting import tensors_of
 from polyak.core.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
@@ -141,12 +141,15 @@ def test_recording_changes_nothing() -> None:
 def test_what_a_step_returned_is_not_overwritten_by_the_next() -> None:
     model = sac(compile=True).learn(40)
     first = model.learner.update(batch_of(model))
-    kept = {name: value.clone() for name, value in first.items()}
+    kept = {name: value.clone() for name, value in first.metrics.items()}
+    td_error = first.td_error.clone()
     second = model.learner.update(batch_of(model))
-    assert list(first) == ["actor_loss", "critic_loss", "ent_coef", "ent_coef_loss", "td_error"]
-    assert all(torch.equal(first[name], kept[name]) for name in first)
-    assert not torch.equal(first["td_error"], second["td_error"])
-    assert first["td_error"].shape == (16,)
+    assert list(first.metrics) == ["actor_loss", "critic_loss", "ent_coef", "ent_coef_loss"]
+    assert all(torch.equal(first.metrics[name], kept[name]) for name in kept)
+    assert torch.equal(first.td_error, td_error)
+    assert not torch.equal(first.td_error, second.td_error)
+    assert first.td_error.shape == (16,)
+    assert first.skipped is None
 
 
 def test_a_batch_is_not_copied_twice_but_a_changed_one_is() -> None:
@@ -154,9 +157,9 @@ def test_a_batch_is_not_copied_twice_but_a_changed_one_is() -> None:
     batch = batch_of(model)
     step = CudaProgram(model.learner, "gradient_step", batch, (True,))
     step.compile()
-    leaves = flatten(batch)
+    leaves = tensors_of(batch)
     step(leaves)
-    rewards = step._leaves[2]
+    rewards = step._batch[2]
     rewards.fill_(7.0)
     step(leaves)
     assert bool((rewards == 7.0).all())
@@ -261,7 +264,8 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
 
     monkeypatch.setattr(program, "make_fx", trace)
     monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
-    static = {"sac": (True,), "td3": (True,)}.get(name, ())
-    program.Program(model.learner, "gradient_step", batch, static)
+    steps = {"sac": [("gradient_step", True)], "td3": [("critic_step",), ("delayed_step",)]}
+    for method, *static in steps.get(name, [("gradient_step",)]):
+        program.Program(model.learner, method, batch, tuple(static))
     assert len(devices.seen) > 50
     assert set(devices.seen) == {"meta"}

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from polyak import DDPG, DQN, PPO, SAC
+from polyak.core.learner import Update
 from polyak.core.noise import NormalActionNoise
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.envs import DummyVecEnv, VecNormalize
@@ -157,7 +158,7 @@ def test_actions_are_stored_scaled_and_sent_unscaled() -> None:
     recorder = Recorder()
     noise = NormalActionNoise(np.zeros(1), np.full(1, 5.0))  # large, so that clipping shows
     model = DDPG("MlpPolicy", vec(continuous=True), action_noise=noise, buffer_size=1000, learning_starts=0, seed=0)
-    model.learner.update = lambda batch: {}
+    model.learner.update = lambda batch: Update({})
     model.learn(100, callback=recorder)
     sent = np.stack([step["actions"] for step in recorder.steps])
     stored = model.replay_buffer.actions[: len(sent)]

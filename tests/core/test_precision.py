@@ -42,7 +42,7 @@ def gradients(model: Any, batch: Any, precision: str) -> dict[str, Tensor]:
     twin.learner.precision = precision
     torch.manual_seed(0)
     static = (True,) if isinstance(model, SAC) else ()
-    twin.learner.forward("gradient_step", batch, *static)
+    twin.learner.eagerly(twin.learner.gradient_step, batch, *static)
     return {
         name: torch.cat([p.grad.flatten() for group in optimizer.param_groups for p in group["params"]])
         for name, optimizer in twin.learner.optimizers.items()
@@ -113,7 +113,7 @@ def test_ratios_of_probabilities_begin_at_one() -> None:
     model = ppo(precision="bfloat16", n_epochs=1, batch_size=128)
     model.learn(128)
     model.collect_rollouts(model.env, model._setup_learn(128)[1], model.rollout_buffer, 128)
-    metrics = model.learner.update(next(iter(model.rollout_buffer.get(128))))
+    metrics = model.learner.update(next(iter(model.rollout_buffer.get(128)))).metrics
     assert float(metrics["clip_fraction"]) == 0.0
     assert abs(float(metrics["approx_kl"])) < bound(4, size=2)
 

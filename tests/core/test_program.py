@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.core.engine import engine
 from polyak.core.engine import shared_library as libraries
-from polyak.core.engine.engine import Engine
-from polyak.core.engine.nesting import flatten
+from polyak.core.engine.nesting import tensors_of
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.engine.program import Program
 from polyak.data import Transition
@@ -233,14 +232,18 @@ def test_it_notices_what_is_done_to_the_learner(change: Callable[[SAC], None]) -
 
 def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
     model = sac(compile=True).learn(40)
-    (step,) = [model.learner.gradient_step]
-    (before,) = step._programs.values()
+    ((before,),) = model.engine.programs["gradient_step"].values()
     loaded_optimizer(model)
     model.train(gradient_steps=1, batch_size=16)
-    assert list(step._programs.values()) == [before]
+    assert list(model.engine.programs["gradient_step"].values()) == [[before]]
+    kept = model.policy.actor.latent_pi[1]
     other_activation(model)
     model.train(gradient_steps=1, batch_size=16)
-    assert list(step._programs.values()) != [before]
+    ((new, old),) = model.engine.programs["gradient_step"].values()
+    assert old is before
+    model.policy.actor.latent_pi[1] = kept
+    model.train(gradient_steps=1, batch_size=16)
+    assert list(model.engine.programs["gradient_step"].values()) == [[before, new]]
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
@@ -254,7 +257,7 @@ def test_new_exploration_noise_needs_no_new_program_and_no_look_at_the_learner(
     plain, traced = (sac(compile=choice, **options).learn(120) for choice in (False, True))
     assert traced.engine.status == "compiled"
     assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
-    assert len(traced.learner.gradient_step._programs) == 1
+    assert len(traced.engine.programs["gradient_step"]) == 1
     assert not bound
 
 
@@ -283,7 +286,7 @@ def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: 
         A2C("MlpPolicy", env, seed=0, device="cpu", compile=compile, policy_kwargs=kwargs).learn(450)
         for compile in (False, True)
     )
-    assert [program.current for program in traced.learner.evaluate._programs.values()] == [True]
+    assert [[program.current for program in each] for each in traced.engine.programs["evaluation"].values()] == [[True]]
     assert_same(weights(plain), weights(traced), near(plain, 7e-4, rows=15))
     for one, other in zip(plain.rollout_buffer.values, traced.rollout_buffer.values, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=bound(4 + 8) + 8 * drift(30, 7e-4, 15 + 4 + 8))
@@ -293,8 +296,8 @@ def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: 
 
 def test_large_rollouts_are_judged_without_a_program() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=320, seed=0, device="cpu", compile=True).learn(640)
-    assert model.learner.gradient_step._programs
-    assert not model.learner.evaluate._programs
+    assert model.engine.programs["gradient_step"]
+    assert "evaluation" not in model.engine.programs
 
 
 def test_an_optimizer_that_rests_counts_no_step() -> None:
@@ -326,17 +329,17 @@ def test_another_batch_size_gets_another_program() -> None:
     model = sac(compile=True).learn(40)
     small = Transition.from_samples(model.replay_buffer.sample(5), 0.99)
     model.learner.update(small)
-    assert len(model.learner.gradient_step._programs) == 2
+    assert len(model.engine.programs["gradient_step"]) == 2
 
 
 @pytest.mark.parametrize("buffer", [{}, {"sampler": "prioritized"}])
 def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     ours = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
-    assert {tuple(leaf.shape) for leaf in flatten(ours.replay_buffer.storage.shared)} == {(200, 3), (200, 1), (200,)}
-    assert all(any(shape[:1] == (200,) for shape, *_ in key[0]) for key in ours.learner.gradient_step._programs)
+    assert {tuple(leaf.shape) for leaf in ours.replay_buffer.storage.shared} == {(200, 3), (200, 1), (200,)}
+    assert all(any(shape[:1] == (200,) for shape, *_ in key[0]) for key in ours.engine.programs["gradient_step"])
     monkeypatch.setattr(SAC, "_gathers_late", False)
     theirs = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
-    assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.learner.gradient_step._programs)
+    assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.engine.programs["gradient_step"])
     assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=16))
 
 
@@ -349,9 +352,9 @@ def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
     assert any(not torch.equal(a, b) for a, b in zip(before.values(), weights(twin).values(), strict=True))
 
 
-def test_flatten_keeps_the_order_of_dicts_and_tuples() -> None:
+def test_the_tensors_of_a_batch_keep_the_order_of_dicts_and_tuples() -> None:
     a, b, c = (torch.full((1,), float(i)) for i in range(3))
-    assert [t.item() for t in flatten(({"x": a, "y": b}, None, c))] == [0.0, 1.0, 2.0]
+    assert [t.item() for t in tensors_of(({"x": a, "y": b}, None, c))] == [0.0, 1.0, 2.0]
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------
@@ -433,16 +436,6 @@ def test_what_cannot_be_compiled_but_must_be_is_an_error() -> None:
 def test_a_wrong_choice_is_refused() -> None:
     with pytest.raises(ValueError, match="compile='yes'"):
         dqn(compile="yes")
-
-
-def test_averaging_over_learners_runs_uncompiled() -> None:
-    model = dqn(compile=True)
-    seen: list[int] = []
-    model.learner.sync_gradients = lambda grads: seen.append(len(grads))
-    model.learn(100)
-    assert seen
-    assert isinstance(model.engine, Engine)
-    assert model.engine.status == "uncompiled"
 
 
 def test_an_algorithm_that_sets_itself_up_without_an_engine_learns() -> None:
