@@ -67,7 +67,7 @@ def outlasting_the_reader(work: str) -> Iterator[None]:
 
 
 class _Outlasting:
-    """A text stream that turns to the null device when nobody reads it any more."""
+    """A text stream that turns to the null device when its reader has left."""
 
     def __init__(self, stream: Any, work: str) -> None:
         self._stream, self._work = stream, work

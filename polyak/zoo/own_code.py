@@ -122,7 +122,7 @@ def is_own_module(module: ModuleType) -> bool:
 
 
 def file_of(maker: Any) -> str:
-    """Return the file that a class or function was read from; empty if nobody knows."""
+    """Return the file that a class or function was read from; empty if that is unknown."""
     module = sys.modules.get(getattr(maker, "__module__", None) or "")
     return getattr(module, "__file__", None) or ""
 

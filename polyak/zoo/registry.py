@@ -44,7 +44,7 @@ def parameter_names(algorithm: type[Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment that somebody named.
+    """An environment that the user named.
 
     Fields: ``name`` stands for it in the names of folders and in settings; ``spec`` is what gymnasium makes, in worker
     processes too; ``source`` is the text that finds it again; ``is_own`` says whether it is the user's own code.

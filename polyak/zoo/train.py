@@ -122,7 +122,7 @@ def _execute(run: _Run) -> Any:
 def _check_own_env(options: TrainOptions, environment: Environment, settings: Settings) -> None:
     advice = check_own_env(environment, settings, parse_pairs(options.env_kwargs, "--env-kwargs"))
     if options.verbose > 0:
-        print(f"Checked {environment.source}: it keeps to the API of Gymnasium.")
+        print(f"Checked {environment.source}: it follows the Gymnasium API.")
         for sentence in advice:
             print(f"  advice: {sentence}")
 

@@ -97,7 +97,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 )
 def test_train_and_enjoy(home: Path, capsys: pytest.CaptureFixture[str], vec_env: str, named: str, name: str) -> None:
     assert run("train", "--env", named, "--vec-env", vec_env, *SMALL) == 0
-    assert f"Checked {named}: it keeps to the API of Gymnasium." in capsys.readouterr().out
+    assert f"Checked {named}: it follows the Gymnasium API." in capsys.readouterr().out
     assert (home / "logs" / "ppo" / f"{name}_1" / f"{name}.zip").is_file()
     for again in (named, name):
         assert run("enjoy", "--env", again, "-n", 60, "--no-render") == 0
