@@ -6,21 +6,28 @@ An algorithm that a user writes on top of :class:`BaseAlgorithm`, :class:`OnPoli
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
 from torch.optim import Optimizer
+from typing_extensions import Self
 
 from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
 from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
+from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
 from polyak.compat.signatures import in_order, with_defaults
 from polyak.core.deep import DeepAlgorithm
-from polyak.core.files.serialise import warn_untrusted
+from polyak.core.files import checkpoint
+from polyak.core.files.checkpoint import Saved
+from polyak.core.files.parameters import parameters
+from polyak.core.files.serialise import is_plain, warn_untrusted
 from polyak.core.hyperparameters import require
 from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner
@@ -32,7 +39,8 @@ from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.nn.catalog import check_policy_fits
 
-_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate"}
+_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate", "runner"}
+_SET_LATER |= {"_learner", "_statistics", "_vec_normalize_env", "_acting", "_operations", "_iteration", "_forwarded", "_n_updates_at_start"}
 """Attributes of polyak's own that may appear after the model is set up."""
 
 Aliases = dict[str, type[policies.BasePolicy]]
@@ -78,10 +86,36 @@ class PolicyLearner(Learner):
     def __init__(self, make_policy: Callable[[], Any]) -> None:
         super().__init__()
         self.policy = make_policy()
-        owners = {"policy": self.policy, "actor": getattr(self.policy, "actor", None)}
-        owners["critic"] = getattr(self.policy, "critic", None)
-        found = {name: getattr(owner, "optimizer", None) for name, owner in owners.items()}
-        self.optimizers = {name: optimizer for name, optimizer in found.items() if isinstance(optimizer, Optimizer)}
+        owners = {"policy": self.policy, **{name: getattr(self.policy, name, None) for name in ("actor", "critic")}}
+        for name, owner in owners.items():
+            if isinstance(optimizer := getattr(owner, "optimizer", None), Optimizer):
+                self.optimizers[name] = optimizer
+                self._owners[name] = owner
+
+
+def _constructor_arguments(cls: type, policy: Any, device: Any, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What to call a constructor with so that a model of a file can be set up afterwards.
+
+    Raises:
+        ValueError: it cannot do without something that the file does not have.
+    """
+    given = {"policy": policy, "env": None, "device": device, "_init_setup_model": False}
+    takes = inspect.signature(cls).parameters
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+    arguments = {name: value for name, value in given.items() if anything or name in takes}
+    for name, parameter in takes.items():
+        needed = parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+        if needed and name not in arguments:
+            if name not in hyperparameters:
+                raise ValueError(
+                    f"{cls.__name__}.__init__() needs {name!r}, which the file does not have. Keep it as an attribute "
+                    f"of the model, or load with {cls.__name__}.load(path, {name}=...)."
+                )
+            arguments[name] = hyperparameters[name]
+    return arguments
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 # -- base classes ------------------------------------------------------------------------------------------------------
@@ -89,6 +123,11 @@ class PolicyLearner(Learner):
 
 class BaseAlgorithm(Interaction, DeepAlgorithm):
     """See :class:`polyak.core.algorithm.Algorithm` and what extends it.
+
+    A subclass may have a constructor and a ``_setup_model`` of its own. What it trains is saved and loaded all the
+    same: :meth:`load` calls the constructor with ``policy``, ``env``, ``device`` and ``_init_setup_model=False``, as
+    far as it takes them, puts back the attributes that the model had, calls ``_setup_model()``, and loads networks,
+    optimizers and tensors into those that it has made.
 
     Args:
         support_multi_env: whether several environments will do.
@@ -188,7 +227,21 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
     def learner_factory(self) -> Callable[[], Learner]:
         return partial(PolicyLearner, self.make_policy())
 
-    # -- what a program hangs on the model ---------------------------------------------------------------------------
+    @property
+    def learner(self) -> Learner:
+        """What ``_setup_model()`` built; one of a user's own may build just a policy."""
+        learner, policy = self._learner, self.policy
+        if learner is None or (type(learner) is PolicyLearner and policy is not None and learner.policy is not policy):
+            self._learner = learner = PolicyLearner(lambda: self.policy)
+        return learner
+
+    @learner.setter
+    def learner(self, learner: Learner) -> None:
+        self._learner = learner
+
+    _learner: Learner | None = None
+
+    # -- files: what a subclass or a program hangs on the model --------------------------------------------------------
 
     _own_attributes: frozenset[str] = frozenset(_SET_LATER)
 
@@ -201,17 +254,100 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
         super()._setup_model()
         self._own_attributes |= set(vars(self)) - before
 
+    @classmethod
+    def _has_own_constructor(cls) -> bool:
+        """Whether a subclass has written a constructor, which may take anything."""
+        owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        return owner.__module__ != __name__ and "__dataclass_fields__" not in vars(owner)
+
+    def _parts(self) -> Parts:
+        """What the model learns with besides what the learner has."""
+        names = [name for names in self._get_torch_save_params() for name in names]
+        if self._has_own_constructor() or type(self)._setup_model.__module__ != __name__:
+            names += [name for name in vars(self) if name not in self._own_attributes]
+        return find_parts(self, names, self.learner)
+
+    def _attributes(self) -> dict[str, Any]:
+        """Attributes that a subclass or a program has added, as Stable-Baselines3 keeps them.
+
+        Private ones are kept if they are plain values. What belongs to running episodes (``_last_...``) is not kept.
+        """
+        named = [name for names in self._get_torch_save_params() for name in names]
+        left_out = {*self._own_attributes, *self._excluded_save_params(), *self._parts()}
+        left_out |= {name.partition(".")[0] for name in named}
+        values = {name: value for name, value in vars(self).items() if name not in left_out}
+        learned = identities(self.learner)
+        return {
+            name: value
+            for name, value in values.items()
+            if not holds_any(value, learned)
+            and (not name.startswith("_") or (name[:6] != "_last_" and is_plain(value)))
+        }
+
+    def hyperparameters(self) -> dict[str, Any]:
+        values = super().hyperparameters()
+        return values | self._attributes() if self._has_own_constructor() else values
+
     def _extra_state(self) -> dict[str, Any]:
-        """Also the public attributes that a subclass or a program has added, as Stable-Baselines3 keeps them."""
-        names = [name for name in vars(self) if name not in self._own_attributes and not name.startswith("_")]
         state = super()._extra_state()
-        return state | {"attributes": {name: getattr(self, name) for name in names}} if names else state
+        if self._has_own_constructor():
+            return state  # they are among the hyper-parameters, which _setup_model() needs
+        attributes = {name: value for name, value in self._attributes().items() if not name.startswith("_")}
+        return state | {"attributes": attributes} if attributes else state
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         attributes = state.pop("attributes", {})
         super()._load_extra_state(state)
         for name, value in warn_untrusted(attributes).items():
             setattr(self, name, value)
+
+    @classmethod
+    def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
+        if not cls._has_own_constructor():
+            return super()._unbuilt(policy, device, hyperparameters)
+        model = cls(**_constructor_arguments(cls, policy, device, hyperparameters))
+        for name, value in hyperparameters.items():
+            setattr(model, name, value)
+        model._check_hyperparameters()
+        model._setup_lr_schedule()
+        model.ep_info_buffer = deque(maxlen=model.stats_window_size)
+        model.ep_success_buffer = deque(maxlen=model.stats_window_size)
+        return model
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if parts := self._parts():
+            store(parts, saved)
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        for name, value in stored_parts(saved).items():
+            load_part(self, name, value)
+
+    def get_parameters(self) -> dict[str, Any]:
+        """State dicts of the policy, of each optimizer and of further parts, under Stable-Baselines3's names."""
+        parts = self._parts().items()
+        return super().get_parameters() | {
+            name: part.state_dict() for name, part in parts if not isinstance(part, torch.Tensor)
+        }
+
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
+    ) -> None:
+        parts, values = self._parts(), load_path_or_dict
+        if not isinstance(values, Mapping):
+            values = all_parameters(checkpoint.read(values, weights_only=True))
+        missing = [name for name, part in parts.items() if not isinstance(part, torch.Tensor) and name not in values]
+        if exact_match and missing:
+            raise ValueError(
+                f"exact_match=True needs every part of the model, but {missing} are missing. Pass exact_match=False to "
+                "load only what is there."
+            )
+        super().set_parameters({k: v for k, v in values.items() if k not in parts}, exact_match, device)
+        for name in parts.keys() & values.keys():
+            load_part(self, name, values[name], exact_match)
+
+    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
 
     # -- names that subclasses use -------------------------------------------------------------------------------------
 
@@ -227,9 +363,8 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         """Names of what has a state dict, and of further tensors."""
-        names = list(self.get_parameters())
-        own = [name for name, _ in self.learner.named_parameters(recurse=False)]
-        return [name for name in names if name not in own], own
+        names = list(parameters(self.learner))
+        return names, [name for name, _ in self.learner.named_parameters(recurse=False)]
 
     def _excluded_save_params(self) -> list[str]:
         """Attributes that a saved file never holds."""

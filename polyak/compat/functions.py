@@ -148,6 +148,22 @@ def obs_as_tensor(obs: np.ndarray | Mapping[str, np.ndarray], device: torch.devi
     raise TypeError(f"obs must be an array or a dict of arrays, got {type(obs).__name__}.")
 
 
+# -- attributes -----------------------------------------------------------------------------------------------------
+
+
+def recursive_getattr(obj: Any, attr: str, *args: Any) -> Any:
+    """``getattr`` along a dotted path."""
+    for name in attr.split("."):
+        obj = getattr(obj, name, *args)
+    return obj
+
+
+def recursive_setattr(obj: Any, attr: str, val: Any) -> None:
+    """``setattr`` along a dotted path."""
+    owner, _, name = attr.rpartition(".")
+    setattr(recursive_getattr(obj, owner) if owner else obj, name, val)
+
+
 # -- the package -------------------------------------------------------------------------------------------------------
 
 

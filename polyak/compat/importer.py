@@ -2,7 +2,8 @@
 
 A module made here holds nothing of its own: it is filled from :mod:`polyak.compat.table` when it is imported, and
 filled anew if a program takes it out of ``sys.modules`` and imports it again. An installed copy of the other library is
-never looked at.
+never looked at, unless the finder is told to complete the table from it: then modules and names that the table lacks
+are those of the installed copy, which is not run before the first of them is asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
@@ -35,11 +37,19 @@ class AliasFinder(MetaPathFinder, Loader):
         root: the import name to answer, such as ``stable_baselines3``.
         table: what its modules hold.
         needs: libraries that a module needs at import, as ``{module path: {library: error message}}``.
+        completes: take what the table lacks from an installed library of that name.
     """
 
-    def __init__(self, root: str, table: Table, needs: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        self.root, self.table, self.needs = root, table, needs or {}
+    def __init__(
+        self,
+        root: str,
+        table: Table,
+        needs: Mapping[str, Mapping[str, str]] | None = None,
+        completes: bool = False,
+    ) -> None:
+        self.root, self.table, self.needs, self.completes = root, table, needs or {}, completes
         self._homes = {name: (home, attr) for lines in table.values() for name, home, attr in parse(lines)}
+        self._installed: dict[str, ModuleType] = {}
 
     def _path(self, fullname: str) -> str | None:
         """The path below the root of a module of ours, else None."""
@@ -58,10 +68,25 @@ class AliasFinder(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if fullname != self.root and not fullname.startswith(self.root + "."):
             return None
-        below = self._path(fullname)
+        below, installed = self._path(fullname), self._find_installed(fullname, path)
         if below is None:
-            raise ModuleNotFoundError(f"No module named {fullname!r}: polyak does not answer this name", name=fullname)
-        return ModuleSpec(fullname, self, origin=f"polyak ({fullname})", is_package=self._is_package(below))
+            if installed is not None:
+                return installed
+            hint = f", and no {self.root} is installed that has it" if self.completes else ""
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}: polyak does not answer this name{hint}", name=fullname
+            )
+        spec = ModuleSpec(fullname, self, origin=f"polyak ({fullname})", is_package=self._is_package(below))
+        if installed is not None and installed.submodule_search_locations is not None:
+            spec.submodule_search_locations = installed.submodule_search_locations
+        return spec
+
+    def _find_installed(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
+        """Where the installed library has a module, if the table is to be completed from it."""
+        if not self.completes:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        return next((spec for finder in others if (spec := finder.find_spec(fullname, path)) is not None), None)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
@@ -78,8 +103,10 @@ class AliasFinder(MetaPathFinder, Loader):
         for name, home, attribute in entries:
             setattr(module, name, getattr(import_module(home), attribute))
         module.__doc__ = f"{module.__name__}, answered by polyak."
-        module.__dict__["__all__"] = [name for name, _, _ in entries if not name.startswith("_")]
         module.__dict__["__getattr__"] = lambda name: self._further(module.__name__, path, name)
+        self._installed.pop(module.__name__, None)
+        if not self.completes:
+            module.__dict__["__all__"] = [name for name, _, _ in entries if not name.startswith("_")]
 
     # -- names a module does not list ----------------------------------------------------------------------------------
 
@@ -94,7 +121,35 @@ class AliasFinder(MetaPathFinder, Loader):
         if not self._is_package(path) and name in self._homes:
             home, attribute = self._homes[name]
             return getattr(import_module(home), attribute)
+        installed = self._installed_module(module)
+        if name == "__all__" and self.completes:
+            own = [entry for entry, _, _ in parse(self.table[path]) if not entry.startswith("_")]
+            return sorted({*own, *_public(installed)})
+        if installed is not None and not (name.startswith("__") and name.endswith("__")):
+            return getattr(installed, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    def _installed_module(self, fullname: str) -> ModuleType | None:
+        """The installed library's own module of a name that the table has too; it is run when it is first needed."""
+        if fullname not in self._installed:
+            parent = sys.modules.get(fullname.rpartition(".")[0])
+            spec = self._find_installed(fullname, getattr(parent, "__path__", None))
+            if spec is None or spec.loader is None:
+                return None
+            self._installed[fullname] = module_from_spec(spec)  # before it is run: what it imports may come back here
+            try:
+                spec.loader.exec_module(self._installed[fullname])
+            except BaseException:
+                del self._installed[fullname]
+                raise
+        return self._installed[fullname]
+
+
+def _public(module: ModuleType | None) -> list[str]:
+    """What ``from module import *`` takes; nothing of None."""
+    if module is None:
+        return []
+    return list(getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]))
 
 
 def install(finder: AliasFinder) -> None:

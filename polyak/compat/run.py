@@ -5,7 +5,8 @@ tracebacks and Ctrl-C are those of plain ``python program.py``. What makes the n
 a folder with a ``sitecustomize`` module comes first on ``PYTHONPATH``, and Python imports that module when it starts.
 Environment variables are inherited, so this also reaches every Python that the program starts in turn: workers of
 ``multiprocessing`` by spawn and forkserver, which import what the program imports before any of its code could prepare
-them, and ``subprocess`` calls of ``sys.executable``. An installed copy of Stable-Baselines3 is never looked at.
+them, and ``subprocess`` calls of ``sys.executable``. Which names are answered, and what comes from installed packages
+all the same, is said at :func:`polyak.compat.install`.
 """
 
 from __future__ import annotations
@@ -23,43 +24,52 @@ STARTUP = Path(__file__).parent / "startup"
 MARK = "POLYAK_RUN"
 """The environment variable that names the installation (``sys.prefix``) whose processes answer the names."""
 
+ONLY = "POLYAK_RUN_ONLY"
+"""The environment variable that lists the packages to answer, separated by commas."""
 
-def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """``inherited``, and what makes Python processes started in it answer the names."""
+PACKAGES = ("stable_baselines3", "sb3_contrib")
+
+
+def environment(inherited: Mapping[str, str], only: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """``inherited``, and what makes Python processes started in it answer the names of the packages ``only``."""
     first, given = str(STARTUP), inherited.get("PYTHONPATH")
     rest = [entry for entry in given.split(os.pathsep) if entry != first] if given else []
-    return {**inherited, "PYTHONPATH": os.pathsep.join([first, *rest]), MARK: sys.prefix}
+    return {**inherited, "PYTHONPATH": os.pathsep.join([first, *rest]), MARK: sys.prefix, ONLY: ",".join(only)}
 
 
-def run(target: str, arguments: Sequence[str] = (), module: bool = False) -> NoReturn:
+def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: Sequence[str] = PACKAGES) -> NoReturn:
     """Run a program in place of this process.
 
     Args:
         target: a script, or a folder or zip file with a ``__main__``; the dotted name of a module with ``module``.
         arguments: its ``sys.argv[1:]``.
         module: find ``target`` as ``python -m`` does.
+        only: which of :data:`PACKAGES` to answer.
 
     Raises:
         FileNotFoundError: there is no such script.
+        ValueError: ``only`` names another package.
         RuntimeError: this Python was told not to read the environment or not to run ``sitecustomize``.
     """
     if not module and not os.path.exists(target):
         raise FileNotFoundError(f"SCRIPT {target!r} does not exist. A module is run by its name with -m.")
+    if unknown := [name for name in only if name not in PACKAGES]:
+        raise ValueError(f"only={unknown} cannot be answered: name one or both of {list(PACKAGES)}.")
     if sys.flags.ignore_environment or sys.flags.no_site:
         raise RuntimeError("polyak run needs PYTHONPATH and sitecustomize: start Python without -I, -E and -S.")
     # The options of this interpreter (-O, -W, -X dev ...) as multiprocessing hands them to its workers.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     words = [sys.executable, *options, *(["-m"] if module else []), target, *arguments]
     if os.name == "nt":
-        _wait_for(words)
+        _wait_for(words, environment(os.environ, only))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os.execve(sys.executable, words, environment(os.environ))
+    os.execve(sys.executable, words, environment(os.environ, only))
 
 
-def _wait_for(words: list[str]) -> NoReturn:
+def _wait_for(words: list[str], environ: Mapping[str, str]) -> NoReturn:
     """The same where no process can take another's place: Windows would let the caller go on at once."""
-    with subprocess.Popen(words, env=environment(os.environ)) as process:
+    with subprocess.Popen(words, env=environ) as process:
         while True:
             try:
                 raise SystemExit(process.wait())

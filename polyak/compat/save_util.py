@@ -21,23 +21,13 @@ import cloudpickle
 import torch
 
 from polyak.compat.functions import SB3_VERSION, get_system_info
+from polyak.compat.parts import all_parameters
 from polyak.compat.sb3_files import unpickle
 from polyak.core.engine.device import get_device
+from polyak.core.files import checkpoint
+from polyak.core.files.serialise import decode, warn_untrusted
 
 _MODES = {"w": "w", "r": "r", "write": "w", "read": "r"}
-
-
-def recursive_getattr(obj: Any, attr: str, *args: Any) -> Any:
-    """``getattr`` along a dotted path."""
-    for name in attr.split("."):
-        obj = getattr(obj, name, *args)
-    return obj
-
-
-def recursive_setattr(obj: Any, attr: str, val: Any) -> None:
-    """``setattr`` along a dotted path."""
-    owner, _, name = attr.rpartition(".")
-    setattr(recursive_getattr(obj, owner) if owner else obj, name, val)
 
 
 # -- JSON with pickles in it -------------------------------------------------------------------------------------------
@@ -217,33 +207,84 @@ def load_from_zip_file(
     print_system_info: bool = False,
     trust: bool = False,
 ) -> tuple[dict[str, Any] | None, dict[str, Any], dict[str, Any] | None]:
-    """Read a zip of Stable-Baselines3's layout: data, state dicts by name, further tensors.
+    """Read a model's zip, of Stable-Baselines3's layout or polyak's own: data, state dicts by name, further tensors.
 
     Raises:
-        ValueError: not a zip.
+        ValueError: not a zip, or not of a model.
     """
     file = open_path(load_path, "r", verbose, "zip")
     target = get_device(device)
-    data, params, variables = None, {}, None
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-            if print_system_info:
-                get_system_info()
-                stored = archive.read("system_info.txt").decode() if "system_info.txt" in names else "unknown\n"
-                print(f"== SAVED MODEL SYSTEM INFO ==\n{stored}")
-            if load_data and "data" in names:
-                data = json_to_data(archive.read("data").decode(), custom_objects, trust)
-            for name in names:
-                if name.endswith(".pth"):
-                    value = torch.load(io.BytesIO(archive.read(name)), map_location=target, weights_only=True)
-                    if name in ("pytorch_variables.pth", "tensors.pth"):
-                        variables = value
-                    else:
-                        params[name.removesuffix(".pth")] = value
+            if "polyak.json" not in names:
+                return _read_layout(archive, load_data, custom_objects, target, print_system_info, trust)
+        if print_system_info:
+            get_system_info()
+        file.seek(0)
+        return _read_own(file, load_data, custom_objects or {}, target, trust)
     except zipfile.BadZipFile as error:
         raise ValueError(f"load_path={load_path!r} is not a zip file ({error}).") from error
     finally:
         if file is not load_path:
             file.close()
+
+
+_Read = tuple[dict[str, Any] | None, dict[str, Any], dict[str, Any] | None]
+
+
+def _read_layout(
+    archive: zipfile.ZipFile,
+    load_data: bool,
+    custom_objects: Mapping[str, Any] | None,
+    device: torch.device,
+    print_system_info: bool,
+    trust: bool,
+) -> _Read:
+    names = archive.namelist()
+    if not any(name in ("data", "_stable_baselines3_version") or name.endswith(".pth") for name in names):
+        raise ValueError(f"the zip holds no model, but {sorted(names)[:8]}.")
+    data, params, variables = None, {}, None
+    if print_system_info:
+        get_system_info()
+        stored = archive.read("system_info.txt").decode() if "system_info.txt" in names else "unknown\n"
+        print(f"== SAVED MODEL SYSTEM INFO ==\n{stored}")
+    if load_data and "data" in names:
+        data = json_to_data(archive.read("data").decode(), custom_objects, trust)
+    for name in names:
+        if name.endswith(".pth"):
+            value = torch.load(io.BytesIO(archive.read(name)), map_location=device, weights_only=True)
+            if name in ("pytorch_variables.pth", "tensors.pth"):
+                variables = value
+            else:
+                params[name.removesuffix(".pth")] = value
     return data, params, variables
+
+
+def _read_own(
+    file: IO[bytes], load_data: bool, custom_objects: Mapping[str, Any], device: torch.device, trust: bool
+) -> _Read:
+    """A file of polyak's as if it had the other layout."""
+    saved = checkpoint.read(file)
+    data = None
+    if load_data:
+        info = saved.info
+        values = {**info["hyperparameters"], "policy_class": info.get("policy"), "n_envs": info.get("n_envs", 1)}
+        values |= {name: info[name] for name in ("observation_space", "action_space")}
+        values |= info["extra_state"].get("attributes", {})
+        values = {name: value for name, value in values.items() if name not in custom_objects}
+        data = {
+            **info["counters"],
+            **warn_untrusted({name: decode(value, trust) for name, value in values.items()}),
+            **custom_objects,
+        }
+    found = {name: _moved_to(value, device) for name, value in all_parameters(saved).items()}
+    variables = {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+    return data, {name: value for name, value in found.items() if name not in variables}, variables or None
+
+
+def _moved_to(value: Any, device: torch.device) -> Any:
+    """A tensor, or a state dict with tensors in it, on ``device``."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    return {key: _moved_to(item, device) for key, item in value.items()} if isinstance(value, dict) else value

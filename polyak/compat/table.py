@@ -122,7 +122,8 @@ SB3: dict[str, tuple[str, ...]] = {
     ),
     "common.running_mean_std": ("polyak.envs.wrappers.running: RunningMeanStd",),
     "common.save_util": (
-        "polyak.compat.save_util: recursive_getattr recursive_setattr is_json_serializable data_to_json json_to_data "
+        f"{_FUNCTIONS}: recursive_getattr recursive_setattr",
+        "polyak.compat.save_util: is_json_serializable data_to_json json_to_data "
         "open_path open_path_str open_path_pathlib save_to_zip_file save_to_pkl load_from_pkl load_from_zip_file",
     ),
     "common.sb2_compat": (),

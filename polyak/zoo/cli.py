@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
+from polyak.compat.run import PACKAGES
 from polyak.compat.run import run as run_program
 from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.doctor import DoctorOptions, doctor
@@ -51,6 +52,9 @@ def build_app() -> Any:
     return app
 
 
+_ONLY = f"Answer only this one of {' and '.join(PACKAGES)}."
+
+
 def _run_command() -> Callable[..., None]:
     import typer
 
@@ -58,14 +62,23 @@ def _run_command() -> Callable[..., None]:
         target: str = typer.Argument(metavar="SCRIPT", help="A Python file; with -m, a module's name."),
         arguments: list[str] = typer.Argument(None, metavar="ARGS", help="Arguments of the script."),  # noqa: B008
         module: bool = typer.Option(False, "-m", help="Run a module, as python -m does."),
+        only: list[str] = typer.Option(  # noqa: B008
+            None, "--only", metavar="PACKAGE", help=_ONLY
+        ),
     ) -> None:
         """Run a program written for Stable-Baselines3: polyak answers its imports."""
         try:
-            run_program(target, arguments or (), module)
-        except (FileNotFoundError, RuntimeError) as error:
+            run_program(target, arguments or (), module, only or PACKAGES)
+        except (FileNotFoundError, RuntimeError, ValueError) as error:
             raise ZooError(str(error)) from None
 
-    run.__annotations__ = {"target": str, "arguments": list[str], "module": bool, "return": None}
+    run.__annotations__ = {
+        "target": str,
+        "arguments": list[str],
+        "module": bool,
+        "only": list[str],
+        "return": None,
+    }
     return run
 
 

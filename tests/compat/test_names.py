@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -94,3 +95,69 @@ def test_importing_the_package_does_not_install() -> None:
     code = "import polyak.compat, sys; print(any('stable' in getattr(f, 'root', '') for f in sys.meta_path))"
     assert run(code).strip() == "False"
     assert polyak.compat.install.__doc__
+
+
+# -- an installed sb3-contrib ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder of packages in which an sb3-contrib and a Stable-Baselines3 are installed."""
+    files = {
+        "sb3_contrib/__init__.py": "from sb3_contrib.new.new import New\nprint('run')\n__version__ = '0'\nOWN = 3",
+        "sb3_contrib/common/__init__.py": "",
+        "sb3_contrib/common/utils.py": "def theirs(): return 'theirs'",
+        "sb3_contrib/new/__init__.py": "",
+        "sb3_contrib/new/new.py": "from stable_baselines3.common.base_class import BaseAlgorithm\n"
+        "from sb3_contrib.common.utils import theirs\nclass New(BaseAlgorithm): said = theirs()",
+        "stable_baselines3/__init__.py": "raise SystemExit('the real one was imported')",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run_beside(site: Path, code: str) -> str:
+    """What a fresh interpreter prints that finds the packages of ``site``."""
+    return run(f"import sys; sys.path.insert(0, {str(site)!r})\nimport polyak.compat as c\n{code}")
+
+
+def test_what_polyak_lacks_of_contrib_comes_from_the_installed_one(site: Path) -> None:
+    out = run_beside(
+        site,
+        "c.install()\nimport sb3_contrib, pickle\nprint(sb3_contrib.__version__)\nfrom sb3_contrib import New, OWN\n"
+        "from sb3_contrib.common.utils import theirs\nfrom sb3_contrib.new import new\n"
+        "print(New.said, OWN, new.New is New, pickle.loads(pickle.dumps(theirs)) is theirs)\n"
+        "from stable_baselines3.common.base_class import BaseAlgorithm\nprint(issubclass(New, BaseAlgorithm))\n"
+        "names = {}; exec('from sb3_contrib import *', names); print('New' in names)\n"
+        "try: sb3_contrib.nothing\nexcept AttributeError as error: print(error)",
+    )
+    first, *rest = out.splitlines()
+    assert first == "2.9.2", "what polyak has, it answers; the installed one has not even been run"
+    assert rest[:4] == ["run", "theirs 3 True True", "True", "True"]
+    assert "no attribute 'nothing'" in rest[4]
+
+
+def test_only_the_packages_named_are_answered(site: Path) -> None:
+    out = run_beside(
+        site,
+        "c.install(only=['stable_baselines3'])\nimport sb3_contrib as s\nprint(s.__version__, s.__file__)",
+    )
+    assert out.split() == ["run", "0", str(site / "sb3_contrib" / "__init__.py")]
+    out = run_beside(
+        site,
+        "c.install(only='sb3_contrib')\nimport sb3_contrib\nprint(sb3_contrib.__version__)\n"
+        "try: import stable_baselines3\nexcept SystemExit as end: print(end)",
+    )
+    assert out == "2.9.2\nthe real one was imported\n"
+    with pytest.raises(ValueError, match=r"only=\['sb3'\] cannot be answered.*stable_baselines3"):
+        polyak.compat.install(only=["sb3"])
+
+
+def test_without_an_installed_contrib_a_missing_name_says_so() -> None:
+    out = run(
+        "import polyak.compat as c; c.install()\n"
+        "try: import sb3_contrib.no_such_module\nexcept ModuleNotFoundError as error: print(error)"
+    )
+    assert "polyak does not answer this name, and no sb3_contrib is installed that has it" in out

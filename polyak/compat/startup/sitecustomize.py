@@ -14,16 +14,20 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(FOLDER)))
 
 
 class _AtFirstUse:
-    """Calls :func:`polyak.compat.install` when the first of the names is imported."""
+    """Calls :func:`polyak.compat.install` when the first of the names is imported, and goes."""
 
-    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]  # any Python may read this
-        if fullname not in ("stable_baselines3", "sb3_contrib"):
+    def __init__(self, names):  # type: ignore[no-untyped-def]  # any Python may read this
+        self.names = names
+
+    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
+        if fullname not in self.names:
             return None
         if importlib.util.find_spec("polyak") is None:
             sys.path.append(ROOT)  # polyak itself was imported from the folder where it was started, say
         from polyak.compat import install
 
-        install()  # puts its own finders in front of this one
+        sys.meta_path.remove(self)
+        install(self.names)
         return importlib.util.find_spec(fullname)
 
 
@@ -36,6 +40,6 @@ def _run_hidden():  # type: ignore[no-untyped-def]
 
 
 if os.environ.get("POLYAK_RUN") == sys.prefix:  # another interpreter may not have what polyak needs
-    sys.meta_path.insert(0, _AtFirstUse())
+    sys.meta_path.insert(0, _AtFirstUse(os.environ.get("POLYAK_RUN_ONLY", "stable_baselines3,sb3_contrib").split(",")))
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != FOLDER]
 _run_hidden()

@@ -12,6 +12,7 @@ Files are written under a temporary name and renamed, so that a broken write lea
 """
 
 import contextlib
+import inspect
 import json
 import platform
 import warnings
@@ -124,7 +125,7 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
 
 
 def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
-    hyper = {name: encode(value) for name, value in model.hyperparameters().items() if name not in exclude}
+    hyper = {name: _encode_named(name, value) for name, value in model.hyperparameters().items() if name not in exclude}
     hyper.pop("device", None)
     return {
         "format": "polyak",
@@ -141,6 +142,16 @@ def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
         "ep_success_buffer": [bool(success) for success in model.ep_success_buffer],
         "system": system_info(),
     }
+
+
+def _encode_named(name: str, value: Any) -> Any:
+    try:
+        return encode(value)
+    except Exception as error:  # pickling raises almost anything
+        raise ValueError(
+            f"{name}={value!r:.100} cannot be saved ({type(error).__name__}: {error}). Leave it out: "
+            f"save(path, exclude=[{name!r}])."
+        ) from error
 
 
 def split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
@@ -295,6 +306,7 @@ def load(
             if not isinstance(space, gym.Space):
                 raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
         _check_sizes(hyper, observation_space, action_space, saved)
+    _check_overrides(cls, saved, overrides)
 
     model = cls._unbuilt(policy, device, hyper)
     model.observation_space, model.action_space = observation_space, action_space
@@ -339,6 +351,7 @@ def _hyperparameters(
     hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
     if saved.foreign:
         hyper = {name: value for name, value in hyper.items() if name in known}
+    known |= hyper.keys()
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
     policy = _policy(info, custom_objects, trust)
@@ -398,6 +411,16 @@ def _check_sizes(hyper: Mapping[str, Any], observation_space: Any, action_space:
                 f"the file describes networks with {name} of size {np.max(size):,}, but holds only {held:,} weights: "
                 "it is damaged."
             )
+
+
+def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> None:
+    """Refuse names that nothing would read: not every constructor does."""
+    parameters = inspect.signature(cls).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    known = {*(f.name for f in fields(cls)), *parameters, *saved.info["hyperparameters"], *saved.foreign}
+    if unknown := sorted(overrides.keys() - known - _NOT_HYPERPARAMETERS):
+        raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}")
 
 
 def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

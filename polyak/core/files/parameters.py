@@ -141,13 +141,17 @@ def _number(value: Any) -> Any:
 
 
 def optimizer_state(saved: Saved, name: str) -> dict[str, Any]:
-    """A torch optimizer's state dict, from what :func:`split_optimizer` made of it."""
-    stored = saved.info["optimizers"][name]
-    state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in stored["state"].items()}
+    """A learner's optimizer's state dict, from what :func:`split_optimizer` made of it."""
     prefix = f"{name}/"
-    for key, array in saved.optimizers.items():
-        if key.startswith(prefix):
-            index, value_name = key[len(prefix) :].split("/")
-            state.setdefault(int(index), {})[value_name] = torch.from_numpy(array)
-    groups = [{key: decode(value) for key, value in group.items()} for group in stored["groups"]]
+    arrays = {key[len(prefix) :]: array for key, array in saved.optimizers.items() if key.startswith(prefix)}
+    return join_optimizer(saved.info["optimizers"][name], arrays)
+
+
+def join_optimizer(numbers: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The inverse of :func:`split_optimizer`, whose arrays come without the optimizer's name."""
+    state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in numbers["state"].items()}
+    for key, array in arrays.items():
+        index, value_name = key.split("/")
+        state.setdefault(int(index), {})[value_name] = torch.from_numpy(array)
+    groups = [{key: decode(value) for key, value in group.items()} for group in numbers["groups"]]
     return {"state": state, "param_groups": groups}

@@ -226,6 +226,14 @@ def holds_untrusted(value: Any) -> bool:
     return isinstance(value, Untrusted)
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a file can hold a value so that it is read without trust."""
+    try:
+        return not holds_untrusted(decode(encode(value)))
+    except Exception:  # pickling raises almost anything
+        return False
+
+
 def warn_untrusted(values: dict[str, Any]) -> dict[str, Any]:
     """``values`` without those that hold placeholders, after one warning that names what was left out."""
     left_out = {key: item for key, item in values.items() if holds_untrusted(item)}

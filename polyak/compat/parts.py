@@ -1,0 +1,108 @@
+"""What an algorithm of a user's own learns with besides its policy: further networks, optimizers and tensors.
+
+They hang on the model as attributes, such as ``model.ent_coef_optimizer``. A file holds them by their names: tensors
+under ``parts/`` of its state, the numbers of optimizers in its description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from polyak.compat.functions import recursive_getattr, recursive_setattr
+from polyak.core.files.checkpoint import Saved, prefixed
+from polyak.core.files.parameters import join_optimizer, saved_parameters, split_optimizer
+from polyak.core.learner import Learner
+
+Part = nn.Module | Optimizer | Tensor
+Parts = dict[str, Part]
+
+
+def find_parts(model: Any, names: Iterable[str], learner: Learner) -> Parts:
+    """Those of the attributes ``names`` (dotted ones, too) that learn and that ``learner`` does not have already."""
+    known = identities(learner)
+    found: Parts = {}
+    for name in names:
+        part = recursive_getattr(model, name, None)
+        if isinstance(part, Part) and id(part) not in known:
+            found[name] = part
+            known.add(id(part))
+    return found
+
+
+def holds_any(value: Any, known: set[int]) -> bool:
+    """Whether a value has one of the identities ``known``, or is a collection of which an item has."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(holds_any(item, known) for item in value)
+    if isinstance(value, dict):
+        return any(holds_any(item, known) for item in value.values())
+    return id(value) in known
+
+
+def identities(learner: Learner) -> set[int]:
+    """Of the networks, tensors and optimizers of ``learner``."""
+    own = (*learner.modules(), *learner.parameters(), *learner.buffers(), *learner.optimizers.values())
+    return {id(part) for part in own}
+
+
+def store(parts: Parts, saved: Saved) -> None:
+    """Put the parts into a file."""
+    saved.info["parts"] = {}
+    for name, part in parts.items():
+        arrays: Mapping[str, Any]
+        if isinstance(part, Optimizer):
+            saved.info["parts"][name], arrays = split_optimizer(name, part.state_dict())
+            saved.state |= prefixed("parts", arrays)
+            continue
+        tensors = part.state_dict() if isinstance(part, nn.Module) else {"": part}
+        saved.info["parts"][name] = "module" if isinstance(part, nn.Module) else "tensor"
+        saved.state |= prefixed(f"parts/{name}", {key: tensor.numpy(force=True) for key, tensor in tensors.items()})
+
+
+def stored_parts(saved: Saved) -> dict[str, Any]:
+    """What :func:`store` put into a file: state dicts and tensors by name."""
+    values: dict[str, Any] = {}
+    arrays = saved.state_of("parts")
+    for name, kind in saved.info.get("parts", {}).items():
+        own = {key[len(name) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{name}/")}
+        if isinstance(kind, dict):
+            values[name] = join_optimizer(kind, own)
+        elif kind == "module":
+            values[name] = {key: torch.from_numpy(array) for key, array in own.items()}
+        else:
+            values[name] = torch.from_numpy(own[""])
+    return values
+
+
+def all_parameters(saved: Saved) -> dict[str, Any]:
+    """What ``get_parameters()`` returned of the model that was saved, and tensors of its own."""
+    return saved_parameters(saved) | stored_parts(saved)
+
+
+def load_part(model: Any, name: str, value: Any, exact_match: bool = True) -> None:
+    """Give one part of ``model`` what was stored of it.
+
+    Raises:
+        ValueError: the model does not make such a part.
+    """
+    part = recursive_getattr(model, name, None)
+    if isinstance(value, Tensor):
+        if isinstance(part, Tensor) and part.shape == value.shape:
+            with torch.no_grad():
+                part.copy_(value)  # in place: an optimizer may hold it
+        else:
+            recursive_setattr(model, name, value.to(model.device))
+    elif isinstance(part, nn.Module):
+        part.load_state_dict(value, strict=exact_match)
+    elif isinstance(part, Optimizer):
+        part.load_state_dict(value)
+    else:
+        cls = type(model).__name__
+        raise ValueError(
+            f"the file holds {name!r}, which this {cls} does not have: let {cls}._setup_model() make it, or take it "
+            "out of the file with _excluded_save_params()."
+        )
