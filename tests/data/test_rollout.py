@@ -225,7 +225,7 @@ def steps_of(n_envs, steps, seed=0):
 
 
 def expected_advantages(log, last_values, lam):
-    """Eq. 16 by its sum, in float64; after a truncated row comes its final observation, after a terminated one nothing."""
+    """Eq. 16 by its sum, in float64: its final observation follows a truncated row, nothing a terminal one."""
     steps, n_envs = len(log), len(last_values)
     expected = np.zeros((steps, n_envs))
     for env in range(n_envs):
