@@ -93,6 +93,7 @@ class ReplayBuffer(BaseBuffer):
 
     Raises:
         InsufficientMemoryError: the full buffer would not fit into the memory that is free, or into the device's.
+        ValueError: an argument is out of range, or two contradict each other; names them.
     """
 
     observations = _column("observations")
