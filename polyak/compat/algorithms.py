@@ -40,7 +40,16 @@ from polyak.envs.make import make_env
 from polyak.nn.catalog import check_policy_fits
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate", "runner"}
-_SET_LATER |= {"_learner", "_statistics", "_vec_normalize_env", "_acting", "_operations", "_iteration", "_forwarded", "_n_updates_at_start"}
+_SET_LATER |= {
+    "_learner",
+    "_statistics",
+    "_vec_normalize_env",
+    "_acting",
+    "_operations",
+    "_iteration",
+    "_forwarded",
+    "_n_updates_at_start",
+}
 """Attributes of polyak's own that may appear after the model is set up."""
 
 Aliases = dict[str, type[policies.BasePolicy]]

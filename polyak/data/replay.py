@@ -11,9 +11,9 @@ A draw is always the same pipeline, so every combination is legal and none needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +22,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
+from polyak.data.batch import ReplayBufferSamples, Transition, TransitionRows
 from polyak.data.hindsight.relabel import Relabel
 from polyak.data.replay_state import check_columns, load_relabel, load_sampler, parts_state
+from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
-from polyak.data.sampling.rows import Rows, read_steps, read_windows
 from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform, make_sampler
 from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
@@ -37,8 +37,6 @@ from polyak.data.storage.storage import RowLayout, Storage
 from polyak.data.storage.table import observation_dtype
 
 STATE_VERSION = 1
-BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
-DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
 
 
 class _Draw(NamedTuple):
@@ -95,6 +93,7 @@ class ReplayBuffer(BaseBuffer):
 
     Raises:
         InsufficientMemoryError: the full buffer would not fit into the memory that is free, or into the device's.
+        ValueError: an argument is out of range, or two contradict each other; names them.
     """
 
     observations = _column("observations")
@@ -107,7 +106,7 @@ class ReplayBuffer(BaseBuffer):
     @property
     def extras(self) -> dict[str, np.ndarray]:
         """Name -> extra column of all rows [buffer_size, n_envs, ...]; views."""
-        return self.storage.table.lend("extras") if self.schema.columns else {}  # type: ignore[return-value]
+        return self.storage.table.lend("extras") if self._extended else {}  # type: ignore[return-value]
 
     def __init__(
         self,
@@ -131,6 +130,7 @@ class ReplayBuffer(BaseBuffer):
         self.reduce = make_reduce(reduce, NStep(int(n_steps), float(gamma)))
         self.n_steps, self.gamma = self.reduce.n_steps, float(gamma)
         self.schema = Schema.of(columns)
+        self._extended = len(self.schema) > 0
         self.optimize_memory_usage, self.handle_timeout_termination = optimize_memory_usage, handle_timeout_termination
         self.sampler, self.relabel = make_sampler(sampler), copy(relabel)
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
@@ -146,7 +146,6 @@ class ReplayBuffer(BaseBuffer):
         if self._placement.asked:  # what cannot be had is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
         self._drawn: _Draw | None = None
-        self._unit_weights = 0, torch.ones(0)  # see _ones
         self.reset()
         self.seed(seed)
 
@@ -215,13 +214,13 @@ class ReplayBuffer(BaseBuffer):
         Raises:
             ValueError: as :meth:`add`.
         """
-        then, actions = step.next_observations, step.actions
-        if type(self).add is not ReplayBuffer.add or "add" in vars(self):
-            more = {"extras": step.extras} if step.extras else {}
-            self.add(step.observations, then, actions, step.rewards, step.dones, step.infos, **more)
+        # unpacked at once, which costs a fraction of reading the fields one by one
+        obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, ended, extras = step
+        if getattr(self.add, "__func__", None) is not ReplayBuffer.add:
+            self.add(obs, then, actions, rewards, dones, infos, **({"extras": extras} if extras else {}))
             return
-        timeouts = step.truncated if step.ended and self.handle_timeout_termination else 0.0
-        self._write(step.observations, then, actions, step.rewards, step.dones, timeouts, step.infos, step.extras)
+        timeouts = truncated if ended and self.handle_timeout_termination else 0.0
+        self._write(obs, then, actions, rewards, dones, timeouts, infos, extras)
 
     def _write(
         self,
@@ -246,12 +245,9 @@ class ReplayBuffer(BaseBuffer):
         if type(done) is not np.ndarray or done.shape != self._scalar_batch:
             done = self._batched("done", done, self._scalar_batch)
         slot = self.pos
-        if extras or self.schema.columns:
-            self.storage.write(
-                slot, obs, next_obs, action, reward, done, timeouts, self.schema.checked(extras, self.n_envs)
-            )
-        else:
-            self.storage.write(slot, obs, next_obs, action, reward, done, timeouts)
+        if extras or self._extended:
+            extras = self.schema.checked(extras, self.n_envs)
+        self.storage.write(slot, obs, next_obs, action, reward, done, timeouts, extras)
         if self.relabel is not None or self.sampler.adaptive:
             self._announce(slot, done, infos)
         self.pos = slot + 1
@@ -362,18 +358,15 @@ class ReplayBuffer(BaseBuffer):
                 yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
             return
         self._require_rows(batch_size)
-        stored = self._single_steps and env is None and self.device.type == "cpu"
-        columns = self.storage.shared if late and stored else None
+        pipeline, sampler, filled = self._pipeline(env), self.sampler, self.size() * self.n_envs
+        untouched = late and env is None and pipeline.whole_rows and self.device.type == "cpu"
+        columns = self.storage.shared if untouched else None
         if columns is not None:
-            yield from self._rows_of(columns, batch_size, gamma, batches)
-            return
-        if self.relabel is None and type(self.sampler) is Uniform:
-            yield from self._uniform_transitions(self.sampler, batch_size, gamma, env, batches)
-            return
-        for _ in range(batches):
-            cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
-            transition = self._transition(cells, weights, gamma, env)
-            yield transition, None if weights is None else torch.from_numpy(cells)
+            yield from late_batches(columns, sampler, filled, batch_size, gamma, batches)
+        elif self.relabel is None and type(sampler) is Uniform:
+            yield from uniform_batches(pipeline, sampler, filled, batch_size, gamma, batches)
+        else:
+            yield from each_batch(pipeline, sampler, filled, batch_size, gamma, batches)
 
     def _makes_own_batches(self) -> bool:
         """Whether a subclass, or a patch of this object, says how batches are made."""
@@ -384,37 +377,6 @@ class ReplayBuffer(BaseBuffer):
             or kind.to_torch is not ours.to_torch
             or not vars(self).keys().isdisjoint(("sample", "_get_samples", "to_torch"))
         )
-
-    def _rows_of(
-        self, columns: TransitionColumns, batch_size: int, gamma: float, batches: int
-    ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
-        """:meth:`transitions` that are not gathered yet."""
-        filled, discount = self.size() * self.n_envs, _scalar(gamma)
-        if type(self.sampler) is Uniform:
-            ones = self._ones(batch_size)
-            cells = torch.from_numpy(self.sampler.draw_batches(batches, batch_size, filled))
-            for rows in (cells,) if batches == 1 else cells.split(batch_size):
-                yield TransitionRows(columns, rows, discount, ones), None
-            return
-        for _ in range(batches):
-            rows, weights = map(torch.from_numpy, self.sampler.draw(batch_size, filled, None))
-            yield TransitionRows(columns, rows, discount, weights), rows
-
-    def _uniform_transitions(
-        self, sampler: Uniform, batch_size: int, gamma: float, env: Normalizer | None, batches: int
-    ) -> Iterator[tuple[Transition, None]]:
-        """:meth:`transitions` that depend on nothing but the random numbers: several are gathered at once."""
-        filled = self.size() * self.n_envs
-        block_bytes = BLOCK_BYTES if self._source(env, batch_size) is self.storage else DEVICE_BLOCK_BYTES
-        at_once = max(block_bytes // (batch_size * self._length * self.storage.row_bytes), 1)
-        for start in range(0, batches, at_once):
-            count = min(at_once, batches - start)
-            cells = sampler.draw_batches(count, batch_size, filled)
-            block = self._transition(cells, None, gamma, env, shared=True)
-            if count == 1:
-                yield block, None
-            else:
-                yield from ((part, None) for part in block.split(count))
 
     def _require_rows(self, batch_size: int) -> None:
         if batch_size < 1:
@@ -438,45 +400,29 @@ class ReplayBuffer(BaseBuffer):
         if drawn is None or drawn.rows is not batch_inds:
             rows = np.asarray(batch_inds, np.int64)
             drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
-        return self._rows(drawn.cells, env).samples(self._tensor, drawn.weights, drawn.cells)
+        return self._pipeline(env).rows(drawn.cells).samples(self._tensor, drawn.weights, drawn.cells)
 
-    def _transition(
-        self, cells: np.ndarray, weights: np.ndarray | None, gamma: float, env: Normalizer | None, shared: bool = False
-    ) -> Transition:
-        rows = self._rows(cells, env, shared)
-        on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
-        tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self._tensor
-        return rows.transition(tensor, self._ones(len(cells)) if weights is None else tensor(weights), gamma)
-
-    @property
-    def _single_steps(self) -> bool:
-        """Whether batches are just rows of the storage."""
-        return self.relabel is None and self.reduce.window == 1 and isinstance(self.reduce, NStep)
-
-    @property
-    def _length(self) -> int:
-        """Rows that are gathered for each one that is drawn."""
-        return self.reduce.window - self.reduce.n_steps + 1
-
-    def _rows(self, cells: np.ndarray, env: Normalizer | None, shared: bool = False) -> Rows:
-        """What begins in some cells [B], normalised; ``shared``: both observations may share memory."""
-        source = self._source(env, len(cells) * self._length)
-        if self._single_steps:
-            rows = read_steps(source, cells, shared)
-            rows = rows._replace(rewards=self._normalize_reward(rows.rewards, env))
-        else:
-            rewards = partial(self._normalize_reward, env=env)
-            rows = read_windows(self.storage, source, cells, self._newest(), self.relabel, self.reduce, rewards)
-        observations, then = rows.observations, rows.next_observations
-        return rows._replace(
-            observations=self._normalize_obs(observations, env), next_observations=self._normalize_obs(then, env)
+    def _pipeline(self, env: Normalizer | None) -> Pipeline:
+        """What makes batches of drawn rows, normalised by ``env``."""
+        return Pipeline(
+            self.storage,
+            self._newest,
+            self._mirrored if env is None else self._in_memory,
+            self.relabel,
+            self.reduce,
+            partial(self._normalize_obs, env=env),
+            partial(self._normalize_reward, env=env),
+            self._tensor,
+            self.device,
         )
 
-    def _source(self, env: Normalizer | None, rows: int) -> Storage | Mirror:
+    def _mirrored(self, rows: int) -> Storage | Mirror:
         """What the next ``rows`` are gathered from: the storage, or its mirror on the device."""
-        if env is not None:  # normalises arrays
-            return self.storage
         return self._placement.source(self.storage, self.device, self.size(), rows)
+
+    def _in_memory(self, rows: int) -> Storage:
+        """The same where they are to be normalised, which takes arrays."""
+        return self.storage
 
     def _needs_arrays(self) -> str | None:
         """Why all batches must be made in main memory, if they must."""
@@ -485,12 +431,6 @@ class ReplayBuffer(BaseBuffer):
         if type(self).to_torch is not BaseBuffer.to_torch:
             return f"{type(self).__name__} has a to_torch of its own, which takes arrays"
         return None
-
-    def _ones(self, size: int) -> Tensor:
-        """[size] ones, the same tensor every time."""
-        if self._unit_weights[0] != size or self._unit_weights[1].device.type != self.device.type:
-            self._unit_weights = size, torch.ones(size, device=self.device)
-        return self._unit_weights[1]
 
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
         """Tell the sampler how wrong the critic was.
@@ -562,12 +502,6 @@ class ReplayBuffer(BaseBuffer):
         self.storage = self._make_storage()
         slots = self._slots()
         self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)
-
-
-@lru_cache(maxsize=8)
-def _scalar(value: float) -> Tensor:
-    """[] a number, as the same tensor every time."""
-    return torch.tensor(value, dtype=torch.float32)
 
 
 def _array(values: Tensor | np.ndarray) -> np.ndarray:

@@ -348,7 +348,7 @@ def test_subclasses_build_on_it(experience):
 def test_block_sizes_do_not_matter(experience, monkeypatch, rows_at_once):
     data = experience("box")
     ours, theirs = (data.fill(buffer) for buffer in pair(data))
-    monkeypatch.setattr("polyak.data.replay.DEVICE_BLOCK_BYTES", rows_at_once * ours.storage.row_bytes)
+    monkeypatch.setattr("polyak.data.sampling.pipeline.DEVICE_BLOCK_BYTES", rows_at_once * ours.storage.row_bytes)
     for _ in range(3):
         assert_draw_the_same(ours, theirs, batches=6)
 

@@ -504,7 +504,7 @@ def test_transitions_are_the_samples(experience, goal_env, monkeypatch, kind, sa
     for buffer in buffers:
         data.fill(buffer)
     for batches, rows_at_once in [(1, 1000), (7, 1000), (7, 33)]:
-        monkeypatch.setattr("polyak.data.replay.BLOCK_BYTES", rows_at_once * buffers[0].storage.row_bytes)
+        monkeypatch.setattr("polyak.data.sampling.pipeline.BLOCK_BYTES", rows_at_once * buffers[0].storage.row_bytes)
         results, states = [], []
         for draw in (one_by_one, together, late):
             np.random.seed(3)

@@ -27,7 +27,7 @@ class HerReplayBuffer(DictReplayBuffer):
         n_sampled_goal: relabelled rows for each real one.
         goal_selection_strategy: "future", "final" or "episode".
         copy_info_dict: give ``compute_reward`` the rows' infos (slower).
-        **kwargs: sampler, n_steps, gamma, seed, storage_device.
+        **kwargs: sampler, n_steps, gamma, reduce, columns, seed, storage_device.
 
     Raises:
         AssertionError: the observation space is not a Dict.

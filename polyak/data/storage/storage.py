@@ -18,7 +18,6 @@ import torch
 
 from polyak.data.batch import TransitionColumns
 from polyak.data.schema import Schema
-from polyak.data.step import NO_EXTRAS
 from polyak.data.storage.frames import FrameStack, find_stacks
 from polyak.data.storage.table import ArrayObs, Table, assign, record_dtype, unpack
 
@@ -102,7 +101,7 @@ class Storage(ABC):
         rewards: np.ndarray,
         dones: np.ndarray,
         timeouts: np.ndarray | float,
-        extras: Mapping[str, np.ndarray] = NO_EXTRAS,
+        extras: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Write one vectorised step over whatever the slot held; arrays start with the env axis."""
 
@@ -133,7 +132,10 @@ class PairStorage(Storage):
     def __init__(self, layout: RowLayout, steps: int, envs: int):
         super().__init__(layout, steps, envs)
         self.table = Table(self.record(layout), steps, envs)
-        self._flat = self.observation.names is None and layout.extras is None  # no field is a record itself
+        self._plain = self.observation.names is None
+        self._flat = self._plain and layout.extras is None  # no field is a record itself
+        names = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+        self._written = tuple(self.table.columns[name] for name in names)
 
     @classmethod
     def record(cls, layout: RowLayout) -> np.dtype:
@@ -164,21 +166,17 @@ class PairStorage(Storage):
         rewards: np.ndarray,
         dones: np.ndarray,
         timeouts: np.ndarray | float,
-        extras: Mapping[str, np.ndarray] = NO_EXTRAS,
+        extras: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        columns = self.table.columns
-        if self.observation.names is None:
-            columns["observations"][slot] = observations
-            columns["next_observations"][slot] = next_observations
+        now, then, action, reward, done, timeout = self._written
+        if self._plain:
+            now[slot], then[slot] = observations, next_observations
         else:
-            assign(columns["observations"], slot, observations)
-            assign(columns["next_observations"], slot, next_observations)
-        columns["actions"][slot] = actions
-        columns["rewards"][slot] = rewards
-        columns["dones"][slot] = dones
-        columns["timeouts"][slot] = timeouts
+            assign(now, slot, observations)
+            assign(then, slot, next_observations)
+        action[slot], reward[slot], done[slot], timeout[slot] = actions, rewards, dones, timeouts
         if extras:
-            assign(columns["extras"], slot, extras)
+            assign(self.table.columns["extras"], slot, extras)
         self.table.changed(slot)
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
@@ -258,7 +256,7 @@ class SingleStorage(Storage):
         rewards: np.ndarray,
         dones: np.ndarray,
         timeouts: np.ndarray | float,
-        extras: Mapping[str, np.ndarray] = NO_EXTRAS,
+        extras: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         cells = slot * self.envs + np.arange(self.envs)
         now = {key: np.ascontiguousarray(value, dtype) for key, value, dtype in self._entries(observations)}
