@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyak.core.deep import Part
+from polyak.core.exploration import EpsilonGreedy, Exploration
 from polyak.core.hyperparameters import require
 from polyak.core.learner import Learner, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
@@ -156,6 +157,18 @@ class DQN(OffPolicyAlgorithm):
         self.exploration_rate = self.exploration_schedule(1.0)
         self._n_calls = 0
 
+    @property
+    def exploration_rate(self) -> float:
+        """Probability of a random action at present."""
+        return self._dials.epsilon
+
+    @exploration_rate.setter
+    def exploration_rate(self, value: float) -> None:
+        self._dials.epsilon = value
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+
     def _on_step(self) -> None:
         self._n_calls += 1
         if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
@@ -163,10 +176,6 @@ class DQN(OffPolicyAlgorithm):
             self.learner.set(tau=self.tau)
             self.learner.update_target()
         self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
-
-    def _explore(self) -> np.ndarray:
-        """Epsilon-greedy, decided once a step for all environments."""
-        return self._random_actions(self.n_envs) if np.random.rand() < self.exploration_rate else super()._explore()
 
     def predict(
         self,

@@ -15,10 +15,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.core.deep import Part
+from polyak.core.exploration import Exploration, additive, gsde
 from polyak.core.hyperparameters import require
 from polyak.core.learner import Learner, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
-from polyak.core.noise import ActionNoise
+from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -183,6 +184,11 @@ class SAC(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
+
+    def _exploration(self) -> dict[str, Exploration]:
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
+        return {**gsde(self.use_sde, self.sde_sample_freq), **additive(self.action_noise), **warm_up}
 
     def learner_factory(self) -> Callable[[], SACLearner]:
         automatic = self.target_entropy == "auto"

@@ -16,10 +16,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.deep import Part
+from polyak.core.exploration import Exploration, additive
 from polyak.core.hyperparameters import require
 from polyak.core.learner import Learner, Metrics, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.noise import ActionNoise
+from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -155,6 +156,10 @@ class TD3(OffPolicyAlgorithm):
             self.target_policy_noise >= 0, "target_policy_noise", self.target_policy_noise, "it must not be negative."
         )
         require(self.target_noise_clip >= 0, "target_noise_clip", self.target_noise_clip, "it must not be negative.")
+
+    def _exploration(self) -> dict[str, Exploration]:
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        return {**additive(self.action_noise), **super()._exploration()}
 
     def learner_factory(self) -> Callable[[], TD3Learner]:
         return partial(

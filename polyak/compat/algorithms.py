@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch.optim import Optimizer
@@ -23,7 +25,9 @@ from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
 from polyak.compat.signatures import in_order, with_defaults
+from polyak.core.actor import Actor
 from polyak.core.deep import DeepAlgorithm
+from polyak.core.exploration import Exploration, additive, gsde
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters
@@ -32,22 +36,25 @@ from polyak.core.hyperparameters import require
 from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner
 from polyak.core.loops import off_policy, on_policy
+from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.noise import ActionNoise, for_environments
+from polyak.core.runner import Acted
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
+from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.nn.catalog import check_policy_fits
 
-_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate", "runner"}
+_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
 _SET_LATER |= {
     "_learner",
     "_statistics",
     "_vec_normalize_env",
-    "_acting",
-    "_operations",
+    "_flops",
     "_iteration",
-    "_forwarded",
+    "_collection",
     "_n_updates_at_start",
 }
 """Attributes of polyak's own that may appear after the model is set up."""
@@ -95,7 +102,10 @@ class PolicyLearner(Learner):
     def __init__(self, make_policy: Callable[[], Any]) -> None:
         super().__init__()
         self.policy = make_policy()
-        owners = {"policy": self.policy, **{name: getattr(self.policy, name, None) for name in ("actor", "critic")}}
+        owners: dict[str, Any] = {
+            "policy": self.policy,
+            **{name: getattr(self.policy, name, None) for name in ("actor", "critic")},
+        }
         for name, owner in owners.items():
             if isinstance(optimizer := getattr(owner, "optimizer", None), Optimizer):
                 self.optimizers[name] = optimizer
@@ -130,7 +140,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # -- base classes ------------------------------------------------------------------------------------------------------
 
 
-class BaseAlgorithm(Interaction, DeepAlgorithm):
+class BaseAlgorithm(Collecting):
     """See :class:`polyak.core.algorithm.Algorithm` and what extends it.
 
     A subclass may have a constructor and a ``_setup_model`` of its own. What it trains is saved and loaded all the
@@ -468,6 +478,48 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(on_policy.OnPolicyAlgorithm.learn, tb_log_name="OnPolicyAlgorithm")
 
+    # -- what subclasses override --------------------------------------------------------------------------------------
+
+    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        return self.collect_rollouts(self.env, callback, rollout_buffer, n_rollout_steps=n_steps)
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
+        """Fill the rollout buffer; False: a callback asked to stop."""
+        return super().collect(callback, rollout_buffer, n_rollout_steps)
+
+
+class SamplingActor(Actor):
+    """Acts as an algorithm's ``_sample_action`` says, which a subclass has overridden.
+
+    Args:
+        model: the algorithm.
+        exploration: what the algorithm's own ``_sample_action`` does to the policy's actions.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm, exploration: dict[str, Exploration]) -> None:
+        super().__init__(model.policy, exploration)
+        self.model = model
+
+    def act(
+        self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
+    ) -> Acted:
+        model = self.model
+        env_actions, actions = model._sample_action(model.learning_starts, model.action_noise, model.n_envs)
+        return Acted(env_actions, actions, {})
+
+
+def _successors(new_obs: Any, step: Step) -> Any:
+    """``new_obs``, but the true last observations where episodes ended."""
+    if isinstance(new_obs, dict):
+        return {
+            key: _successors(value, step._replace(next_observations=step.next_observations[key]))
+            for key, value in new_obs.items()
+        }
+    ended = step.dones.reshape(-1, *[1] * (np.ndim(new_obs) - 1))
+    return np.where(ended, step.next_observations, new_obs)
+
 
 class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.core.loops.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
@@ -563,6 +615,110 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self.train_freq = off_policy.convert_train_freq(self.train_freq)
 
     learn = with_defaults(off_policy.OffPolicyAlgorithm.learn, tb_log_name="run")
+
+    # -- what subclasses override --------------------------------------------------------------------------------------
+
+    def make_actor(self) -> Actor:
+        """Acts with the present policy, or through ``_sample_action`` of a subclass."""
+        overridden = type(self)._sample_action is not OffPolicyAlgorithm._sample_action
+        return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
+
+    def _exploration(self) -> dict[str, Exploration]:
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        noise = additive(self.action_noise) if isinstance(self.action_space, spaces.Box) else {}
+        warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
+        return {**gsde(self.use_sde, self.sde_sample_freq), **noise, **warm_up}
+
+    def collect(
+        self,
+        callback: BaseCallback,
+        train_freq: off_policy.TrainFreq,
+        replay_buffer: ReplayBuffer,
+        log_interval: int | None = None,
+    ) -> off_policy.RolloutReturn:
+        return self.collect_rollouts(
+            self.env,
+            callback,
+            train_freq,
+            replay_buffer,
+            action_noise=self.action_noise,
+            learning_starts=self.learning_starts,
+            log_interval=log_interval,
+        )
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        train_freq: off_policy.TrainFreq,
+        replay_buffer: ReplayBuffer,
+        action_noise: ActionNoise | None = None,
+        learning_starts: int = 0,
+        log_interval: int | None = None,
+    ) -> off_policy.RolloutReturn:
+        """Step the environments and store what happens; see :meth:`collect`."""
+        with self._exploring(action_noise, learning_starts):
+            return super().collect(callback, train_freq, replay_buffer, log_interval)
+
+    def _sample_action(
+        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Exploratory actions for the observations in hand: in environment units, and as they are stored."""
+        assert self.runner is not None
+        with self._exploring(action_noise, learning_starts):
+            acted = Actor.act(self.runner.actor, self.runner.obs, self.runner.episode_starts)  # type: ignore[arg-type]
+        return acted.env_actions, acted.actions
+
+    @contextmanager
+    def _exploring(self, action_noise: ActionNoise | None, learning_starts: int) -> Iterator[None]:
+        """In the block exploration goes by these arguments, where they differ from the attributes of that name."""
+        if action_noise is self.action_noise and learning_starts == self.learning_starts:
+            yield
+            return
+        assert self.runner is not None
+        actor: Any = self.runner.actor
+        kept = self.action_noise, self.learning_starts, actor.exploration
+        self.action_noise, self.learning_starts = action_noise, learning_starts
+        try:
+            actor.exploration = self._exploration()
+            yield
+        finally:
+            self.action_noise, self.learning_starts, actor.exploration = kept
+
+    def _make_step(self, collection: Collection) -> Step:
+        assert self.runner is not None
+        self._acted_on = self.runner.obs, self.runner.original_obs
+        return super()._make_step(collection)
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        if type(self)._store_transition is OffPolicyAlgorithm._store_transition:
+            super()._store(step, replay_buffer)
+            return
+        runner, self._storing = self.runner, step
+        assert runner is not None
+        in_hand = runner.obs, runner.original_obs
+        runner.obs, runner.original_obs = self._acted_on  # what the override finds in _last_obs and _last_original_obs
+        try:
+            self._store_transition(replay_buffer, step.actions, step.new_obs, step.rewards, step.dones, step.infos)
+        finally:
+            runner.obs, runner.original_obs = in_hand
+
+    def _store_transition(
+        self,
+        replay_buffer: ReplayBuffer,
+        buffer_action: np.ndarray,
+        new_obs: Any,
+        reward: np.ndarray,
+        dones: np.ndarray,
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Store the step that was just made, with these values; rewards are those before normalisation."""
+        step = self._storing
+        step = step._replace(actions=buffer_action, rewards=reward, dones=dones, infos=infos)
+        if new_obs is not step.new_obs:
+            step = step._replace(new_obs=new_obs, next_observations=_successors(new_obs, step))
+        truncated = dones & np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        super()._store(step._replace(terminated=dones & ~truncated, truncated=truncated), replay_buffer)
 
     def train(self, gradient_steps: int, batch_size: int) -> None:  # type: ignore[override]
         """Sample minibatches and learn from them."""

@@ -29,6 +29,7 @@ from polyak.compat.signatures import with_defaults
 from polyak.core.engine.device import get_device
 from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
+from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import (
@@ -150,7 +151,7 @@ class BasePolicy(BaseModel, Policy):
 
     def __init__(self, *args: Any, squash_output: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._squash_output = squash_output or self.squashes
+        self.codec = ActionCodec(self.action_space, squash_output or self.squashes)
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         return self._predict(obs, deterministic)

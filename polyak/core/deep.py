@@ -27,7 +27,6 @@ from polyak.core.hyperparameters import require
 from polyak.core.learner import Learner, OptimizerRecipe
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
-from polyak.nn.fast.acting import Acting
 from polyak.nn.fast.precision import PRECISIONS
 from polyak.nn.policies.base import Policy
 
@@ -83,7 +82,6 @@ class DeepAlgorithm(Algorithm):
     engine = cast("Engine | None", None)
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     n_envs = 1
-    _acting = cast("Acting | None", None)
     _flops = math.inf
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -244,7 +242,7 @@ class DeepAlgorithm(Algorithm):
         """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
         return self.engine is not None and self.engine.compiles
 
-    # -- learning and acting -------------------------------------------------------------------------------------------
+    # -- learning and predicting ---------------------------------------------------------------------------------------
 
     def _turn_dials(self) -> None:
         """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
@@ -284,19 +282,6 @@ class DeepAlgorithm(Algorithm):
             the action or actions, in the environment's units, and the next state.
         """
         return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic)
-
-    def _prepare_to_act(self) -> None:
-        """To be called before experience is collected: see what is the quickest way to the policy's actions now."""
-        if self._acting is None or self._acting.policy is not self.policy:
-            self._acting = Acting(self.policy)
-        self._acting.refresh()
-
-    def _act_on(self, obs: Any) -> np.ndarray:
-        """The policy's own stochastic actions [N, ...] for observations [N, ...], in the network's units."""
-        if self._acting is None or self._acting.policy is not self.policy:  # a callback may have put in another
-            self._prepare_to_act()
-        assert self._acting is not None
-        return self._acting(obs)
 
     def _as_learned(self, observation: Any) -> Any:
         """An observation as the policy learned from it."""

@@ -11,7 +11,8 @@ from gymnasium import spaces
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
-from polyak.core.runner import Observations, Runner
+from polyak.core.runner import Acting, Runner
+from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.normalize import detached
@@ -56,14 +57,26 @@ class Interaction(Algorithm):
         acts = any(issubclass(spaces.Box, kind) for kind in cls.action_spaces)
         return {**super().trial(), "env": "Pendulum-v1" if acts else "CartPole-v1"}
 
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.env is not None:
+            self._make_runner()
+
+    def make_actor(self) -> Acting:
+        """What chooses actions while experience is collected."""
+        raise NotImplementedError
+
     # -- environments --------------------------------------------------------------------------------------------------
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)
         self.env, self.n_envs = env, env.num_envs
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.runner = Runner(env, raw=self.raw_experience, split=self._split)
         self._vec_normalize_env = unwrap_vec_normalize(env)
+
+    def _make_runner(self) -> None:
+        """Something that acts in the environment, when there is both."""
+        self.runner = Runner(self.env, self.make_actor(), raw=self.raw_experience, split=self._split)
 
     def _check_action_space(self, space: spaces.Space) -> None:
         name = type(self).__name__
@@ -118,6 +131,7 @@ class Interaction(Algorithm):
         check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
         state = self.runner.state() if self.runner is not None and not force_reset else {}
         self._use_env(vec_env)
+        self._make_runner()
         assert self.runner is not None
         self.runner.load_state(state)
 
@@ -164,7 +178,7 @@ class Interaction(Algorithm):
 
     def _check_ready(self) -> None:
         super()._check_ready()
-        if self.env is None or self.runner is None:
+        if self.env is None:
             raise ValueError(
                 "env=None: this model has no environment to learn in. Pass one: "
                 f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
@@ -172,6 +186,8 @@ class Interaction(Algorithm):
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
+        if self.runner is None:  # a subclass has set itself up otherwise
+            self._make_runner()
         assert self.runner is not None
         if reset or self.runner.obs is None:
             self._start_episodes()

@@ -22,6 +22,10 @@ from polyak.ops.transfer import to_device
 FLATTENED = (
     "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "extras"
 )  # fmt: skip
+COLLECTED = (
+    "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "truncated", "final_values", "extras"
+)  # fmt: skip
+"""What is written step by step."""
 
 
 class RolloutBuffer(BaseBuffer):
@@ -194,6 +198,33 @@ class RolloutBuffer(BaseBuffer):
             self.truncated[pos] = step.truncated
             if final_values is not None:
                 self.final_values[pos] = np.where(step.truncated, _flat(final_values), 0)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether :meth:`state_dict` says all about a rollout that is being collected: no subclass stores otherwise."""
+        return type(self).add is RolloutBuffer.add
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random state."""
+        written = {name: getattr(self, name) for name in COLLECTED}
+        rows = slice(self.pos)
+        return {"rng": self.rng_state()} | {
+            name: {key: part[rows] for key, part in column.items()} if isinstance(column, dict) else column[rows]
+            for name, column in written.items()
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with the rollout that :meth:`state_dict` described."""
+        self.reset()
+        self.load_rng_state(state["rng"])
+        self.pos = len(state["rewards"])
+        self.full = self.pos == self.buffer_size
+        for name in COLLECTED:
+            column, saved = getattr(self, name), state[name]
+            for mine, theirs in (
+                [(column[key], saved[key]) for key in column] if isinstance(column, dict) else [(column, saved)]
+            ):
+                mine[: self.pos] = theirs
 
     def flat_inputs(self) -> tuple[TensorObs, Tensor]:
         """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...]; before :meth:`get`."""

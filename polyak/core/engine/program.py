@@ -361,7 +361,7 @@ _RANDOM = {
     aten.rand.default: torch.rand,
 }
 """Operations that draw numbers of a known distribution: what draws the same ones, given shape and type."""
-_FILLING = {
+_FILLING: dict[Any, Any] = {
     aten.bernoulli_.float: Tensor.bernoulli_,
     aten.normal_.default: Tensor.normal_,
     aten.uniform_.default: Tensor.uniform_,
@@ -406,12 +406,14 @@ def _drawing(node: Node) -> Draw | None:
     """What draws the same numbers as an operation, given shape and type; None if that is not known."""
     if node.target in _RANDOM:
         return _RANDOM[node.target]
-    if node.target in _FILLING and node.args[0].target in _EMPTY and len(node.args[0].users) == 1:  # type: ignore[union-attr]
-        return partial(_filled, _FILLING[node.target], node.args[1:])
+    fill = _FILLING.get(node.target)
+    source = node.args[0] if node.args else None
+    if fill is not None and isinstance(source, Node) and source.target in _EMPTY and len(source.users) == 1:
+        return partial(_filled, fill, node.args[1:])
     return None
 
 
 def _filled(
-    fill: Callable[..., Tensor], options: Sequence[float], shape: Any, out: Tensor | None = None, **kind: Any
+    fill: Callable[..., Tensor], options: Sequence[Any], shape: Any, out: Tensor | None = None, **kind: Any
 ) -> Tensor:
     return fill(torch.empty(shape, **kind) if out is None else out, *options)

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -15,17 +15,17 @@ from typing_extensions import Self
 
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
-from polyak.core.deep import DeepAlgorithm
+from polyak.core.exploration import Dials, Exploration, RandomActions, WarmUp
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.core.hyperparameters import require
-from polyak.core.interaction import GymEnv, Interaction
-from polyak.core.noise import ActionNoise, VectorizedActionNoise
-from polyak.core.runner import Observations, Step
+from polyak.core.interaction import GymEnv
+from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
-from polyak.envs import DummyVecEnv, VecEnv
+from polyak.data.step import Step
+from polyak.envs import DummyVecEnv
 from polyak.envs.wrappers.normalize import detached
 
 _NOMINAL_EPISODE = 200
@@ -57,7 +57,7 @@ class RolloutReturn(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
+class OffPolicyAlgorithm(Collecting):
     """Algorithms that learn from a replay buffer."""
 
     learning_rate: float | Schedule = 3e-4
@@ -91,11 +91,10 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
 
     raw_experience: ClassVar[bool] = True
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
-    # Options of some algorithms only, which declare them as fields.
-    action_noise = cast("ActionNoise | None", None)
-    use_sde = False
-    use_sde_at_warmup = False
-    sde_sample_freq = -1
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        self._dials = Dials()
+        super().__post_init__(_init_setup_model)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -181,8 +180,10 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         return training // (steps * self.n_envs) * self.gradient_steps, self.batch_size
 
     def _start_episodes(self) -> None:
-        super()._start_episodes()
         assert self.replay_buffer is not None
+        if self._collection is not None and self._collection.pending is not None:
+            self._store(self._collection.pending, self.replay_buffer)
+        super()._start_episodes()
         self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -201,17 +202,8 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     learn.__doc__ = Algorithm.learn.__doc__
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        assert self.env is not None
         assert self.replay_buffer is not None
-        rollout = self.collect_rollouts(
-            self.env,
-            callback,
-            self.train_freq,  # type: ignore[arg-type]
-            self.replay_buffer,
-            action_noise=self.action_noise,
-            learning_starts=self.learning_starts,
-            log_interval=log_interval,
-        )
+        rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)  # type: ignore[arg-type]
         if not rollout.continue_training:
             return False
         if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
@@ -229,127 +221,104 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
         """
         assert self.runner is not None
-        self.policy.set_training_mode(False)
-        if self.use_sde:
-            self.policy.reset_noise(self.n_envs)
-        self._prepare_to_act()
+        self._begin_acting()
+        self._dials.steps = self.num_timesteps
         normalizer = self._vec_normalize_env
         if normalizer is not None:
             self._vec_normalize_env = detached(normalizer.state_dict())
         try:
-            with self.runner.ahead(lambda _: self._sample_action(self.learning_starts, self.action_noise, self.n_envs)):
+            with self.runner.ahead():
                 yield
         finally:
             self._vec_normalize_env = normalizer
 
-    def collect_rollouts(
+    def _exploration(self) -> dict[str, Exploration]:
+        return {"warm_up": WarmUp(self._dials, self.learning_starts, self._random_actions())}
+
+    def _random_actions(self) -> RandomActions:
+        return RandomActions(self.action_space, self.policy.codec)
+
+    def collect(
         self,
-        env: VecEnv,
         callback: BaseCallback,
         train_freq: TrainFreq,
         replay_buffer: ReplayBuffer,
-        action_noise: ActionNoise | None = None,
-        learning_starts: int = 0,
         log_interval: int | None = None,
     ) -> RolloutReturn:
         """Step the environments and store what happens.
 
         Args:
-            env: the environments.
             callback: asked after every step whether to go on.
             train_freq: for how long.
             replay_buffer: where to.
-            action_noise: added to the actions.
-            learning_starts: act at random before this many environment steps.
             log_interval: episodes between log tables.
 
         Returns:
             how much was collected, and whether to go on.
         """
-        assert self.runner is not None
-        self.policy.set_training_mode(False)
-        if train_freq.unit == "episode" and env.num_envs > 1:
+        if train_freq.unit == "episode" and self.n_envs > 1:
             raise ValueError(
                 f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single "
-                f"environment, got n_envs={env.num_envs}. Use train_freq=(n, 'step')."
+                f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
-        if action_noise is not None and env.num_envs > 1 and not isinstance(action_noise, VectorizedActionNoise):
-            self.action_noise = action_noise = VectorizedActionNoise(action_noise, env.num_envs)
-        if self.use_sde:
-            self.policy.reset_noise(env.num_envs)
-        callback.on_rollout_start()
-        n_steps = n_episodes = 0
-        publish = callback.needs_locals
-        names = self._callback_locals(
-            replay_buffer=replay_buffer,
+        collection, n_envs = self._begin_collection(), self.n_envs
+        count_steps, publish = train_freq.unit == "step", callback.needs_locals
+        try:
+            callback.on_rollout_start()
+            names = self._collection_locals(callback, train_freq, replay_buffer, log_interval) if publish else {}
+            if collection.pending is not None:
+                self._take(collection.pending, collection, replay_buffer, log_interval)
+            while (collection.steps if count_steps else collection.episodes) < train_freq.frequency:
+                self._dials.steps = self.num_timesteps
+                step = self._make_step(collection)
+                if publish:
+                    counts = {"num_collected_steps": collection.steps, "num_collected_episodes": collection.episodes}
+                    callback.update_locals({**names, **off_policy_locals(step), **counts})
+                if not callback.on_step():
+                    return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=False)
+                self._take(step, collection, replay_buffer, log_interval)
+            callback.on_rollout_end()
+        finally:
+            self._collection = None
+        return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=True)
+
+    def _collection_locals(
+        self, callback: BaseCallback, train_freq: TrainFreq, replay_buffer: ReplayBuffer, log_interval: int | None
+    ) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` throughout a collection."""
+        return self._callback_locals(
             callback=callback,
-            learning_starts=learning_starts,
             train_freq=train_freq,
-            action_noise=action_noise,
+            replay_buffer=replay_buffer,
             log_interval=log_interval,
+            learning_starts=self.learning_starts,
+            action_noise=getattr(self, "action_noise", None),
         )
 
-        self._prepare_to_act()
-        n_envs, count_steps, copying = env.num_envs, train_freq.unit == "step", self._split.copy
+    def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
+        """Store a step that callbacks have let pass, and count what ended in it."""
+        self._update_info_buffer(step.infos, step.dones)
+        started = perf_counter()
+        self._store(step, replay_buffer)
+        self._split.copy.seconds += perf_counter() - started
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        self._on_step()
+        if step.ended:
+            collection.episodes += self._count_episodes(step, log_interval)
+        collection.pending = None
 
-        def act(obs: Observations) -> tuple[np.ndarray, np.ndarray]:
-            return self._sample_action(learning_starts, action_noise, n_envs)
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        """The one place where steps enter the buffer."""
+        replay_buffer.record(step)
 
-        while (n_steps if count_steps else n_episodes) < train_freq.frequency:
-            if self.use_sde and self.sde_sample_freq > 0 and n_steps % self.sde_sample_freq == 0:
-                self.policy.reset_noise(n_envs)
-            step = self.runner.step(act)
-            self.num_timesteps += n_envs
-            n_steps += 1
-            if publish:
-                counts = {"num_collected_steps": n_steps, "num_collected_episodes": n_episodes}
-                callback.update_locals({**names, **off_policy_locals(step), **counts})
-            if not callback.on_step():
-                return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=False)
-            self._update_info_buffer(step.infos, step.dones)
-            started = perf_counter()
-            replay_buffer.add(
-                step.observations, step.next_observations, step.actions, step.rewards, step.dones, step.infos
-            )
-            copying.seconds += perf_counter() - started
-            self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-            self._on_step()
-            if step.ended:
-                n_episodes += self._count_episodes(step, action_noise, log_interval)
-        callback.on_rollout_end()
-        return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=True)
-
-    def _count_episodes(self, step: Step, action_noise: ActionNoise | None, log_interval: int | None) -> int:
-        """Note the episodes that ended: counters, action noise, log tables."""
-        ended = step.dones.nonzero()[0]
-        for i in ended:
+    def _count_episodes(self, step: Step, log_interval: int | None) -> int:
+        """Note the episodes that ended: counter and log tables."""
+        ended = int(np.count_nonzero(step.dones))
+        for _ in range(ended):
             self._episode_num += 1
-            if isinstance(action_noise, VectorizedActionNoise):
-                action_noise.reset([int(i)])
-            elif action_noise is not None:
-                action_noise.reset()
             if log_interval is not None and self._episode_num % log_interval == 0:
                 self.dump_logs()
-        return len(ended)
-
-    def _sample_action(
-        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Exploratory actions for the observations in hand: in environment units, and as they are stored."""
-        warm_up = self.num_timesteps < learning_starts and not (self.use_sde and self.use_sde_at_warmup)
-        actions = self._random_actions(n_envs) if warm_up else self._explore()
-        if action_noise is not None and isinstance(self.action_space, spaces.Box):
-            # np.clip costs several times as much on arrays this small
-            actions = np.minimum(np.maximum(actions + action_noise(), -1), 1)
-        return self.policy.to_env(actions), actions
-
-    def _explore(self) -> np.ndarray:
-        """The policy's own stochastic actions, [N, ...] in the network's units."""
-        return self._act_on(self._last_obs)
-
-    def _random_actions(self, n_envs: int) -> np.ndarray:
-        """Uniform actions, [N, ...] in the network's units."""
-        return self.policy.from_env(np.array([self.action_space.sample() for _ in range(n_envs)]))
+        return ended
 
     def _on_step(self) -> None:
         """Called after each environment step has been stored."""

@@ -3,7 +3,7 @@
 For a few observations and a small network nearly all the time of a torch forward pass is overhead. Where the network
 that acts is a plain chain of linear layers and activations, :class:`ArrayActor` repeats it with numpy on views of the
 same weights. It draws from torch's global generator what the distributions draw, in the same order, so that a seed
-gives the same training either way. Everything else acts through ``policy.act``; :class:`Acting` chooses.
+gives the same training either way. :class:`Acting` says whether that can be done now.
 
 Shape letters: B batch, F features, A action dimensions, N outputs of the chain.
 """
@@ -54,7 +54,7 @@ class Chain(NamedTuple):
 
 
 class Acting:
-    """Actions of one policy for numpy observations, by the quickest way that gives the policy's own.
+    """The quick way to the actions of one policy, while there is one.
 
     Args:
         policy: whose actions.
@@ -68,31 +68,28 @@ class Acting:
         return type(self), (self.policy,)  # a copy of a model looks at the copy's weights
 
     def refresh(self) -> None:
-        """Look again which way is open; to be called before a series of actions."""
+        """Look again whether there is one; to be called before a series of actions."""
         if self._arrays is None or not self._arrays.unchanged():
             self._arrays = array_actor(self.policy)
 
-    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray:
+    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
         """Observations [B, ...] -> new array of actions [B, ...] in the network's units.
 
+        Returns:
+            the actions; ``None`` where only torch gives them.
+
         Raises:
-            ValueError: as :meth:`~polyak.nn.policies.base.Network.obs_to_tensor` does.
+            ValueError: an observation is NaN or infinite.
         """
         arrays = self._arrays
         if arrays is not None and not arrays.current():
             arrays = self._arrays = array_actor(self.policy)
-        if arrays is not None:
-            actions = arrays.act(obs, deterministic)
-            if actions is not None:
-                return actions
-        with torch.no_grad():
-            tensors = self.policy.obs_to_tensor(obs)[0]
-            return self.policy.act(tensors, deterministic=deterministic).numpy(force=True)
+        return None if arrays is None else arrays.act(obs, deterministic)
 
 
 def array_actor(policy: Any) -> ArrayActor | None:
     """An :class:`ArrayActor` for the policy as it is now; ``None`` if only torch gives its actions."""
-    if not is_plain(policy, "obs_to_tensor", "preprocess") or is_image_space(policy.observation_space):
+    if not is_plain(policy, "obs_to_tensor", "preprocess", "decide") or is_image_space(policy.observation_space):
         return None
     chain = policy.acting_chain()
     if chain is None or any(vars(owner).get("_preprocess", to_float) is not to_float for owner in chain.owners):

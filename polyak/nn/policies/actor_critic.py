@@ -34,7 +34,7 @@ from polyak.nn.networks.layers import (
     unwrap_legacy_arch,
 )
 from polyak.nn.options import warn_without_sde
-from polyak.nn.policies.base import Policy
+from polyak.nn.policies.base import Decision, Memory, Policy, first_parameter
 
 
 class ActorCriticPolicy(Policy):
@@ -227,9 +227,9 @@ class ActorCriticPolicy(Policy):
 
     @property
     def values_while_acting(self) -> bool:
-        """Whether values had better be computed together with actions: features are learned, shared and dear, or a
+        """Whether values had better be computed together with actions: both read the same learned features, or a
         subclass' ``forward`` has a say in them."""
-        shared = self.share_features_extractor and any(True for _ in self.features_extractor.parameters())
+        shared = self.share_features_extractor and first_parameter(self.features_extractor) is not None
         return self.acts_by_forward or shared
 
     @plain
@@ -239,9 +239,18 @@ class ActorCriticPolicy(Policy):
             return self.forward(obs, deterministic)[0]
         return self._shaped(self.get_distribution(obs).get_actions(deterministic))
 
+    @plain
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        if masks is not None or not self.values_while_acting:
+            return super().decide(obs, memory, masks, deterministic)
+        actions, values, log_probs = self(obs, deterministic)
+        return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
+
     def acting_chain(self) -> Chain | None:
         methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")
-        if self.acts_by_forward or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
+        if self.values_while_acting or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
             return None
         layers = (self.pi_features_extractor, self.mlp_extractor.policy_net, self.action_net)
         family, owners = self.action_family, (self, self.mlp_extractor)
