@@ -6,9 +6,7 @@ theirs.
 Shapes: B batch rows, A action dimensions. Actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +14,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.deep import Part
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.hyperparameters import NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.noise import ActionNoise
 from polyak.core.schedules import Schedule
@@ -45,21 +44,12 @@ class DDPGLearner(Learner):
     """Actor and critic, each with a target."""
 
     policy: ContinuousPolicy
-    tau: Tensor
+    tau: Dial[Tensor]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ContinuousPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(tau=float(tau))
-        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
-        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Metrics:
         """One gradient step of critic and actor; then both targets follow."""
@@ -96,11 +86,12 @@ class DDPGLearner(Learner):
 class DDPG(OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
-    learning_rate: float | Schedule = 1e-3
+    learning_rate: NonNegative | Schedule = 1e-3
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
 
+    learner_class: ClassVar[type[Learner]] = DDPGLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
@@ -111,6 +102,3 @@ class DDPG(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}
-
-    def learner_factory(self) -> Callable[[], DDPGLearner]:
-        return partial(DDPGLearner, self.make_policy(), self.make_optimizer(), lr=self.lr_schedule(1), tau=self.tau)

@@ -21,9 +21,9 @@ from polyak.compat.functions import update_learning_rate
 from polyak.compat.signatures import in_order, with_defaults
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.serialise import warn_untrusted
-from polyak.core.hyperparameters import require
+from polyak.core.hyperparameters import did_you_mean, require
 from polyak.core.interaction import Interaction
-from polyak.core.learner import Learner
+from polyak.core.learner import Learner, LearnerRecipe
 from polyak.core.loops import off_policy, on_policy
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
@@ -69,15 +69,10 @@ def maybe_make_env(env: Any, verbose: int) -> Any:
 
 
 class PolicyLearner(Learner):
-    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings.
+    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings."""
 
-    Args:
-        make_policy: builds the policy.
-    """
-
-    def __init__(self, make_policy: Callable[[], Any]) -> None:
-        super().__init__()
-        self.policy = make_policy()
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
         owners = {"policy": self.policy, "actor": getattr(self.policy, "actor", None)}
         owners["critic"] = getattr(self.policy, "critic", None)
         found = {name: getattr(owner, "optimizer", None) for name, owner in owners.items()}
@@ -99,6 +94,7 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
 
     learn = with_defaults(Interaction.learn, log_interval=100, tb_log_name="run")
 
+    learner_class: ClassVar[type[Learner]] = PolicyLearner
     policy_aliases: ClassVar[Aliases] = {}
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
     use_sde: bool = False
@@ -167,11 +163,12 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
 
     def _get_policy_from_name(self, policy_name: str) -> type[policies.BasePolicy]:
         if policy_name not in self.policy_aliases:
-            raise ValueError(f"Policy {policy_name} unknown: there are {sorted(self.policy_aliases)}.")
+            hint = did_you_mean(policy_name, self.policy_aliases)
+            raise ValueError(f"Policy {policy_name!r} unknown: there are {sorted(self.policy_aliases)}.{hint}")
         return self.policy_aliases[policy_name]
 
-    def _find_policy_class(self, policy: Any) -> Callable[..., Any]:
-        return self._get_policy_from_name(policy) if isinstance(policy, str) else policy
+    def _policy_called(self, name: str) -> Callable[..., Any]:
+        return self._get_policy_from_name(name)
 
     def make_policy(self) -> Callable[[], Any]:
         """A recipe for the policy, which gets the learning-rate schedule and brings its optimizer."""
@@ -184,9 +181,6 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
         if not issubclass(self.policy_class, policies.BaseModel):  # type: ignore[arg-type]  # polyak's own
             return super().make_policy()
         return partial(self.policy_class, self.observation_space, self.action_space, self.lr_schedule, **options)
-
-    def learner_factory(self) -> Callable[[], Learner]:
-        return partial(PolicyLearner, self.make_policy())
 
     # -- what a program hangs on the model ---------------------------------------------------------------------------
 
@@ -494,7 +488,6 @@ class TD3(td3.TD3, OffPolicyAlgorithm):
 class DDPG(ddpg.DDPG, TD3):
     """See :class:`polyak.DDPG`."""
 
-    learner_factory = ddpg.DDPG.learner_factory  # type: ignore[assignment]
     learn = with_defaults(ddpg.DDPG.learn, tb_log_name="DDPG")
     train = with_defaults(ddpg.DDPG.train, batch_size=100)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -11,6 +11,7 @@ from gymnasium import spaces
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
+from polyak.core.hyperparameters import Becomes, later
 from polyak.core.runner import Observations, Runner
 from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
@@ -35,7 +36,8 @@ class Interaction(Algorithm):
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
 
-    env: Any
+    if TYPE_CHECKING:
+        env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     n_envs: int = 1
     runner: Runner | None = None
     _vec_normalize_env: VecNormalize | None = None

@@ -164,7 +164,7 @@ def test_values_out_of_range(options: dict[str, Any], match: str) -> None:
         ({"n_epochs": 0}, "n_epochs=0"),
         ({"batch_size": 1}, "batch_size=1"),
         ({"gae_lambda": 1.1}, "gae_lambda=1.1"),
-        ({"max_grad_norm": 0.0}, "max_grad_norm=0.0"),
+        ({"max_grad_norm": -0.5}, "max_grad_norm=-0.5"),
         ({"n_steps": 0}, "n_steps=0"),
     ],
 )

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
-from polyak.core.hyperparameters import require
+from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, NonNegative, Only, later, require
 from polyak.core.interaction import GymEnv, Interaction
 from polyak.core.noise import ActionNoise, VectorizedActionNoise
 from polyak.core.runner import Observations, Step
@@ -60,21 +60,21 @@ class RolloutReturn(NamedTuple):
 class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     """Algorithms that learn from a replay buffer."""
 
-    learning_rate: float | Schedule = 3e-4
+    learning_rate: NonNegative | Schedule = 3e-4
     _: KW_ONLY
-    buffer_size: int = 1_000_000
+    buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
-    learning_starts: int = 100
+    learning_starts: Natural = 100
     """Environment steps of random actions before the first update."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per gradient step."""
-    tau: float = 0.005
+    tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
-    train_freq: int | tuple[int, str] = 1
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    gradient_steps: int = 1
+    gradient_steps: Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)] = 1
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     replay_buffer_class: type[ReplayBuffer] | None = None
     """Such as :class:`~polyak.data.HerReplayBuffer`; ``None`` takes :class:`~polyak.data.ReplayBuffer`."""
@@ -82,7 +82,7 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     """Further arguments of the replay buffer."""
     optimize_memory_usage: bool = False
     """Store each observation once instead of twice; the samples are the same."""
-    n_steps: int = 1
+    n_steps: Count = 1
     """Rewards summed before bootstrapping (n-step returns)."""
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
@@ -100,14 +100,6 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         self.train_freq = convert_train_freq(self.train_freq)
-        require(self.buffer_size > 0, "buffer_size", self.buffer_size, "it must be at least 1.")
-        require(self.batch_size > 0, "batch_size", self.batch_size, "it must be at least 1.")
-        require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "it must not be negative.")
-        require(0 <= self.tau <= 1, "tau", self.tau, "it must lie in [0, 1].")
-        require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
-        require(self.gradient_steps >= -1, "gradient_steps", self.gradient_steps, "it must be -1 or more.")
-        require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
-        require(isinstance(self.overlap, bool), "overlap", self.overlap, "it must be True or False.")
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -169,7 +161,7 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         self._check_overlap()
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        freq: TrainFreq = self.train_freq  # type: ignore[assignment]
+        freq = self.train_freq
         training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
         if self.gradient_steps < 0:
             return training, self.batch_size
@@ -202,7 +194,7 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         rollout = self.collect_rollouts(
             self.env,
             callback,
-            self.train_freq,  # type: ignore[arg-type]
+            self.train_freq,
             self.replay_buffer,
             action_noise=self.action_noise,
             learning_starts=self.learning_starts,
@@ -387,7 +379,7 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     def hyperparameters(self) -> dict[str, Any]:
         values = super().hyperparameters()
         if "train_freq" in values:
-            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)  # type: ignore[union-attr]
+            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)
         if (options := values.get("replay_buffer_kwargs")) and "env" in options:
             values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
         return values
