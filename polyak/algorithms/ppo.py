@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.hyperparameters import Count, NonNegative, Positive, require
+from polyak.core.hyperparameters import Count, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
@@ -119,7 +119,6 @@ class PPOLearner(OnPolicyLearner):
 class PPO(OnPolicyAlgorithm):
     """Proximal Policy Optimization: many small clipped steps on each rollout (arXiv:1707.06347)."""
 
-    learning_rate: NonNegative | Schedule = 3e-4
     _: KW_ONLY
     batch_size: Count = 64
     """Rows of the rollout in one minibatch."""

@@ -5,6 +5,7 @@ Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:181
 Shapes: B batch rows, A action dimensions, K critics.
 """
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +18,6 @@ from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.core.noise import ActionNoise
-from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -115,7 +115,6 @@ class SACLearner(Learner):
 class SAC(OffPolicyAlgorithm):
     """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
 
-    learning_rate: NonNegative | Schedule = 3e-4
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
@@ -153,19 +152,15 @@ def parse_ent_coef(value: float | str) -> tuple[bool, float]:
     """``"auto"`` -> (learned, 1.0); ``"auto_0.1"`` -> (learned, 0.1); 0.2 -> (fixed, 0.2).
 
     Raises:
-        ValueError: anything else, or an initial value that is not positive.
+        HyperparameterError: another text, or an initial value that is not positive.
     """
-    learned, text = isinstance(value, str), str(value)
+    if not isinstance(value, str):
+        return False, float(value)
+    initial = "1.0" if value == "auto" else value.removeprefix("auto_")
     try:
-        initial = 1.0 if text == "auto" else float(text.removeprefix("auto_") if learned else value)
+        alpha = float(initial) if value.startswith("auto") else math.nan
     except ValueError:
-        raise ValueError(
-            f"ent_coef={value!r} cannot be used: give a number, 'auto' or 'auto_<initial value>'."
-        ) from None
-    require(
-        not learned or (initial > 0 and text.startswith("auto")),
-        "ent_coef",
-        value,
-        "the initial value must be greater than 0.",
-    )
-    return learned, initial
+        alpha = math.nan
+    fix = "give a number, 'auto', or 'auto_<initial value>' with an initial value greater than 0."
+    require(alpha > 0, "ent_coef", value, fix)
+    return True, alpha

@@ -24,7 +24,18 @@ from polyak.core.advice import advise
 from polyak.core.documentation import Documentation, Signature
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
-from polyak.core.hyperparameters import Becomes, Count, Natural, Only, check_names, declared, fitted, later
+from polyak.core.hyperparameters import (
+    Becomes,
+    Count,
+    Natural,
+    NonNegative,
+    Only,
+    check_names,
+    declared,
+    fitted,
+    later,
+    require,
+)
 from polyak.core.seeding import set_random_seed
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.core.watching.logger import Logger, configure_logger
@@ -96,6 +107,17 @@ class Algorithm:
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
         self.ep_success_buffer: deque[bool] = deque(maxlen=self.stats_window_size)
         self._split = TimeSplit()
+
+    def __repr__(self) -> str:
+        lines = [f"  {what:<15} {' '.join(text.split())}" for what, text in self._card().items()]
+        return "\n".join([f"{type(self).__name__}:", *lines])
+
+    def _card(self) -> dict[str, str]:
+        """What ``repr`` says of the model, also of one that is not built yet: what -> in words."""
+        steps = f"{getattr(self, 'num_timesteps', 0):,} steps, {getattr(self, '_n_updates', 0):,} updates"
+        names = {"observations": "observation_space", "actions": "action_space"}
+        found = {what: str(vars(self)[name]) for what, name in names.items() if name in vars(self)}
+        return {**found, "trained": steps}
 
     def _check_types(self) -> None:
         for name, declaration in declared(type(self)).items():
@@ -173,8 +195,11 @@ class Algorithm:
             the model itself.
 
         Raises:
-            ValueError: the model has nothing to learn from, such as an environment.
+            ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
+        fitted("total_timesteps", total_timesteps, NonNegative)
+        fitted("log_interval", log_interval, int | None)
+        require(log_interval != 0, "log_interval", log_interval, "give at least 1, or None for no tables.")
         name = type(self).__name__ if tb_log_name is None else tb_log_name
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
@@ -245,7 +270,13 @@ class Algorithm:
         return self._logger
 
     def set_logger(self, logger: Logger) -> None:
-        """Write to ``logger`` instead of what ``verbose`` and ``tensorboard_log`` ask for."""
+        """Write to ``logger`` instead of what ``verbose`` and ``tensorboard_log`` ask for.
+
+        Raises:
+            ValueError: it has no ``record`` and ``dump``.
+        """
+        fix = "give a Logger, such as configure(folder, ['stdout', 'csv']) makes."
+        require(hasattr(logger, "record") and hasattr(logger, "dump"), "logger", logger, fix)
         self._logger, self._custom_logger = logger, True
 
     def dump_logs(self) -> None:
@@ -326,7 +357,8 @@ class Algorithm:
             include: further things to put in: ``"replay_buffer"``; a name in both lists is put in.
 
         Raises:
-            ValueError: ``include`` names something that cannot be saved this way.
+            ValueError: ``include`` names something that cannot be saved this way, or ``exclude`` nothing that the
+                model has.
         """
         checkpoint.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
 

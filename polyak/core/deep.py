@@ -98,24 +98,22 @@ class DeepAlgorithm(Algorithm):
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
 
+    def _card(self) -> dict[str, str]:
+        engine, policy = vars(self).get("engine"), vars(self).get("_policy_name")
+        name = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
+        steps = "not built yet" if engine is None else engine.status
+        return {"policy": name, **super()._card(), "device": str(self.device), "gradient steps": steps}
+
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         options = self.policy_kwargs or {}
-        optimizer, optimizer_kwargs = options.get("optimizer_class", torch.optim.Adam), options.get("optimizer_kwargs")
-        require(
-            callable(optimizer),
-            "policy_kwargs['optimizer_class']",
-            optimizer,
-            "it must be the class of an optimizer, such as torch.optim.Adam.",
-        )
-        require(
-            isinstance(optimizer_kwargs, Mapping | None),
-            "policy_kwargs['optimizer_kwargs']",
-            optimizer_kwargs,
-            "it must be a dict, such as dict(eps=1e-5).",
-        )
+        for part in ("features_extractor", "optimizer"):
+            cls, kwargs = options.get(f"{part}_class"), options.get(f"{part}_kwargs")
+            fix = "pass the class itself, not its name."
+            require(cls is None or callable(cls), f"policy_kwargs['{part}_class']", cls, fix)
+            require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
 
     def _after_setup(self) -> None:
         """For what hangs on the learner."""
@@ -157,7 +155,7 @@ class DeepAlgorithm(Algorithm):
     def make_optimizer(self) -> OptimizerRecipe:
         """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
         options, default = self.policy_kwargs or {}, self._default_optimizer()
-        cls, kwargs = options.get("optimizer_class", default.cls), options.get("optimizer_kwargs")
+        cls, kwargs = options.get("optimizer_class") or default.cls, options.get("optimizer_kwargs")
         if kwargs is None:
             kwargs = default.kwargs if cls is default.cls else {}
         return OptimizerRecipe(cls, kwargs)

@@ -140,7 +140,7 @@ def _is(value: Any, kind: Any, args: tuple[Any, ...]) -> bool:
     return isinstance(value, Mapping if kind is dict else kind)
 
 
-_WORDS = {Any: "anything", bool: "True or False", int: "an integer", float: "a number", str: "a text", dict: "a dict"}
+_WORDS = {Any: "anything", bool: "True or False", int: "an integer", float: "a number", str: "a string", dict: "a dict"}
 
 
 def described(declaration: Any) -> str:
@@ -151,23 +151,24 @@ def described(declaration: Any) -> str:
     if kind is Annotated:
         return args[1].words
     if kind in (Union, types.UnionType):
-        *words, last = map(described, args)
-        return f"{', '.join(words)} or {last}"
+        words = [described(arg) for arg in args]
+        between = ", or " if any(" or " in part for part in words) else " or "
+        return between.join((", ".join(words[:-1]), words[-1]))
     if kind is Literal:
         return " or ".join(map(repr, args))
     if kind is tuple:
         return f"a tuple ({', '.join(map(described, args))})"
     if kind is type:
-        return f"{args[0].__name__} or a subclass of it"
+        return f"a subclass of {args[0].__name__}"
     if kind is Callable:
         return "a function"
     if kind is type(None):
         return "None"
-    return _WORDS.get(kind) or f"of class {kind.__name__}"
+    return _WORDS.get(kind) or f"an instance of {kind.__name__}"
 
 
 def _hint(name: str, value: Any, declaration: Any) -> str:
-    """A way out for a value that has been written as a text."""
+    """The way out for a value that has been written as a string."""
     if not isinstance(value, str):
         return ""
     if any(get_origin(part) is type for part in (declaration, *get_args(declaration))):

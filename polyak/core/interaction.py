@@ -13,7 +13,7 @@ from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Becomes, later
 from polyak.core.runner import Observations, Runner
-from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.normalize import detached
 
@@ -52,6 +52,12 @@ class Interaction(Algorithm):
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
+
+    def _card(self) -> dict[str, str]:
+        env = vars(self).get("env")
+        if env is None:
+            return {"environment": "none", **super()._card()}
+        return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._card()}
 
     # -- environments --------------------------------------------------------------------------------------------------
 
@@ -245,3 +251,18 @@ class Interaction(Algorithm):
         super()._go_on(saved, resume, force_reset)
         if self.runner is not None and not force_reset:
             self.runner.load_state(saved.state_of("runner"))
+
+
+def _name_of(env: VecEnv) -> str:
+    """What the environments of a vector are called, without asking another process, which may be in a step."""
+    envs = getattr(env, "envs", None)
+    if not envs:
+        return "environment"
+    spec = getattr(envs[0], "spec", None)
+    return type(envs[0].unwrapped).__name__ if spec is None else spec.id
+
+
+def _layers(env: VecEnv) -> str:
+    """``VecNormalize(DummyVecEnv)``."""
+    name = type(env).__name__
+    return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name

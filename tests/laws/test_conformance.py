@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import inspect
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 import torch
 
 from polyak.algorithms import REGISTRY, get
+from polyak.core.documentation import sentence
 from polyak.core.engine.program import Program
+from polyak.core.hyperparameters import HyperparameterError
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
 
@@ -164,6 +167,58 @@ def test_every_hyperparameter_is_read(name: str) -> None:
                     read.add(node.attr)
     for field in dataclasses.fields(cls):
         assert field.name in read, f"{name}: nothing reads {field.name}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyperparameter_is_documented_at_run_time(name: str) -> None:
+    cls = get(name)
+    documented = " ".join((cls.__doc__ or "").split())
+    for field in dataclasses.fields(cls):
+        text = sentence(cls, field.name)
+        assert text, f"{name}: no sentence stands below {field.name}"
+        entry = documented.partition(f" {field.name} (")[2]
+        first = " ".join(text.split()).partition(":")[0]
+        assert first in entry, f"{name}: help() does not say of {field.name} what stands below it"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyperparameter_refuses_what_it_cannot_be(name: str) -> None:
+    cls = get(name)
+    for field in dataclasses.fields(cls):
+        if field.name == "env":
+            continue
+        wrong: Any = [object()]
+        arguments = {"policy": "MlpPolicy", "env": None} | {field.name: wrong}
+        with pytest.raises(HyperparameterError, match=rf"^{field.name}=\[<object .* cannot be used: it must be "):
+            cls(**arguments)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> None:
+    model = small(name, compile=False)
+    for dial in model.learner.dials:
+        assert dial in {field.name for field in dataclasses.fields(model)}
+    moved = {dial: 0.25 for dial, value in model.learner.dials.items() if type(value) is float}
+    assert moved
+    for dial, value in moved.items():
+        setattr(model, dial, value)
+    model.learn(130)
+    for dial, value in moved.items():
+        assert float(getattr(model.learner, dial)) == value, f"{name}: the learner does not follow {dial}"
+    recipe = pickle.loads(pickle.dumps(model.learner_factory()))
+    assert recipe().networks().keys() == parameters(model).keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_repr_is_a_card(name: str) -> None:
+    cls = get(name)
+    model = small(name).learn(64)
+    card = repr(model)
+    for part in (cls.__name__, "1 x ", "in DummyVecEnv", "MlpPolicy", str(model.action_space), "64 steps", "cpu"):
+        assert part in card
+    assert "uncompiled: the run is short" in card
+    assert "not built yet" in repr(cls("MlpPolicy", None))
+    assert cls.__name__ in repr(cls.__new__(cls))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,11 +17,10 @@ from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
-from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, NonNegative, Only, later, require
+from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, Only, later, require
 from polyak.core.interaction import GymEnv, Interaction
 from polyak.core.noise import ActionNoise, VectorizedActionNoise
 from polyak.core.runner import Observations, Step
-from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
@@ -60,7 +59,6 @@ class RolloutReturn(NamedTuple):
 class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     """Algorithms that learn from a replay buffer."""
 
-    learning_rate: NonNegative | Schedule = 3e-4
     _: KW_ONLY
     buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
@@ -167,6 +165,15 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
             return training, self.batch_size
         steps = freq.frequency if freq.unit == "step" else _NOMINAL_EPISODE * freq.frequency
         return training // (steps * self.n_envs) * self.gradient_steps, self.batch_size
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if self.buffer_size < self.batch_size:
+            advise(
+                "batch larger than the buffer",
+                f"buffer_size={self.buffer_size} holds fewer transitions than batch_size={self.batch_size} draws, so "
+                "that every minibatch repeats some. Use a larger buffer_size or a smaller batch_size.",
+            )
 
     def _start_episodes(self) -> None:
         super()._start_episodes()

@@ -14,7 +14,6 @@ from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner, Metrics
 from polyak.core.runner import Observations, Step
-from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
@@ -46,7 +45,6 @@ class OnPolicyLearner(Learner):
 class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
     """Algorithms that learn from fresh rollouts of their own stochastic policy."""
 
-    learning_rate: NonNegative | Schedule = 3e-4
     _: KW_ONLY
     n_steps: Count = 2048
     """Steps per environment in one rollout."""
