@@ -33,6 +33,7 @@ from polyak.envs.make import make_env
 from polyak.nn.catalog import check_policy_fits
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate"}
+_SET_LATER |= {"observation_space", "action_space", "n_envs", "runner"}  # while a model is loaded
 """Attributes of polyak's own that may appear after the model is set up."""
 
 Aliases = dict[str, type[policies.BasePolicy]]
