@@ -14,14 +14,14 @@ from torch import Tensor
 from typing_extensions import Self
 
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutBufferSamples
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss, normalized
+from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -52,22 +52,32 @@ class A2CLearner(OnPolicyLearner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutBufferSamples) -> Metrics:
+    def update(self, batch: RolloutBufferSamples) -> Update:
         """One gradient step on the whole rollout."""
         self.steps += 1
-        return self.gradient_step(batch)
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
-    def gradient_step(self, batch: RolloutBufferSamples) -> Metrics:
-        """Policy, value and entropy losses together, algorithm S3."""
+    def gradient_step(self, batch: RolloutBufferSamples) -> Update:
+        """Descend the objective."""
         values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        objective = self.objective(batch, values.flatten(), log_prob, entropy)
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update(objective.metrics)
+
+    def objective(
+        self, batch: RolloutBufferSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None
+    ) -> Objective:
+        """Policy, value and entropy losses together, algorithm S3. Of the policy as it is: values [B], log_prob [B] of
+        the batch's actions, entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = normalized(advantages)
+            advantages = self.normalized(advantages)
         loss_pi = policy_gradient_loss(log_prob, advantages)
-        loss_v = value_loss(values.flatten(), batch.returns)
+        loss_v = value_loss(values, batch.returns)
         loss_s = entropy_loss(entropy, log_prob)
-        self.minimise("policy", loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, self.max_grad_norm)
-        return {"policy_loss": loss_pi.detach(), "value_loss": loss_v.detach(), "entropy_loss": loss_s.detach()}
+        metrics = {"policy_loss": loss_pi.detach(), "value_loss": loss_v.detach(), "entropy_loss": loss_s.detach()}
+        return Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -118,6 +128,6 @@ class A2C(OnPolicyAlgorithm):
         self._turn_dials()
         with self._split.sample:
             batch = next(self._minibatches(None))
-        metrics = self.learner.update(batch)
+        update = self.learner.update(batch)
         self._n_updates += 1
-        self._record({name: [value] for name, value in metrics.items()})
+        self._record({name: [value] for name, value in update.metrics.items()})

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.noise import ActionNoise
 from polyak.core.schedules import Schedule
@@ -51,32 +51,43 @@ class DDPGLearner(Learner):
         self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
         self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step of critic and actor; then both targets follow."""
         self.steps += 1
-        return self.gradient_step(batch)
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
-    def gradient_step(self, batch: Transition) -> Metrics:
+    def gradient_step(self, batch: Transition) -> Update:
         """Algorithm 1."""
         policy = self.policy
-        with torch.no_grad():
-            next_actions = policy.actor_target(batch.next_observations)
-            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)[0]
-            target = batch.rewards + batch.discounts * next_q
+        target = self.td_target(batch)
         q = policy.critic.q_values(batch.observations, batch.actions)[0]
-        loss_critic = critic_loss(q, target, batch.weights)
-        self.minimise("critic", loss_critic)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
 
         actions = policy.actor(batch.observations)
-        loss_actor = actor_loss(policy.critic.q1_forward(batch.observations, actions).flatten())
-        self.minimise("actor", loss_actor)
+        q_now = policy.critic.q1_forward(batch.observations, actions).flatten()
+        actor = self.actor_objective(batch, actions, q_now)
+        self.minimise("actor", actor.loss)
         polyak_update(policy.critic, policy.critic_target, self.tau)
         polyak_update(policy.actor, policy.actor_target, self.tau)
-        return {
-            "actor_loss": loss_actor.detach(),
-            "critic_loss": loss_critic.detach(),
-            "td_error": (q - target).detach().abs(),
-        }
+        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach()}
+        return Update({**metrics, **critic.metrics, **actor.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """What the critic regresses on, y of eq. 5 with target networks. -> [B]"""
+        next_actions = self.policy.actor_target(batch.next_observations)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)[0]
+        return batch.rewards + batch.discounts * next_q
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critic. q [B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs())
+
+    def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
+        """Of the actor. Its own actions [B, A] and q [B] of those"""
+        return Objective(actor_loss(q))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

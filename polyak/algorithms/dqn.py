@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, later
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq
 from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
@@ -52,23 +52,32 @@ class DQNLearner(Learner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step. The target follows on the environment's clock: see :meth:`update_target`."""
         self.steps += 1
-        return self.gradient_step(batch)
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
     def update_target(self) -> None:
         """Move the target network towards the online one."""
         polyak_update(self.policy.q_net, self.policy.q_net_target, self.tau)
 
-    def gradient_step(self, batch: Transition) -> Metrics:
+    def gradient_step(self, batch: Transition) -> Update:
         """Regress the values of the actions taken on their targets."""
-        with torch.no_grad():
-            target = q_target(batch.rewards, batch.discounts, self.policy.q_net_target(batch.next_observations))
-        q = self.policy.q_net(batch.observations).gather(1, batch.actions.long().view(-1, 1)).squeeze(1)
-        loss = q_loss(q, target, batch.weights)
-        self.minimise("policy", loss, self.max_grad_norm)
-        return {"loss": loss.detach(), "td_error": (q - target).detach().abs()}
+        target = self.td_target(batch)
+        objective = self.objective(batch, self.policy.q_net(batch.observations), target)
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update({"loss": objective.loss.detach(), **objective.metrics}, objective.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """What the values of the actions taken are regressed on. -> [B]"""
+        return q_target(batch.rewards, batch.discounts, self.policy.q_net_target(batch.next_observations))
+
+    def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """q [B, A] of every action, target [B] of those taken"""
+        taken = q.gather(1, batch.actions.long().view(-1, 1)).squeeze(1)
+        return Objective(q_loss(taken, target, batch.weights), td_error=(taken - target).detach().abs())
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

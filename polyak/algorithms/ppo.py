@@ -6,22 +6,24 @@ Shapes: B minibatch rows.
 """
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.hyperparameters import Count, Positive, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBufferSamples
+from polyak.data.batch import RolloutRows
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss, normalized
+from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -50,6 +52,17 @@ def approximate_kl(log_ratio: Tensor) -> Tensor:
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
+class Lesson(NamedTuple):
+    """What some passes over a rollout came to."""
+
+    metrics: dict[str, list[Tensor]]
+    """Of each gradient step; ``approx_kl`` of those of the last pass alone."""
+    passes: int
+    """How many were begun."""
+    too_far: bool
+    """Whether the last gradient step was skipped, and the rest with it."""
+
+
 class PPOLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
@@ -61,55 +74,73 @@ class PPOLearner(OnPolicyLearner):
     max_grad_norm: Dial[Tensor]
     normalize_advantage: Dial[bool]
     target_kl: Dial[float | None]
-    counters = OnPolicyLearner.counters | {"too_far"}
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
-        self.too_far = False
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutBufferSamples) -> Metrics:
-        """One gradient step, unless the policy has moved more than 1.5 ``target_kl``: then ``too_far`` is set."""
+    def learn_from(self, passes: Iterable[Iterable[RolloutBufferSamples | RolloutRows]]) -> Lesson:
+        """Make a gradient step on each minibatch of several passes over a rollout, until one is skipped.
+
+        Args:
+            passes: each an iterable of minibatches; of a pass that is not reached, none is asked for.
+        """
+        metrics: dict[str, list[Tensor]] = {}
+        made = 0
+        for minibatches in passes:
+            made += 1
+            metrics["approx_kl"] = []  # of the last pass alone
+            for batch in minibatches:
+                update = self.update(batch)
+                for name, value in update.metrics.items():
+                    metrics.setdefault(name, []).append(value)
+                if update.skipped is not None and bool(update.skipped):
+                    return Lesson(metrics, made, too_far=True)
+        return Lesson(metrics, made, too_far=False)
+
+    def update(self, batch: RolloutBufferSamples | RolloutRows) -> Update:
+        """One gradient step, skipped if the policy has moved more than 1.5 ``target_kl``."""
         self.steps += 1
-        metrics = dict(self.gradient_step(batch))
-        too_far = metrics.pop("too_far", None)
-        self.too_far = too_far is not None and bool(too_far)
-        return metrics
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
-    def gradient_step(self, batch: RolloutBufferSamples) -> Metrics:
-        """Descend :meth:`loss`, unless the policy has moved too far."""
-        loss, metrics = self.loss(batch)
-        if self.target_kl is None:
-            self.minimise("policy", loss, self.max_grad_norm)
-            return metrics
-        too_far = metrics["approx_kl"] > 1.5 * self.target_kl
-        self.minimise("policy", loss, self.max_grad_norm, unless=too_far)
-        return {**metrics, "too_far": too_far}
-
-    def loss(self, batch: RolloutBufferSamples) -> tuple[Tensor, Metrics]:
-        """-(L^CLIP - c1 L^VF + c2 S), eq. 9."""
+    def gradient_step(self, batch: RolloutBufferSamples) -> Update:
+        """Descend the objective, unless the policy has moved too far."""
         values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
-        values = values.flatten()
+        objective = self.objective(batch, values.flatten(), log_prob, entropy)
+        with torch.no_grad():
+            kl = approximate_kl(log_prob - batch.old_log_prob)
+        too_far = None
+        if self.target_kl is not None:
+            (kl,) = self.averaged([kl])  # so that all learners stop, or none
+            too_far = kl > 1.5 * self.target_kl
+        self.minimise("policy", objective.loss, self.max_grad_norm, unless=too_far)
+        metrics = {"loss": objective.loss.detach(), "approx_kl": kl}
+        return Update({**metrics, **objective.metrics}, skipped=too_far)
+
+    def objective(
+        self, batch: RolloutBufferSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None
+    ) -> Objective:
+        """-(L^CLIP - c1 L^VF + c2 S), eq. 9. Of the policy as it is: values [B], log_prob [B] of the batch's actions,
+        entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = normalized(advantages)
+            advantages = self.normalized(advantages)
         log_ratio = log_prob - batch.old_log_prob
         if self.clip_range_vf is not None:
             values = clipped_values(values, batch.old_values, self.clip_range_vf)
         loss_pi = clipped_surrogate(log_ratio, advantages, self.clip_range)
         loss_v = value_loss(values, batch.returns)
         loss_s = entropy_loss(entropy, log_prob)
-        loss = loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s
         with torch.no_grad():
-            metrics = {
-                "policy_gradient_loss": loss_pi.detach(),
-                "value_loss": loss_v.detach(),
-                "entropy_loss": loss_s.detach(),
-                "loss": loss.detach(),
-                "approx_kl": approximate_kl(log_ratio),
-                "clip_fraction": ((log_ratio.exp() - 1).abs() > self.clip_range).float().mean(),
-            }
-        return loss, metrics
+            clipped = ((log_ratio.exp() - 1).abs() > self.clip_range).float().mean()
+        metrics = {
+            "policy_gradient_loss": loss_pi.detach(),
+            "value_loss": loss_v.detach(),
+            "entropy_loss": loss_s.detach(),
+            "clip_fraction": clipped,
+        }
+        return Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -185,21 +216,12 @@ class PPO(OnPolicyAlgorithm):
         assert isinstance(learner, PPOLearner)
         self.policy.set_training_mode(True)
         self._turn_dials()
-        minibatches = self._minibatches
-        metrics: dict[str, list[Tensor]] = {}
-        for epoch in range(self.n_epochs):
-            metrics["approx_kl"] = []
-            for batch in self._split.sample.timing(minibatches(self.batch_size)):
-                for name, value in learner.update(batch).items():
-                    metrics.setdefault(name, []).append(value)
-                if learner.too_far:
-                    break
-            self._n_updates += 1
-            if learner.too_far:
-                self.logger.debug(f"Update ended in epoch {epoch}: the policy moved more than 1.5 * target_kl.")
-                break
-        metrics["loss"] = metrics["loss"][-1:]
-        self._record(metrics)
+        sampling, minibatches = self._split.sample, self._minibatches
+        lesson = learner.learn_from(sampling.timing(minibatches(self.batch_size)) for _ in range(self.n_epochs))
+        self._n_updates += lesson.passes
+        if lesson.too_far:
+            self.logger.debug(f"Update ended in epoch {lesson.passes - 1}: the policy moved more than 1.5 * target_kl.")
+        self._record({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]})
         self.logger.record("train/clip_range", learner.dials["clip_range"])
         if self.clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", learner.dials["clip_range_vf"])

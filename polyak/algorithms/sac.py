@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, NonNegative, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.core.noise import ActionNoise
 from polyak.data import Transition
@@ -74,38 +74,58 @@ class SACLearner(Learner):
             self.log_ent_coef = nn.Parameter(torch.tensor([initial_alpha]).log())
             self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; then the targets follow."""
         self.steps += 1
         if self.use_sde:
             self.policy.reset_noise()
-        return self.gradient_step(batch, self.steps % self.target_update_interval == 0)
+        update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
+        return update
 
-    def gradient_step(self, batch: Transition, update_target: bool) -> Metrics:
+    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
         """Algorithm 1."""
         policy = self.policy
         alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
         actions, log_prob = policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
 
-        with torch.no_grad():
-            next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)
-            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)
-            target = batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+        target = self.td_target(batch, alpha)
         q = policy.critic.q_values(batch.observations, batch.actions)
-        loss_critic = critic_loss(q, target, batch.weights)
-        self.minimise("critic", loss_critic)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
 
-        loss_actor = actor_loss(policy.critic.q_values(batch.observations, actions), log_prob, alpha)
-        self.minimise("actor", loss_actor)
+        q_now = policy.critic.q_values(batch.observations, actions)
+        actor = self.actor_objective(batch, actions, log_prob, q_now, alpha)
+        self.minimise("actor", actor.loss)
 
-        metrics = {"actor_loss": loss_actor.detach(), "critic_loss": loss_critic.detach(), "ent_coef": alpha.mean()}
+        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach(), "ent_coef": alpha.mean()}
         if self.learn_alpha:
-            loss_alpha = temperature_loss(self.log_ent_coef, log_prob, self.target_entropy)
-            self.minimise("ent_coef", loss_alpha)
-            metrics["ent_coef_loss"] = loss_alpha.detach()
+            temperature = self.temperature_objective(log_prob)
+            self.minimise("ent_coef", temperature.loss)
+            metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
         if update_target:
             polyak_update(policy.critic, policy.critic_target, self.tau)
-        return metrics | {"td_error": (q - target).detach().abs().mean(0)}
+        return Update(metrics | {**critic.metrics, **actor.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
+        """What the critics regress on, eq. 2 and 3 with target critics. -> [B]"""
+        next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+    def actor_objective(
+        self, batch: Transition, actions: Tensor, log_prob: Tensor, q: Tensor, alpha: Tensor
+    ) -> Objective:
+        """Of the actor. Its own actions [B, A], log_prob [B] and q [K, B] of those"""
+        return Objective(actor_loss(q, log_prob, alpha))
+
+    def temperature_objective(self, log_prob: Tensor) -> Objective:
+        """Of the temperature. log_prob [B] of the actor's own actions"""
+        return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

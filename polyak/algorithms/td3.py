@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.noise import ActionNoise
 from polyak.core.schedules import Schedule
@@ -49,7 +49,6 @@ def actor_loss(q: Tensor) -> Tensor:
 class TD3Learner(Learner):
     """Actor and twin critics, each with a target."""
 
-    graphs = ("critic_step", "delayed_step")
     policy: ContinuousPolicy
     tau: Dial[Tensor]
     target_policy_noise: Dial[Tensor]
@@ -61,39 +60,47 @@ class TD3Learner(Learner):
         self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
         self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
         self.steps += 1
-        return self.gradient_step(batch, self.steps % self.policy_delay == 0)
+        update: Update = self.run(self.critic_step, batch)
+        if self.steps % self.policy_delay == 0:
+            update = update._replace(metrics={**update.metrics, **self.run(self.delayed_step, batch)})
+        return update
 
-    def gradient_step(self, batch: Transition, delayed_too: bool) -> Metrics:
-        """Algorithm 1; ``delayed_too`` says whether it is the turn of actor and targets."""
-        metrics = self.critic_step(batch)
-        if delayed_too:
-            metrics = {**metrics, **self.delayed_step(batch)}
-        return metrics
-
-    def critic_step(self, batch: Transition) -> Metrics:
-        """Clipped double Q-learning with smoothed target actions, eq. 10 and section 5.3."""
-        policy = self.policy
-        with torch.no_grad():
-            next_actions = policy.actor_target(batch.next_observations)
-            next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
-            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)
-            target = batch.rewards + batch.discounts * next_q.amin(0)
-        q = policy.critic.q_values(batch.observations, batch.actions)
-        loss = critic_loss(q, target, batch.weights)
-        self.minimise("critic", loss)
-        return {"critic_loss": loss.detach(), "td_error": (q - target).detach().abs().mean(0)}
+    def critic_step(self, batch: Transition) -> Update:
+        """Clipped double Q-learning, algorithm 1."""
+        target = self.td_target(batch)
+        q = self.policy.critic.q_values(batch.observations, batch.actions)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
+        return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def delayed_step(self, batch: Transition) -> Metrics:
         """The deterministic policy gradient through the first critic; then the targets follow."""
         actions = self.policy.actor(batch.observations)
-        loss = actor_loss(self.policy.critic.q1_forward(batch.observations, actions).flatten())
-        self.minimise("actor", loss)
+        q = self.policy.critic.q1_forward(batch.observations, actions).flatten()
+        actor = self.actor_objective(batch, actions, q)
+        self.minimise("actor", actor.loss)
         polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
         polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
-        return {"actor_loss": loss.detach()}
+        return {"actor_loss": actor.loss.detach(), **actor.metrics}
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """The smaller target critic's value of smoothed target actions, eq. 10 and section 5.3. -> [B]"""
+        next_actions = self.policy.actor_target(batch.next_observations)
+        next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        return batch.rewards + batch.discounts * next_q.amin(0)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+    def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
+        """Of the actor. Its own actions [B, A] and the first critic's q [B] of those"""
+        return Objective(actor_loss(q))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

@@ -126,6 +126,11 @@ class Algorithm:
         if self.tensorboard_log is not None:
             self.tensorboard_log = os.fspath(self.tensorboard_log)
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        """Arguments of a model so small that everything can be tried with it in a second, as conformance tests do."""
+        return {"seed": 3}
+
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:

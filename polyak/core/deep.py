@@ -14,10 +14,10 @@ import torch
 from typing_extensions import Self
 
 from polyak.core.algorithm import Algorithm
-from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.device import Work, choose, get_device
 from polyak.core.engine.engine import Engine
-from polyak.core.engine.speeds import rates
+from polyak.core.engine.speeds import speeds
 from polyak.core.engine.threads import threads_for
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
@@ -72,7 +72,7 @@ class DeepAlgorithm(Algorithm):
     (``optimizer_class``, ``optimizer_kwargs``)."""
     device: Becomes[torch.device | str | int, torch.device] = later("auto")
     """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
-    faster than the processor, by their measured rates, for these networks and batches."""
+    faster than the processor, by their measured speeds, for these networks and batches."""
     compile: bool | Literal["auto"] = "auto"
     """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
     building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
@@ -87,7 +87,7 @@ class DeepAlgorithm(Algorithm):
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     n_envs = 1
     _acting = cast("Acting | None", None)
-    _operations = math.inf
+    _flops = math.inf
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         policy, self.policy = cast(Any, self.policy), cast(Any, None)
@@ -103,6 +103,11 @@ class DeepAlgorithm(Algorithm):
         name = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
         steps = "not built yet" if engine is None else engine.status
         return {"policy": name, **super()._card(), "device": str(self.device), "gradient steps": steps}
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        small = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu"}
+        return {**super().trial(), **small}
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
@@ -182,7 +187,7 @@ class DeepAlgorithm(Algorithm):
             self.device = self._faster_device(learner)
         self.learner: Learner = learner.to(self.device)
         self.learner.precision = self.precision
-        self.engine = Engine(self.learner, self.compile)
+        self.engine = Engine(self.learner, self.compile, print if self.verbose >= 1 else None)
         self.policy = cast(Any, self.learner.policy)
         self._after_setup()
 
@@ -194,9 +199,9 @@ class DeepAlgorithm(Algorithm):
         updates, rows = self._expected_updates(_NOMINAL_RUN)
         if updates == 0:  # nobody knows
             return self.device
-        acts, step = _NOMINAL_RUN / self.n_envs / updates, operations(learner, rows)
+        acts, step = _NOMINAL_RUN / self.n_envs / updates, flops(learner, rows)
         acting = step / (3 * rows) * self.n_envs
-        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), rates())
+        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), speeds())
         if self.verbose >= 1:
             print(choice)
         return torch.device(choice.device)
@@ -227,11 +232,11 @@ class DeepAlgorithm(Algorithm):
         )
         assert engine is not None
         require(
-            bool(engine.methods) and (engine.learned or not updated),
+            engine.learned or not updated,
             name,
             value,
-            f"{cls} makes gradient steps of its own. Write them as methods of its learner that are named in `graphs` ("
-            f"{', '.join(self.learner.graphs)}), and call self.learner.update(batch) in train().",
+            f"{cls} makes gradient steps of its own. Write them as methods of its learner that its update() calls by "
+            "self.run(self.gradient_step, batch), and call self.learner.update(batch) in train().",
         )
 
     def _check_built(self) -> None:
@@ -252,13 +257,11 @@ class DeepAlgorithm(Algorithm):
         updates, rows = self._expected_updates(self._total_timesteps - self.num_timesteps)
         if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
             self.engine.expect(updates, rows)
-            self._operations = self.engine.operations(rows) if updates else math.inf
-            if self.verbose >= 1 and self.engine.compiles:
-                print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")
+            self._flops = self.engine.flops(rows) if updates else math.inf
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        with super()._while_learning(), threads_for(self._operations):
+        with super()._while_learning(), threads_for(self._flops):
             yield
 
     @property

@@ -59,6 +59,11 @@ class Interaction(Algorithm):
             return {"environment": "none", **super()._card()}
         return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._card()}
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        acts = any(issubclass(spaces.Box, kind) for kind in cls.action_spaces)
+        return {**super().trial(), "env": "Pendulum-v1" if acts else "CartPole-v1"}
+
     # -- environments --------------------------------------------------------------------------------------------------
 
     def _use_env(self, env: VecEnv) -> None:

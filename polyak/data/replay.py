@@ -2,7 +2,7 @@
 
     which rows?          Sampler   (Uniform, Prioritized)
     seen as which goal?  Relabel   (none, Hindsight)
-    over how many steps? n_steps   (1 by default)
+    made into what?      Reduce    (NStep: one step by default; Sequence)
 
 A draw is always the same pipeline, so every combination is legal and none needs its own class:
 
@@ -11,9 +11,9 @@ A draw is always the same pipeline, so every combination is legal and none needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,22 +22,19 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import (
-    DictReplayBufferSamples,
-    ReplayBufferSamples,
-    TensorObs,
-    Transition,
-    TransitionColumns,
-    TransitionRows,
-    single_precision,
-)
-from polyak.data.hindsight.relabel import Relabel, Window
+from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
+from polyak.data.hindsight.relabel import Relabel
+from polyak.data.replay_state import check_columns, load_relabel, load_sampler, parts_state
+from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
+from polyak.data.sampling.rows import Rows, read_steps, read_windows
 from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform, make_sampler
-from polyak.data.storage.memory import GIGABYTE, check_memory
+from polyak.data.schema import Column, Schema
+from polyak.data.step import Step
 from polyak.data.storage.mirror import Mirror
 from polyak.data.storage.placement import Placement
-from polyak.data.storage.storage import PairStorage, SingleStorage, Storage
-from polyak.data.storage.table import ArrayObs, observation_dtype
+from polyak.data.storage.ring import check_size, make_storage
+from polyak.data.storage.storage import RowLayout, Storage
+from polyak.data.storage.table import observation_dtype
 
 STATE_VERSION = 1
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
@@ -50,17 +47,6 @@ class _Draw(NamedTuple):
     rows: np.ndarray
     cells: np.ndarray
     weights: np.ndarray | None
-
-
-class _Rows(NamedTuple):
-    """Drawn transitions, normalised and reduced to one step each: arrays, or tensors where a device gathered them."""
-
-    observations: ArrayObs | TensorObs  # [B, ...]
-    actions: np.ndarray | Tensor  # [B, A]
-    next_observations: ArrayObs | TensorObs  # [B, ...]
-    terminated: np.ndarray | Tensor  # [B] float32
-    rewards: np.ndarray | Tensor  # [B] float32
-    discounts: np.ndarray | None  # [B] float32; None: one step each
 
 
 def _column(name: str) -> property:
@@ -97,6 +83,10 @@ class ReplayBuffer(BaseBuffer):
         relabel: e.g. :class:`~polyak.data.hindsight.relabel.Hindsight`; a copy is used.
         n_steps: length of the returns; above 1 the samples carry ``discounts``.
         gamma: discount of one step within the n-step returns.
+        reduce: what becomes of a window; None: an n-step return, ``NStep(n_steps, gamma)``. With
+            :class:`~polyak.data.sampling.reduce.Sequence` all batches have a second axis, of time.
+        columns: what else each row holds: a :class:`~polyak.data.schema.Schema`, or columns. Every step must bring them
+            as ``extras``, and every batch has them.
         seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
         storage_device: where rows are kept beside main memory, so that batches are gathered there; the samples are the
             same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
@@ -114,6 +104,11 @@ class ReplayBuffer(BaseBuffer):
     dones = _column("dones")
     timeouts = _column("timeouts")
 
+    @property
+    def extras(self) -> dict[str, np.ndarray]:
+        """Name -> extra column of all rows [buffer_size, n_envs, ...]; views."""
+        return self.storage.table.lend("extras") if self.schema.columns else {}  # type: ignore[return-value]
+
     def __init__(
         self,
         buffer_size: int,
@@ -128,20 +123,25 @@ class ReplayBuffer(BaseBuffer):
         relabel: Relabel | None = None,
         n_steps: int = 1,
         gamma: float = 0.99,
+        reduce: Reduce | None = None,
+        columns: Schema | Iterable[Column] | None = None,
         seed: int | None = None,
         storage_device: torch.device | str = "auto",
     ):
-        if n_steps < 1:
-            raise ValueError(f"n_steps must be at least 1, got {n_steps}. 1 gives ordinary one-step transitions.")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma must be between 0 and 1, got {gamma}.")
-        self.n_steps, self.gamma = int(n_steps), float(gamma)
+        self.reduce = make_reduce(reduce, NStep(int(n_steps), float(gamma)))
+        self.n_steps, self.gamma = self.reduce.n_steps, float(gamma)
+        self.schema = Schema.of(columns)
         self.optimize_memory_usage, self.handle_timeout_termination = optimize_memory_usage, handle_timeout_termination
         self.sampler, self.relabel = make_sampler(sampler), copy(relabel)
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
         self.buffer_size = max(self.buffer_size // self.n_envs, 1)
+        if isinstance(self.reduce, Sequence) and self.reduce.window > self.buffer_size:
+            raise ValueError(
+                f"{self.reduce} looks at {self.reduce.window} successive rows, but the buffer keeps only "
+                f"{self.buffer_size} of each environment: use a larger buffer_size or shorter sequences."
+            )
         self._placement = Placement(storage_device, self.device, self._needs_arrays())
-        self._check_memory()
+        check_size(self._layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
         self.storage = self._make_storage()
         if self._placement.asked:  # what cannot be had is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
@@ -165,27 +165,12 @@ class ReplayBuffer(BaseBuffer):
         return np.float32 if dtype == np.float64 else dtype
 
     @property
-    def _layout(self) -> tuple[np.dtype, np.dtype]:
+    def _layout(self) -> RowLayout:
         action = np.dtype((self._maybe_cast_dtype(self.action_space.dtype), (self.action_dim,)))
-        return observation_dtype(self.observation_space, self.obs_shape), action
+        return RowLayout.of(observation_dtype(self.observation_space, self.obs_shape), action, self.schema)
 
     def _make_storage(self) -> Storage:
-        storage_class = SingleStorage if self.optimize_memory_usage else PairStorage
-        return storage_class(*self._layout, self.buffer_size, self.n_envs)
-
-    def _check_memory(self) -> None:
-        cells = self.buffer_size * self.n_envs
-        needed, saving = (kind.size_of(*self._layout, cells) for kind in (PairStorage, SingleStorage))
-        ways = [
-            f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)",
-            f"optimize_memory_usage=True ({saving / GIGABYTE:.2f} GB)",
-            "smaller observations (uint8 pictures, fewer pixels, float32)",
-        ]
-        if self.optimize_memory_usage:
-            needed = saving
-            ways = [f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)", ways[2]]
-        what = f"The replay buffer (buffer_size={cells:,} transitions of {self.observation_space})"
-        check_memory(needed, what, f"Ways out: {'; '.join(ways)}.")
+        return make_storage(self._layout, self.buffer_size, self.n_envs, self.optimize_memory_usage)
 
     def reset(self) -> None:
         """Empty the buffer."""
@@ -205,6 +190,7 @@ class ReplayBuffer(BaseBuffer):
         reward: np.ndarray,
         done: np.ndarray,
         infos: list[dict[str, Any]],
+        extras: dict[str, Any] | None = None,
     ) -> None:
         """Store one vectorised step.
 
@@ -214,7 +200,40 @@ class ReplayBuffer(BaseBuffer):
             action: [n_envs, action_dim], as the learner wants them (scaled).
             reward, done: [n_envs]; ``done`` marks terminations and truncations.
             infos: one dict per environment; "TimeLimit.truncated" is read, and HER's copy_info_dict keeps all.
+            extras: name -> [n_envs, ...], of all ``columns``.
+
+        Raises:
+            ValueError: something has another shape than it must have, or a column is missing or unknown.
         """
+        self._write(obs, next_obs, action, reward, done, self._timeouts(infos), infos, extras)
+
+    def record(self, step: Step) -> None:
+        """Store one step of the environments: :meth:`add` for what tells termination from truncation itself.
+
+        A subclass with its own ``add`` is asked through it.
+
+        Raises:
+            ValueError: as :meth:`add`.
+        """
+        then, actions = step.next_observations, step.actions
+        if type(self).add is not ReplayBuffer.add or "add" in vars(self):
+            more = {"extras": step.extras} if step.extras else {}
+            self.add(step.observations, then, actions, step.rewards, step.dones, step.infos, **more)
+            return
+        timeouts = step.truncated if step.ended and self.handle_timeout_termination else 0.0
+        self._write(step.observations, then, actions, step.rewards, step.dones, timeouts, step.infos, step.extras)
+
+    def _write(
+        self,
+        obs: Any,
+        next_obs: Any,
+        action: np.ndarray,
+        reward: np.ndarray,
+        done: np.ndarray,
+        timeouts: np.ndarray | float,
+        infos: list[dict[str, Any]],
+        extras: dict[str, Any] | None,
+    ) -> None:
         # `_batched` would accept what has the right shape as well: asking here saves five calls a step
         if type(obs) is not np.ndarray or obs.shape != self._obs_batch:
             obs = self._batched("obs", obs, self._obs_batch)
@@ -227,7 +246,12 @@ class ReplayBuffer(BaseBuffer):
         if type(done) is not np.ndarray or done.shape != self._scalar_batch:
             done = self._batched("done", done, self._scalar_batch)
         slot = self.pos
-        self.storage.write(slot, obs, next_obs, action, reward, done, self._timeouts(infos))
+        if extras or self.schema.columns:
+            self.storage.write(
+                slot, obs, next_obs, action, reward, done, timeouts, self.schema.checked(extras, self.n_envs)
+            )
+        else:
+            self.storage.write(slot, obs, next_obs, action, reward, done, timeouts)
         if self.relabel is not None or self.sampler.adaptive:
             self._announce(slot, done, infos)
         self.pos = slot + 1
@@ -338,7 +362,7 @@ class ReplayBuffer(BaseBuffer):
                 yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
             return
         self._require_rows(batch_size)
-        stored = self.n_steps == 1 and self.relabel is None and env is None and self.device.type == "cpu"
+        stored = self._single_steps and env is None and self.device.type == "cpu"
         columns = self.storage.shared if late and stored else None
         if columns is not None:
             yield from self._rows_of(columns, batch_size, gamma, batches)
@@ -348,7 +372,7 @@ class ReplayBuffer(BaseBuffer):
             return
         for _ in range(batches):
             cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
-            transition = self._transition(self._rows(cells, env), weights, gamma)
+            transition = self._transition(cells, weights, gamma, env)
             yield transition, None if weights is None else torch.from_numpy(cells)
 
     def _makes_own_batches(self) -> bool:
@@ -382,11 +406,11 @@ class ReplayBuffer(BaseBuffer):
         """:meth:`transitions` that depend on nothing but the random numbers: several are gathered at once."""
         filled = self.size() * self.n_envs
         block_bytes = BLOCK_BYTES if self._source(env, batch_size) is self.storage else DEVICE_BLOCK_BYTES
-        at_once = max(block_bytes // (batch_size * self.storage.row_bytes), 1)
+        at_once = max(block_bytes // (batch_size * self._length * self.storage.row_bytes), 1)
         for start in range(0, batches, at_once):
             count = min(at_once, batches - start)
             cells = sampler.draw_batches(count, batch_size, filled)
-            block = self._transition(self._rows(cells, env, shared=True), None, gamma)
+            block = self._transition(cells, None, gamma, env, shared=True)
             if count == 1:
                 yield block, None
             else:
@@ -414,13 +438,39 @@ class ReplayBuffer(BaseBuffer):
         if drawn is None or drawn.rows is not batch_inds:
             rows = np.asarray(batch_inds, np.int64)
             drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
-        return self._samples(self._rows(drawn.cells, env), drawn)
+        return self._rows(drawn.cells, env).samples(self._tensor, drawn.weights, drawn.cells)
 
-    def _rows(self, cells: np.ndarray, env: Normalizer | None, shared: bool = False) -> _Rows:
-        """The transitions that begin in some cells [B]; ``shared``: both observations may share memory."""
-        if self.n_steps == 1 and self.relabel is None:
-            return self._one_step(cells, env, shared)
-        return self._n_step(cells, env)
+    def _transition(
+        self, cells: np.ndarray, weights: np.ndarray | None, gamma: float, env: Normalizer | None, shared: bool = False
+    ) -> Transition:
+        rows = self._rows(cells, env, shared)
+        on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
+        tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self._tensor
+        return rows.transition(tensor, self._ones(len(cells)) if weights is None else tensor(weights), gamma)
+
+    @property
+    def _single_steps(self) -> bool:
+        """Whether batches are just rows of the storage."""
+        return self.relabel is None and self.reduce.window == 1 and isinstance(self.reduce, NStep)
+
+    @property
+    def _length(self) -> int:
+        """Rows that are gathered for each one that is drawn."""
+        return self.reduce.window - self.reduce.n_steps + 1
+
+    def _rows(self, cells: np.ndarray, env: Normalizer | None, shared: bool = False) -> Rows:
+        """What begins in some cells [B], normalised; ``shared``: both observations may share memory."""
+        source = self._source(env, len(cells) * self._length)
+        if self._single_steps:
+            rows = read_steps(source, cells, shared)
+            rows = rows._replace(rewards=self._normalize_reward(rows.rewards, env))
+        else:
+            rewards = partial(self._normalize_reward, env=env)
+            rows = read_windows(self.storage, source, cells, self._newest(), self.relabel, self.reduce, rewards)
+        observations, then = rows.observations, rows.next_observations
+        return rows._replace(
+            observations=self._normalize_obs(observations, env), next_observations=self._normalize_obs(then, env)
+        )
 
     def _source(self, env: Normalizer | None, rows: int) -> Storage | Mirror:
         """What the next ``rows`` are gathered from: the storage, or its mirror on the device."""
@@ -436,72 +486,6 @@ class ReplayBuffer(BaseBuffer):
             return f"{type(self).__name__} has a to_torch of its own, which takes arrays"
         return None
 
-    def _one_step(self, cells: np.ndarray, env: Normalizer | None, shared: bool) -> _Rows:
-        row = self._source(env, len(cells)).read(cells, shared)
-        terminated = row["dones"] * (1 - row["timeouts"])
-        observations, then, rewards = row["observations"], row["next_observations"], row["rewards"]
-        observations, then = self._normalize_obs(observations, env), self._normalize_obs(then, env)
-        return _Rows(observations, row["actions"], then, terminated, self._normalize_reward(rewards, env), None)
-
-    def _n_step(self, first: np.ndarray, env: Normalizer | None) -> _Rows:
-        """[B, n] -> [B]: the discounted sum of the window's rewards, and the successor of its last row."""
-        cells, valid = self._windows(first)
-        length = valid.sum(1)
-        last = cells[np.arange(len(cells)), length - 1]
-        source = self._source(env, len(cells))
-        row = source.read(first)
-        then = row["next_observations"] if self.n_steps == 1 else source.next_observations(last)
-        window = Window(cells, valid, self.storage.scalars("rewards", cells), row["observations"], then)
-        if self.relabel is not None:
-            self.relabel(self.storage, window)
-        rewards = self._normalize_reward(window.rewards, env) * valid
-        rewards = (rewards @ self.gamma ** np.arange(self.n_steps)).astype(np.float32)
-        terminated = self.storage.scalars("dones", last) * (1 - self.storage.scalars("timeouts", last))
-        discounts = None if self.n_steps == 1 else (self.gamma**length).astype(np.float32)
-        observations, then = self._normalize_obs(row["observations"], env), self._normalize_obs(then, env)
-        return _Rows(observations, row["actions"], then, terminated, rewards, discounts)
-
-    def _windows(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[B] cells -> the ``n_steps`` cells from each on [B, n], and which of them belong to the episode [B, n]."""
-        slots, envs = np.divmod(cells, self.n_envs)
-        slots = (slots[:, None] + np.arange(self.n_steps)) % self.buffer_size
-        cells = slots * self.n_envs + envs[:, None]
-        ends = (self.storage.scalars("dones", cells) > 0) | (self.storage.scalars("timeouts", cells) > 0)
-        ends |= slots == self._newest()
-        valid = np.ones(cells.shape, bool)
-        valid[:, 1:] = ~np.logical_or.accumulate(ends[:, :-1], axis=1)
-        return cells, valid
-
-    def _samples(self, rows: _Rows, drawn: _Draw) -> ReplayBufferSamples:
-        """Everything as tensors, scalars as columns [B, 1]."""
-        weights, discounts = drawn.weights, rows.discounts
-        samples = DictReplayBufferSamples if isinstance(rows.observations, dict) else ReplayBufferSamples
-        return samples(
-            self._tensors(rows.observations),
-            self._tensor(rows.actions),
-            self._tensors(rows.next_observations),
-            self._tensor(rows.terminated[:, None]),
-            self._tensor(rows.rewards[:, None]),
-            None if discounts is None else self._tensor(discounts[:, None]),
-            None if weights is None else self._tensor(weights[:, None]),
-            None if weights is None else torch.from_numpy(drawn.cells),
-        )
-
-    def _transition(self, rows: _Rows, weights: np.ndarray | None, gamma: float) -> Transition:
-        """The same bits as :meth:`Transition.from_samples` of :meth:`_samples`, but for the type of observations."""
-        discounts = 1 - rows.terminated
-        discounts *= gamma if rows.discounts is None else rows.discounts
-        on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
-        tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self._tensor
-        return Transition(
-            _map(rows.observations, single_precision, tensor),
-            tensor(rows.actions),
-            tensor(rows.rewards),
-            _map(rows.next_observations, single_precision, tensor),
-            tensor(discounts),
-            self._ones(len(discounts)) if weights is None else tensor(weights),
-        )
-
     def _ones(self, size: int) -> Tensor:
         """[size] ones, the same tensor every time."""
         if self._unit_weights[0] != size or self._unit_weights[1].device.type != self.device.type:
@@ -513,19 +497,18 @@ class ReplayBuffer(BaseBuffer):
 
         Args:
             indices: the samples' ``indices`` [B].
-            td_errors: [B] or [B, 1]; their sign does not matter.
+            td_errors: [B] or [B, 1], one for each sample, also if it is a sequence; their sign does not matter.
         """
-        self.sampler.update_priorities(_array(indices), _array(td_errors))
+        cells, errors = _array(indices), _array(td_errors)
+        if cells.shape != errors.shape:
+            raise ValueError(f"td_errors must hold one number for each of the {len(cells)} indices, got {len(errors)}.")
+        self.sampler.update_priorities(cells, errors)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle.
-
-        Keys with a slash belong to an entry of a Dict observation, to the sampler, or to the relabelling.
-        """
-        slots = self._slots()
-        state: dict[str, Any] = {
+        """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle."""
+        return {
             "version": STATE_VERSION,
             "buffer_size": self.buffer_size,
             "n_envs": self.n_envs,
@@ -533,14 +516,8 @@ class ReplayBuffer(BaseBuffer):
             "full": self.full,
             "optimize_memory_usage": self.optimize_memory_usage,
             "rng": self.rng_state(),
-            "sampler": type(self.sampler).__name__,
-            **self.storage.state_dict(slots),
+            **parts_state(self.storage, self.sampler, self.relabel, self._slots()),
         }
-        for key, value in self.sampler.state_dict().items():
-            state[f"sampler/{key}"] = value[slots] if isinstance(value, np.ndarray) else value
-        if self.relabel is not None:
-            state |= {f"relabel/{key}": value for key, value in self.relabel.state_dict(slots).items()}
-        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back a :meth:`state_dict`; a smaller buffer keeps the newest rows.
@@ -555,7 +532,7 @@ class ReplayBuffer(BaseBuffer):
         ):
             if state.get(key) != ours:
                 raise ValueError(f"The saved buffer has {key}={state.get(key)!r}, this one {ours!r}: build it alike.")
-        self._check_shapes(state)
+        check_columns(self.storage, state)
         self.reset()
         saved = len(state["rewards"])
         rows = np.arange(saved)[-self.buffer_size :]
@@ -568,36 +545,12 @@ class ReplayBuffer(BaseBuffer):
         self.load_rng_state(state["rng"])
         if self.relabel is not None:
             self._sync(self.relabel)
-            if "relabel/rng" in state:
-                self.relabel.load_state_dict(_section(state, "relabel/"), rows, slots)
-        self._load_sampler(state, rows, slots)
+            load_relabel(self.relabel, state, rows, slots)
+        load_sampler(self.sampler, state, rows, self.storage, slots, self.relabel)
 
     def _slots(self) -> np.ndarray:
         """Filled slots, oldest first."""
         return np.arange(self.pos - self.size(), self.pos) % self.buffer_size
-
-    def _check_shapes(self, state: dict[str, Any]) -> None:
-        for name, ours in self.storage.state_dict(np.empty(0, np.int64)).items():
-            saved = state.get(name)
-            if saved is None:
-                raise ValueError(f"The saved buffer has no {name!r}: it belongs to other observations.")
-            if saved.dtype != ours.dtype or saved.shape[1:] != ours.shape[1:]:
-                raise ValueError(
-                    f"The saved {name!r} are {saved.dtype}{list(saved.shape[1:])} per step, this buffer holds "
-                    f"{ours.dtype}{list(ours.shape[1:])}: was it made for another environment?"
-                )
-
-    def _load_sampler(self, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
-        if state["sampler"] != type(self.sampler).__name__:  # another kind: every row is new to it
-            cells = (slots[:, None] * self.n_envs + np.arange(self.n_envs)).reshape(-1)
-            self.sampler.include(cells if self.relabel is None else cells[self.relabel.eligible(cells)])
-            return
-        theirs = _section(state, "sampler/")
-        for key, value in theirs.items():
-            if isinstance(value, np.ndarray):
-                theirs[key] = np.zeros((self.buffer_size, *value.shape[1:]), value.dtype)
-                theirs[key][slots] = value[rows]
-        self.sampler.load_state_dict(theirs)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and deepcopy: only the filled part of the storage."""
@@ -617,22 +570,8 @@ def _scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float32)
 
 
-def _map(obs: ArrayObs | TensorObs, *steps: Callable[[Any], Any]) -> Any:
-    """Functions applied one after the other to observations, key by key if they are a dict."""
-    if isinstance(obs, dict):
-        return {key: _map(array, *steps) for key, array in obs.items()}
-    for step in steps:
-        obs = step(obs)
-    return obs
-
-
 def _array(values: Tensor | np.ndarray) -> np.ndarray:
     return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)
-
-
-def _section(state: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Entries whose key starts with a prefix, without it."""
-    return {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
 
 
 class DictReplayBuffer(ReplayBuffer):

@@ -1,7 +1,9 @@
 """Each mistake that a user can make gets an error that names the argument, the value and the fix."""
 
+import re
 import subprocess
 import sys
+from fractions import Fraction
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +15,18 @@ from gymnasium import spaces
 import polyak
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.algorithms import get
-from polyak.envs import BitFlippingEnv, DummyVecEnv, FakeImageEnv, make_vec_env
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data import HerReplayBuffer
+from polyak.data.hindsight.relabel import GOAL_KEYS
+from polyak.envs import (
+    BitFlippingEnv,
+    DummyVecEnv,
+    EnvWorkerError,
+    FakeImageEnv,
+    SubprocVecEnv,
+    check_env,
+    make_vec_env,
+)
 
 
 class Fake(gym.Env):
@@ -295,3 +308,125 @@ def test_gradients_may_be_clipped_to_nothing() -> None:
     before = model.policy.parameters_to_vector()
     model.learn(8)
     np.testing.assert_array_equal(model.policy.parameters_to_vector(), before)
+
+
+# -- mistakes in environments and callbacks ----------------------------------------------------------------------------
+
+QUIET = np.zeros(3, np.float32)
+
+
+@pytest.mark.parametrize("monitored", [True, False])
+@pytest.mark.parametrize("reward", [None, "1", 1j, [1.0], np.zeros(2), np.array("1")], ids=repr)
+def test_a_reward_that_is_no_number(reward: Any, monitored: bool) -> None:
+    env = Fake(reply=(QUIET, reward, False, False, {}))
+    model = PPO("MlpPolicy", env if monitored else DummyVecEnv([lambda: env]), n_steps=8, batch_size=8)
+    shown = re.escape(repr(reward))
+    with pytest.raises(ValueError, match=rf"Fake returned the reward {shown} \(\w+\), which is not a number.*float"):
+        model.learn(8)
+
+
+@pytest.mark.parametrize("reward", [1, True, np.float32(1), np.int64(1), np.array(1.0), Fraction(1, 2)], ids=repr)
+def test_every_kind_of_number_is_a_reward(reward: Any) -> None:
+    env = DummyVecEnv([lambda: Fake(reply=(QUIET, reward, False, False, {}))])
+    env.reset()
+    assert env.step(np.zeros(1, int))[1] == float(reward)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("info", [None, [], "news"], ids=repr)
+def test_an_info_that_is_no_dict(info: Any, ended: bool) -> None:
+    env = Fake(reply=(QUIET, 0.0, ended, False, info))
+    with pytest.raises(ValueError, match=rf"Fake returned the info {re.escape(repr(info))}.*not a dict.*Return \{{\}}"):
+        PPO("MlpPolicy", env, n_steps=8, batch_size=8).learn(8)
+
+
+@pytest.mark.parametrize("name", ["observation_space", "action_space"])
+@pytest.mark.parametrize("value", [None, (3,)])
+def test_an_environment_without_spaces(name: str, value: Any) -> None:
+    env = Fake()
+    if value is None:
+        delattr(env, name)
+    else:
+        setattr(env, name, value)
+    fix = rf"Fake has {name}={re.escape(repr(value))}.*self\.{name} = gymnasium\.spaces"
+    with pytest.raises(ValueError, match=fix):
+        PPO("MlpPolicy", env)
+    with pytest.raises(EnvWorkerError, match=fix):
+        SubprocVecEnv([lambda: env, lambda: env], start_method="fork")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"observation_space": spaces.Box(-1, 1, (4,), np.float32)},
+        {"observation_space": spaces.Box(-1, 1, (3,), np.float64)},
+        {"observation_space": spaces.Discrete(3)},
+        {"action_space": spaces.Discrete(3)},
+        {"action_space": spaces.Discrete(2, start=1)},
+    ],
+    ids=str,
+)
+def test_environments_of_different_spaces(other: dict[str, Any]) -> None:
+    def changed() -> Fake:
+        env = Fake()
+        vars(env).update(other)
+        return env
+
+    (name,) = other
+    match = f"same {name.split('_')[0]} space: environment 1 has {re.escape(str(other[name]))}, environment 0 has"
+    with pytest.raises(ValueError, match=match):
+        DummyVecEnv([Fake, changed])
+    with pytest.raises(ValueError, match=match):
+        SubprocVecEnv([Fake, changed], start_method="fork")
+
+
+def test_environments_with_different_bounds_are_stepped_together() -> None:
+    def wider() -> Fake:
+        env = Fake()
+        env.observation_space = spaces.Box(-2, 2, (3,), np.float32)
+        return env
+
+    assert DummyVecEnv([Fake, wider]).num_envs == 2
+
+
+def test_workers_end_without_a_traceback_when_the_spaces_differ(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="same action space"):
+        SubprocVecEnv([Fake, lambda: Fake(action_space=spaces.Discrete(3))], start_method="fork")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+class Goals(Fake):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict({key: spaces.Box(-1, 1, (2,)) for key in GOAL_KEYS})
+
+
+def test_hindsight_without_goals_or_a_judge() -> None:
+    options: dict[str, Any] = {"replay_buffer_class": HerReplayBuffer, "buffer_size": 100}
+    with pytest.raises(AssertionError, match=r"HerReplayBuffer needs a Dict.*achieved_goal.*got Box.*goals"):
+        DQN("MlpPolicy", Fake(), **options)
+    with pytest.raises(ValueError, match=r"Goals instance.*no compute_reward.*compute_reward\(achieved_goal"):
+        DQN("MultiInputPolicy", Goals(), **options)
+    model = DQN("MultiInputPolicy", BitFlippingEnv(), **options)
+    with pytest.raises(ValueError, match="no compute_reward"):
+        model.replay_buffer.set_env(DummyVecEnv([Goals]))
+
+
+def test_a_callback_that_does_not_initialise_its_base() -> None:
+    class Forgetful(BaseCallback):
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def _on_step(self) -> bool:
+            return True
+
+    for callback in (Forgetful(), [Forgetful()]):
+        with pytest.raises(TypeError, match=r"Forgetful.__init__\(\) did not call super\(\).__init__\(\)"):
+            PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8).learn(8, callback=callback)
+
+
+def test_observations_out_of_bounds_are_named_by_the_checker_only() -> None:
+    env = Fake(observation=np.full(3, 2, np.float32))
+    PPO("MlpPolicy", env, n_steps=8, batch_size=8).learn(8)
+    with pytest.raises(AssertionError, match=r"out of bounds.*\n.*actual value: 2"):
+        check_env(Fake(observation=np.full(3, 2, np.float32)))

@@ -6,6 +6,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.data import DictRolloutBuffer, RolloutBuffer, RolloutBufferSamples
+from tests.tolerance import bound
 
 GAMMA, LAM = 0.9, 0.8
 BOX, ACTION = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -41,6 +42,7 @@ def test_advantages(n_envs, steps, lam):
     log = fill(buffer)
     last, dones = torch.randn(n_envs, 1), np.arange(n_envs) % 2 == 0
     buffer.compute_returns_and_advantage(last, dones)
+    near = bound(3 * steps, size=4 * 3 / (1 - GAMMA))  # three terms below 4 at each step, discounted
     for env in range(n_envs):
         for t in range(steps):
             expected, weight = 0.0, 1.0
@@ -52,8 +54,8 @@ def test_advantages(n_envs, steps, lam):
                 weight *= GAMMA * lam
                 if ends:
                     break
-            assert buffer.advantages[t, env] == pytest.approx(expected, abs=1e-5)
-            assert buffer.returns[t, env] == pytest.approx(expected + float(log[t][4][env]), abs=1e-5)
+            assert buffer.advantages[t, env] == pytest.approx(expected, abs=near)
+            assert buffer.returns[t, env] == pytest.approx(expected + float(log[t][4][env]), abs=near)
 
 
 @pytest.mark.parametrize("space", [BOX, spaces.Dict({"a": BOX, "b": spaces.Discrete(5)})])
@@ -104,7 +106,7 @@ def test_values_may_come_afterwards():
     for buffer in (one, two):
         buffer.compute_returns_and_advantage(torch.ones(2, 1), np.array([False, True]))
         buffer.seed(0)
-    for a, b in zip(next(one.get()), next(two.get()), strict=True):
+    for a, b in zip(next(one.get())[:6], next(two.get())[:6], strict=True):
         assert torch.equal(a, b)
 
 

@@ -99,6 +99,10 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         super()._check_hyperparameters()
         self.train_freq = convert_train_freq(self.train_freq)
 
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "buffer_size": 500, "learning_starts": 50, "batch_size": 16}
+
     # -- construction --------------------------------------------------------------------------------------------------
 
     def _setup_model(self) -> None:
@@ -366,11 +370,10 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
             batch_size, self.gamma, self._vec_normalize_env, gradient_steps, late=self._gathers_late
         )
         for transition, indices in self._split.sample.timing(batches):
-            results = dict(self.learner.update(transition))
-            td_error = results.pop("td_error", None)
-            if indices is not None and td_error is not None:
-                self.replay_buffer.update_priorities(indices, td_error)
-            for name, value in results.items():
+            update = self.learner.update(transition)
+            if indices is not None and update.td_error is not None:
+                self.replay_buffer.update_priorities(indices, update.td_error)
+            for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")

@@ -20,6 +20,7 @@ from polyak.data.batch import TensorObs
 from polyak.envs import VecEnv
 from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.ops.policy_gradient import normalized
 
 _EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
@@ -32,13 +33,27 @@ class OnPolicyLearner(Learner):
     """A learner with a stochastic actor and a value function, which also judges rollouts."""
 
     policy: ActorCriticPolicy
-    graphs = (*Learner.graphs, "evaluate")
 
-    @torch.no_grad()
     def evaluate(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
         """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there."""
+        results: Metrics = self.run(self.evaluation, batch)
+        return results
+
+    @torch.no_grad()
+    def evaluation(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
         values, log_prob, _ = self.policy.evaluate_actions(*batch)
         return {"values": values.flatten(), "log_prob": log_prob}
+
+    def normalized(self, advantages: Tensor) -> Tensor:
+        """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
+        if self.group is None:
+            return normalized(advantages)
+        x = advantages.double()  # in which sums of squares lose nothing
+        moments = torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()])
+        rows, total, squares = self.group.sum(moments).unbind()
+        mean = total / rows
+        deviation = ((squares - rows * mean.square()).clamp(min=0) / (rows - 1)).sqrt()
+        return ((x - mean) / (deviation + 1e-8)).to(advantages.dtype)
 
 
 @dataclass(eq=False, repr=False)
@@ -68,6 +83,10 @@ class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
     """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_steps": 64}
 
     @property
     def _actor_critic(self) -> ActorCriticPolicy:

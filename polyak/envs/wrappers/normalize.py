@@ -455,10 +455,24 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
             target.obs_rms = source.obs_rms.copy()
 
 
+def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:
+    """``env`` under copies of the VecNormalize of ``training_env``, frozen, with rewards left as they are.
+
+    ``env`` itself when ``training_env`` has none (or is None), or when ``env`` is normalised already.
+    """
+    if training_env is None or _normalizers(env):
+        return env
+    for source in reversed(_normalizers(training_env)):
+        env = VecNormalize.from_state_dict(env, source.state_dict())
+        env.training = env.norm_reward = False
+    return env
+
+
 def _normalizers(env: VecEnv) -> list[VecNormalize]:
     found: list[VecNormalize] = []
     layer = unwrap_vec_wrapper(env, VecNormalize)
     while layer is not None:
         found.append(layer)
-        layer = unwrap_vec_wrapper(layer.venv, VecNormalize)
+        inner: Any = getattr(layer, "venv", None)  # a detached one has no environments
+        layer = unwrap_vec_wrapper(inner, VecNormalize)
     return found
