@@ -5,9 +5,7 @@ Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", arXiv:
 Shapes: B rows, all of one short rollout.
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -15,8 +13,8 @@ from gymnasium import spaces
 from torch import Tensor
 from typing_extensions import Self
 
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Objective, OptimizerRecipe, Update
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import MaybeCallback
@@ -45,27 +43,14 @@ class A2CLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy
-    ent_coef: Tensor
-    vf_coef: Tensor
-    max_grad_norm: Tensor
-    normalize_advantage: bool
+    ent_coef: Dial[Tensor]
+    vf_coef: Dial[Tensor]
+    max_grad_norm: Dial[Tensor]
+    normalize_advantage: Dial[bool]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ActorCriticPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        ent_coef: float,
-        vf_coef: float,
-        max_grad_norm: float,
-        normalize_advantage: bool,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(ent_coef=float(ent_coef), vf_coef=float(vf_coef), max_grad_norm=float(max_grad_norm))
-        self.dial(normalize_advantage=normalize_advantage)
-        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: RolloutBufferSamples) -> Update:
         """One gradient step on the whole rollout."""
@@ -102,42 +87,27 @@ class A2CLearner(OnPolicyLearner):
 class A2C(OnPolicyAlgorithm):
     """Advantage Actor-Critic: one step on each short rollout (arXiv:1602.01783)."""
 
-    learning_rate: float | Schedule = 7e-4
+    learning_rate: NonNegative | Schedule = 7e-4
     _: KW_ONLY
-    n_steps: int = 5
+    n_steps: Count = 5
     """Steps per environment in one rollout."""
-    gae_lambda: float = 1.0
+    gae_lambda: Fraction = 1.0
     """Trace decay of generalised advantage estimation, in [0, 1]; 1 gives the paper's n-step returns."""
     normalize_advantage: bool = False
     """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
-    rms_prop_eps: float = 1e-5
+    rms_prop_eps: Positive = 1e-5
     """RMSprop's epsilon."""
     use_rms_prop: bool = True
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
+    learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.rms_prop_eps > 0, "rms_prop_eps", self.rms_prop_eps, "it must be positive.")
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if self.use_rms_prop:
             return OptimizerRecipe(torch.optim.RMSprop, {"alpha": 0.99, "eps": self.rms_prop_eps, "weight_decay": 0})
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
-
-    def learner_factory(self) -> Callable[[], A2CLearner]:
-        return partial(
-            A2CLearner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            ent_coef=self.ent_coef,
-            vf_coef=self.vf_coef,
-            max_grad_norm=self.max_grad_norm,
-            normalize_advantage=self.normalize_advantage,
-        )
 
     def learn(
         self,

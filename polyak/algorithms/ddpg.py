@@ -6,9 +6,7 @@ theirs.
 Shapes: B batch rows, A action dimensions. Actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +15,8 @@ from torch import Tensor
 
 from polyak.core.deep import Part
 from polyak.core.exploration import Exploration, additive
-from polyak.core.learner import Learner, Objective, OptimizerRecipe, Update
+from polyak.core.hyperparameters import NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.schedules import Schedule
@@ -46,21 +45,12 @@ class DDPGLearner(Learner):
     """Actor and critic, each with a target."""
 
     policy: ContinuousPolicy
-    tau: Tensor
+    tau: Dial[Tensor]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ContinuousPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(tau=float(tau))
-        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
-        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of critic and actor; then both targets follow."""
@@ -108,11 +98,12 @@ class DDPGLearner(Learner):
 class DDPG(OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
-    learning_rate: float | Schedule = 1e-3
+    learning_rate: NonNegative | Schedule = 1e-3
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
 
+    learner_class: ClassVar[type[Learner]] = DDPGLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
@@ -127,6 +118,3 @@ class DDPG(OffPolicyAlgorithm):
     def _exploration(self) -> dict[str, Exploration]:
         self.action_noise = for_environments(self.action_noise, self.n_envs)
         return {**additive(self.action_noise), **super()._exploration()}
-
-    def learner_factory(self) -> Callable[[], DDPGLearner]:
-        return partial(DDPGLearner, self.make_policy(), self.make_optimizer(), lr=self.lr_schedule(1), tau=self.tau)

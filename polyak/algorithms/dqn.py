@@ -6,9 +6,7 @@ Shapes: B batch rows, A actions.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,9 +17,9 @@ from torch.nn import functional as F
 
 from polyak.core.deep import Part
 from polyak.core.exploration import EpsilonGreedy, Exploration
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, Objective, OptimizerRecipe, Update
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
+from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, later
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq
 from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -48,22 +46,12 @@ class DQNLearner(Learner):
     """Action values and their target."""
 
     policy: ValuePolicy
-    tau: Tensor
-    max_grad_norm: Tensor
+    tau: Dial[Tensor]
+    max_grad_norm: Dial[Tensor]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ValuePolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-        max_grad_norm: float,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(tau=float(tau), max_grad_norm=float(max_grad_norm))
-        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step. The target follows on the environment's clock: see :meth:`update_target`."""
@@ -100,45 +88,29 @@ class DQNLearner(Learner):
 class DQN(OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
 
-    learning_rate: float | Schedule = 1e-4
+    learning_rate: NonNegative | Schedule = 1e-4
     _: KW_ONLY
-    batch_size: int = 32
+    batch_size: Count = 32
     """Transitions per gradient step."""
-    tau: float = 1.0
+    tau: Fraction = 1.0
     """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
-    train_freq: int | tuple[int, str] = 4
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(4)
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    target_update_interval: int = 10_000
+    target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
-    exploration_fraction: float = 0.1
+    exploration_fraction: Fraction = 0.1
     """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: float = 1.0
+    exploration_initial_eps: Fraction = 1.0
     """Probability of a random action at the start."""
-    exploration_final_eps: float = 0.05
+    exploration_final_eps: Fraction = 0.05
     """Probability of a random action once it has fallen."""
-    max_grad_norm: float = 10
+    max_grad_norm: NonNegative = 10
     """Largest global norm of the gradient; beyond it the gradient is scaled down."""
 
+    learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net, q_net_target = Part("policy.q_net"), Part("policy.q_net_target")
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.target_update_interval > 0, "target_update_interval", self.target_update_interval, "at least 1.")
-        require(self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "it must be positive.")
-        for name in ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"):
-            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "it must lie in [0, 1].")
-
-    def learner_factory(self) -> Callable[[], DQNLearner]:
-        return partial(
-            DQNLearner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            tau=self.tau,
-            max_grad_norm=self.max_grad_norm,
-        )
 
     # -- exploration and the target's clock ----------------------------------------------------------------------------
 

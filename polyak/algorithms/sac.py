@@ -5,10 +5,9 @@ Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:181
 Shapes: B batch rows, A action dimensions, K critics.
 """
 
-from collections.abc import Callable
+import math
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from gymnasium import spaces
@@ -16,11 +15,10 @@ from torch import Tensor, nn
 
 from polyak.core.deep import Part
 from polyak.core.exploration import Exploration, additive, gsde
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, Objective, OptimizerRecipe, Update
+from polyak.core.hyperparameters import Count, NonNegative, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.core.noise import ActionNoise, for_environments
-from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -59,35 +57,23 @@ class SACLearner(Learner):
     """Actor, critics with targets, and the temperature."""
 
     policy: ContinuousPolicy
-    tau: Tensor
-    ent_coef: Tensor
-    target_update_interval: int
+    tau: Dial[Tensor]
+    ent_coef: Dial[Tensor]
+    target_entropy: Dial[float]
+    target_update_interval: Dial[int]
+    use_sde: Dial[bool]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ContinuousPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-        ent_coef: float | str,
-        target_entropy: float,
-        target_update_interval: int,
-        use_sde: bool,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.use_sde, self.target_entropy = use_sde, target_entropy
-        self.learn_alpha, initial_alpha = parse_ent_coef(ent_coef)
-        self.dial(tau=float(tau), target_update_interval=target_update_interval)
-        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        if recipe.values["target_entropy"] == "auto":
+            self.target_entropy = minus_action_dim(self.policy.action_space)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
         critic = self.policy.critic
-        self.add_optimizer("critic", critic.own_parameters(), make_optimizer, lr, owner=critic)
+        self.add_optimizer("critic", critic.own_parameters(), recipe.make_optimizer, recipe.lr, owner=critic)
+        self.learn_alpha, initial_alpha = parse_ent_coef(recipe.values["ent_coef"])
         if self.learn_alpha:
             self.log_ent_coef = nn.Parameter(torch.tensor([initial_alpha]).log())
-            self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), lr)
-        else:
-            self.dial(ent_coef=initial_alpha)
+            self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; then the targets follow."""
@@ -150,15 +136,14 @@ class SACLearner(Learner):
 class SAC(OffPolicyAlgorithm):
     """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
 
-    learning_rate: float | Schedule = 3e-4
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    ent_coef: float | str = "auto"
+    ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_update_interval: int = 1
+    target_update_interval: Count = 1
     """Gradient steps between two target updates."""
-    target_entropy: float | str = "auto"
+    target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
@@ -167,6 +152,7 @@ class SAC(OffPolicyAlgorithm):
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
+    learner_class: ClassVar[type[Learner]] = SACLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
@@ -178,9 +164,6 @@ class SAC(OffPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         parse_ent_coef(self.ent_coef)
-        require(self.target_update_interval > 0, "target_update_interval", self.target_update_interval, "at least 1.")
-        if self.target_entropy != "auto":
-            self.target_entropy = float(self.target_entropy)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
@@ -190,38 +173,20 @@ class SAC(OffPolicyAlgorithm):
         warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
         return {**gsde(self.use_sde, self.sde_sample_freq), **additive(self.action_noise), **warm_up}
 
-    def learner_factory(self) -> Callable[[], SACLearner]:
-        automatic = self.target_entropy == "auto"
-        return partial(
-            SACLearner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            tau=self.tau,
-            ent_coef=self.ent_coef,
-            target_entropy=minus_action_dim(self.action_space) if automatic else float(self.target_entropy),
-            target_update_interval=self.target_update_interval,
-            use_sde=self.use_sde,
-        )
-
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:
     """``"auto"`` -> (learned, 1.0); ``"auto_0.1"`` -> (learned, 0.1); 0.2 -> (fixed, 0.2).
 
     Raises:
-        ValueError: anything else, or an initial value that is not positive.
+        HyperparameterError: another text, or an initial value that is not positive.
     """
-    learned, text = isinstance(value, str), str(value)
+    if not isinstance(value, str):
+        return False, float(value)
+    initial = "1.0" if value == "auto" else value.removeprefix("auto_")
     try:
-        initial = 1.0 if text == "auto" else float(text.removeprefix("auto_") if learned else value)
+        alpha = float(initial) if value.startswith("auto") else math.nan
     except ValueError:
-        raise ValueError(
-            f"ent_coef={value!r} cannot be used: give a number, 'auto' or 'auto_<initial value>'."
-        ) from None
-    require(
-        not learned or (initial > 0 and text.startswith("auto")),
-        "ent_coef",
-        value,
-        "the initial value must be greater than 0.",
-    )
-    return learned, initial
+        alpha = math.nan
+    fix = "give a number, 'auto', or 'auto_<initial value>' with an initial value greater than 0."
+    require(alpha > 0, "ent_coef", value, fix)
+    return True, alpha

@@ -6,9 +6,7 @@ Equation numbers are theirs.
 Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -17,8 +15,8 @@ from torch import Tensor
 
 from polyak.core.deep import Part
 from polyak.core.exploration import Exploration, additive
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, Metrics, Objective, OptimizerRecipe, Update
+from polyak.core.hyperparameters import Count, NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.schedules import Schedule
@@ -53,32 +51,15 @@ class TD3Learner(Learner):
     """Actor and twin critics, each with a target."""
 
     policy: ContinuousPolicy
-    tau: Tensor
-    target_policy_noise: Tensor
-    target_noise_clip: Tensor
-    policy_delay: int
+    tau: Dial[Tensor]
+    target_policy_noise: Dial[Tensor]
+    target_noise_clip: Dial[Tensor]
+    policy_delay: Dial[int]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ContinuousPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-        policy_delay: int,
-        target_policy_noise: float,
-        target_noise_clip: float,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(
-            tau=float(tau),
-            policy_delay=policy_delay,
-            target_policy_noise=float(target_policy_noise),
-            target_noise_clip=float(target_noise_clip),
-        )
-        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
-        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
@@ -130,17 +111,18 @@ class TD3Learner(Learner):
 class TD3(OffPolicyAlgorithm):
     """Twin Delayed DDPG: a deterministic actor with twin critics (arXiv:1802.09477)."""
 
-    learning_rate: float | Schedule = 1e-3
+    learning_rate: NonNegative | Schedule = 1e-3
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    policy_delay: int = 2
+    policy_delay: Count = 2
     """Critic steps per step of the actor and the targets."""
-    target_policy_noise: float = 0.2
+    target_policy_noise: NonNegative = 0.2
     """Standard deviation of the noise that smooths the target actions."""
-    target_noise_clip: float = 0.5
+    target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
 
+    learner_class: ClassVar[type[Learner]] = TD3Learner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
@@ -149,26 +131,6 @@ class TD3(OffPolicyAlgorithm):
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "it must be at least 1.")
-        require(
-            self.target_policy_noise >= 0, "target_policy_noise", self.target_policy_noise, "it must not be negative."
-        )
-        require(self.target_noise_clip >= 0, "target_noise_clip", self.target_noise_clip, "it must not be negative.")
-
     def _exploration(self) -> dict[str, Exploration]:
         self.action_noise = for_environments(self.action_noise, self.n_envs)
         return {**additive(self.action_noise), **super()._exploration()}
-
-    def learner_factory(self) -> Callable[[], TD3Learner]:
-        return partial(
-            TD3Learner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            tau=self.tau,
-            policy_delay=self.policy_delay,
-            target_policy_noise=self.target_policy_noise,
-            target_noise_clip=self.target_noise_clip,
-        )

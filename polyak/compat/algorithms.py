@@ -32,9 +32,9 @@ from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters
 from polyak.core.files.serialise import is_plain, warn_untrusted
-from polyak.core.hyperparameters import require
+from polyak.core.hyperparameters import did_you_mean, require
 from polyak.core.interaction import Interaction
-from polyak.core.learner import Learner
+from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.loops import off_policy, on_policy
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.noise import ActionNoise, for_environments
@@ -55,6 +55,9 @@ _SET_LATER |= {
     "_flops",
     "_iteration",
     "_collection",
+    "observation_space",
+    "action_space",
+    "n_envs",
     "_n_updates_at_start",
 }
 """Attributes of polyak's own that may appear after the model is set up."""
@@ -93,19 +96,12 @@ def maybe_make_env(env: Any, verbose: int) -> Any:
 
 
 class PolicyLearner(Learner):
-    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings.
+    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings."""
 
-    Args:
-        make_policy: builds the policy.
-    """
-
-    def __init__(self, make_policy: Callable[[], Any]) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        owners: dict[str, Any] = {
-            "policy": self.policy,
-            **{name: getattr(self.policy, name, None) for name in ("actor", "critic")},
-        }
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        owners: dict[str, Any] = {"policy": self.policy}
+        owners |= {name: getattr(self.policy, name, None) for name in ("actor", "critic")}
         for name, owner in owners.items():
             if isinstance(optimizer := getattr(owner, "optimizer", None), Optimizer):
                 self.optimizers[name] = optimizer
@@ -157,6 +153,7 @@ class BaseAlgorithm(Collecting):
 
     learn = with_defaults(Interaction.learn, log_interval=100, tb_log_name="run")
 
+    learner_class: ClassVar[type[Learner]] = PolicyLearner
     policy_aliases: ClassVar[Aliases] = {}
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
     use_sde: bool = False
@@ -225,11 +222,12 @@ class BaseAlgorithm(Collecting):
 
     def _get_policy_from_name(self, policy_name: str) -> type[policies.BasePolicy]:
         if policy_name not in self.policy_aliases:
-            raise ValueError(f"Policy {policy_name} unknown: there are {sorted(self.policy_aliases)}.")
+            hint = did_you_mean(policy_name, self.policy_aliases)
+            raise ValueError(f"Policy {policy_name!r} unknown: there are {sorted(self.policy_aliases)}.{hint}")
         return self.policy_aliases[policy_name]
 
-    def _find_policy_class(self, policy: Any) -> Callable[..., Any]:
-        return self._get_policy_from_name(policy) if isinstance(policy, str) else policy
+    def _policy_called(self, name: str) -> Callable[..., Any]:
+        return self._get_policy_from_name(name)
 
     def make_policy(self) -> Callable[[], Any]:
         """A recipe for the policy, which gets the learning-rate schedule and brings its optimizer."""
@@ -243,15 +241,14 @@ class BaseAlgorithm(Collecting):
             return super().make_policy()
         return partial(self.policy_class, self.observation_space, self.action_space, self.lr_schedule, **options)
 
-    def learner_factory(self) -> Callable[[], Learner]:
-        return partial(PolicyLearner, self.make_policy())
-
     @property
     def learner(self) -> Learner:
         """What ``_setup_model()`` built; one of a user's own may build just a policy."""
         learner, policy = self._learner, self.policy
         if learner is None or (type(learner) is PolicyLearner and policy is not None and learner.policy is not policy):
-            self._learner = learner = PolicyLearner(lambda: self.policy)
+            self._learner = learner = PolicyLearner(
+                LearnerRecipe(PolicyLearner, lambda: self.policy, OptimizerRecipe(), 0.0, {})
+            )
         return learner
 
     @learner.setter
@@ -481,6 +478,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
     # -- what subclasses override --------------------------------------------------------------------------------------
 
     def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        assert self.env is not None
         return self.collect_rollouts(self.env, callback, rollout_buffer, n_rollout_steps=n_steps)
 
     def collect_rollouts(
@@ -636,6 +634,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         replay_buffer: ReplayBuffer,
         log_interval: int | None = None,
     ) -> off_policy.RolloutReturn:
+        assert self.env is not None
         return self.collect_rollouts(
             self.env,
             callback,
@@ -794,7 +793,6 @@ class TD3(td3.TD3, OffPolicyAlgorithm):
 class DDPG(ddpg.DDPG, TD3):
     """See :class:`polyak.DDPG`."""
 
-    learner_factory = ddpg.DDPG.learner_factory  # type: ignore[assignment]
     learn = with_defaults(ddpg.DDPG.learn, tb_log_name="DDPG")
     train = with_defaults(ddpg.DDPG.train, batch_size=100)
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
 from pkgutil import resolve_name
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -23,12 +23,13 @@ from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters, restore, saved_parameters, set_parameters, store
 from polyak.core.files.serialise import encode
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, OptimizerRecipe
+from polyak.core.hyperparameters import Becomes, NonNegative, did_you_mean, later, require
+from polyak.core.interaction import GymEnv
+from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
-from polyak.nn.fast.precision import PRECISIONS
-from polyak.nn.policies.base import Policy
+from polyak.envs import VecEnv
+from polyak.nn.policies.base import Network, Policy
 
 _NOMINAL_RUN = 1_000_000
 """Environment steps of a run, where a guess is needed."""
@@ -57,41 +58,49 @@ class DeepAlgorithm(Algorithm):
         ValueError: an argument out of range, an unknown policy, or a policy or action space that does not fit.
     """
 
-    policy: Any
+    policy: Becomes[str | type[Policy], Policy] = later()
     """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the policy itself."""
-    env: Any
+    env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: float | Schedule = 3e-4
+    learning_rate: NonNegative | Schedule = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     policy_kwargs: dict[str, Any] | None = None
     """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
     (``optimizer_class``, ``optimizer_kwargs``)."""
-    device: torch.device | str = "auto"
+    device: Becomes[torch.device | str | int, torch.device] = later("auto")
     """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
     faster than the processor, by their measured speeds, for these networks and batches."""
-    compile: bool | str = "auto"
+    compile: bool | Literal["auto"] = "auto"
     """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
     building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
-    precision: str = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
+    learner_class: ClassVar[type[Learner]] = Learner
+    """What improves the policy. It names the hyper-parameters that it reads: see :data:`~polyak.core.learner.Dial`."""
     engine = cast("Engine | None", None)
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     n_envs = 1
     _flops = math.inf
 
     def __post_init__(self, _init_setup_model: bool) -> None:
-        policy, self.policy = self.policy, None
+        policy, self.policy = cast(Any, self.policy), cast(Any, None)
         super().__post_init__(_init_setup_model)
         self.policy_class = self._find_policy_class(policy)
         self._policy_name = policy
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
+
+    def _card(self) -> dict[str, str]:
+        engine, policy = vars(self).get("engine"), vars(self).get("_policy_name")
+        name = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
+        steps = "not built yet" if engine is None else engine.status
+        return {"policy": name, **super()._card(), "device": str(self.device), "gradient steps": steps}
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -100,18 +109,14 @@ class DeepAlgorithm(Algorithm):
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
-    def learner_factory(self) -> Callable[[], Learner]:
-        """A picklable recipe for the learner, so that it can be built here or in another process."""
-        raise NotImplementedError
-
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        if not callable(self.learning_rate):
-            require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "it must not be negative.")
-        require(self.compile in (True, False, "auto"), "compile", self.compile, 'it must be True, False or "auto".')
-        require(
-            self.precision in PRECISIONS, "precision", self.precision, f"it must be one of {', '.join(PRECISIONS)}."
-        )
+        options = self.policy_kwargs or {}
+        for part in ("features_extractor", "optimizer"):
+            cls, kwargs = options.get(f"{part}_class"), options.get(f"{part}_kwargs")
+            fix = "pass the class itself, not its name."
+            require(cls is None or callable(cls), f"policy_kwargs['{part}_class']", cls, fix)
+            require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
 
     def _after_setup(self) -> None:
         """For what hangs on the learner."""
@@ -123,14 +128,24 @@ class DeepAlgorithm(Algorithm):
     # -- construction --------------------------------------------------------------------------------------------------
 
     def _find_policy_class(self, policy: str | type[Policy]) -> Callable[..., Policy]:
-        if not isinstance(policy, str):
-            return policy
-        if policy not in self.policies:
+        if isinstance(policy, str):
+            return self._policy_called(policy)
+        is_other = isinstance(policy, torch.nn.Module) or (isinstance(policy, type) and not issubclass(policy, Network))
+        require(
+            callable(policy) and not is_other,
+            "policy",
+            policy,
+            f"it must be one of {', '.join(map(repr, sorted(self.policies)))}, or a subclass of Policy.",
+        )
+        return policy
+
+    def _policy_called(self, name: str) -> Callable[..., Policy]:
+        if name not in self.policies:
             raise ValueError(
-                f"Policy {policy!r} unknown: {type(self).__name__} has {sorted(self.policies)}. Use one of them, or "
-                "pass a policy class."
+                f"Policy {name!r} unknown: {type(self).__name__} has {sorted(self.policies)}. Use one of them, or "
+                f"pass a policy class.{did_you_mean(name, self.policies)}"
             )
-        return self.policies[policy]
+        return self.policies[name]
 
     def make_policy(self) -> Callable[[], Any]:
         """A picklable recipe for the policy."""
@@ -143,7 +158,7 @@ class DeepAlgorithm(Algorithm):
     def make_optimizer(self) -> OptimizerRecipe:
         """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
         options, default = self.policy_kwargs or {}, self._default_optimizer()
-        cls, kwargs = options.get("optimizer_class", default.cls), options.get("optimizer_kwargs")
+        cls, kwargs = options.get("optimizer_class") or default.cls, options.get("optimizer_kwargs")
         if kwargs is None:
             kwargs = default.kwargs if cls is default.cls else {}
         return OptimizerRecipe(cls, kwargs)
@@ -151,17 +166,27 @@ class DeepAlgorithm(Algorithm):
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam)
 
+    def learner_factory(self) -> Callable[[], Learner]:
+        """A picklable recipe for the learner, so that it can be built here or in another process."""
+        values = {name: self._value_of(name) for name in self.learner_class.declared_dials()}
+        return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), self.lr_schedule(1), values)
+
+    def _value_of(self, name: str) -> Any:
+        """A hyper-parameter at this moment of the training."""
+        value = getattr(self, name)
+        return value(self._current_progress_remaining) if callable(value) else value
+
     def _setup_model(self) -> None:
         """Seed, then build the learner and what else the algorithm needs."""
         super()._setup_model()
         self._setup_lr_schedule()
         learner = self.learner_factory()()
-        if self._device_name == "auto" and torch.device(self.device).type == "cuda":
+        if self._device_name == "auto" and self.device.type == "cuda":
             self.device = self._faster_device(learner)
         self.learner: Learner = learner.to(self.device)
         self.learner.precision = self.precision
         self.engine = Engine(self.learner, self.compile, print if self.verbose >= 1 else None)
-        self.policy = self.learner.policy
+        self.policy = cast(Any, self.learner.policy)
         self._after_setup()
 
     def _setup_lr_schedule(self) -> None:
@@ -171,7 +196,7 @@ class DeepAlgorithm(Algorithm):
         """The GPU or the CPU, whichever should make this learner's steps in less time."""
         updates, rows = self._expected_updates(_NOMINAL_RUN)
         if updates == 0:  # nobody knows
-            return torch.device(self.device)
+            return self.device
         acts, step = _NOMINAL_RUN / self.n_envs / updates, flops(learner, rows)
         acting = step / (3 * rows) * self.n_envs
         choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), speeds())
@@ -181,7 +206,7 @@ class DeepAlgorithm(Algorithm):
 
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
-        if torch.device(self.device).type == "cuda":
+        if self.device.type == "cuda":
             set_random_seed(seed, using_cuda=True)
 
     # -- the engine ----------------------------------------------------------------------------------------------------
@@ -250,10 +275,7 @@ class DeepAlgorithm(Algorithm):
         lr = self.lr_schedule(self._current_progress_remaining)
         self.logger.record("train/learning_rate", lr)
         values = {"learning_rate": lr}
-        for name in self.learner.dials:
-            if name != "learning_rate":
-                value = getattr(self, name)
-                values[name] = value(self._current_progress_remaining) if callable(value) else value
+        values |= {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
         self.learner.set(**values)
 
     def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -11,9 +11,10 @@ from gymnasium import spaces
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
+from polyak.core.hyperparameters import Becomes, later
 from polyak.core.runner import Acting, Runner
 from polyak.data.step import Observations
-from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.normalize import detached
 
@@ -36,7 +37,8 @@ class Interaction(Algorithm):
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
 
-    env: Any
+    if TYPE_CHECKING:
+        env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     n_envs: int = 1
     runner: Runner | None = None
     _vec_normalize_env: VecNormalize | None = None
@@ -51,6 +53,12 @@ class Interaction(Algorithm):
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
+
+    def _card(self) -> dict[str, str]:
+        env = vars(self).get("env")
+        if env is None:
+            return {"environment": "none", **super()._card()}
+        return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._card()}
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -76,6 +84,7 @@ class Interaction(Algorithm):
 
     def _make_runner(self) -> None:
         """Something that acts in the environment, when there is both."""
+        assert self.env is not None
         self.runner = Runner(self.env, self.make_actor(), raw=self.raw_experience, split=self._split)
 
     def _check_action_space(self, space: spaces.Space) -> None:
@@ -264,3 +273,18 @@ class Interaction(Algorithm):
         super()._go_on(saved, resume, force_reset)
         if self.runner is not None and not force_reset:
             self.runner.load_state(saved.state_of("runner"))
+
+
+def _name_of(env: VecEnv) -> str:
+    """What the environments of a vector are called, without asking another process, which may be in a step."""
+    envs = getattr(env, "envs", None)
+    if not envs:
+        return "environment"
+    spec = getattr(envs[0], "spec", None)
+    return type(envs[0].unwrapped).__name__ if spec is None else spec.id
+
+
+def _layers(env: VecEnv) -> str:
+    """``VecNormalize(DummyVecEnv)``."""
+    name = type(env).__name__
+    return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name

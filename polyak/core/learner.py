@@ -6,7 +6,7 @@ eagerly in this process, as a compiled program, or in another process.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,12 @@ from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
 """Detached 0-d tensors by log name. They stay on the device until somebody logs them."""
+
+T = TypeVar("T")
+Dial = Annotated[T, "dial"]
+"""``tau: Dial[Tensor]`` in a learner: it reads the algorithm's hyper-parameter of that name, which may move during
+training, by schedule, callback or hand. ``Dial[Tensor]`` is a 0-d buffer, so that it moves without recompiling a graph
+that reads it; ``Dial[int]`` and others are plain attributes, which Python control flow may read."""
 
 
 class Objective(NamedTuple):
@@ -80,18 +86,37 @@ class OptimizerRecipe:
         return self.cls(params, **kwargs)
 
 
+@dataclass(frozen=True)
+class LearnerRecipe:
+    """All that it takes to build a learner, here or in another process: it can be pickled."""
+
+    learner_class: "type[Learner]"
+    make_policy: Callable[[], Any]
+    make_optimizer: OptimizerRecipe
+    lr: float
+    values: Mapping[str, Any]
+    """Those hyper-parameters of the algorithm that the learner reads."""
+
+    def __call__(self) -> "Learner":
+        return self.learner_class(self)
+
+
 class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
-    A subclass builds its networks and optimizers in ``__init__`` and writes :meth:`update`, which hands a batch to its
-    gradient step by :meth:`run`. A gradient step computes what its losses need once and hands it to methods that state
-    them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of those::
+    A subclass declares the hyper-parameters that it reads (:data:`Dial`), gives its networks optimizers in ``__init__``
+    and writes :meth:`update`, which hands a batch to its gradient step by :meth:`run`. A gradient step computes what
+    its losses need once and hands it to methods that state them, ``..._objective(batch, ...) -> Objective``. To add a
+    term, a subclass extends one of those::
 
         class Conservative(SACLearner):
             def critic_objective(self, batch, q, target):
                 actions = 2 * torch.rand_like(batch.actions) - 1
                 gap = self.policy.critic.q_values(batch.observations, actions).logsumexp(1) - q.mean(1)
                 return super().critic_objective(batch, q, target).plus(gap.sum(), gap=gap.detach().mean())
+
+    Args:
+        recipe: of the policy and the dials; without one, a subclass makes them itself.
     """
 
     policy: Policy
@@ -106,13 +131,16 @@ class Learner(nn.Module):
     group: Group | None
     """The learners with which this one learns as one; a copy of a learner is in no group."""
 
-    def __init__(self) -> None:
+    def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
         self.steps = 0
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
-        self.dials: dict[str, float] = {}
+        self.dials: dict[str, Any] = {}
         self.engine = self.group = None
+        if recipe is not None:
+            self.policy = recipe.make_policy()
+            self.dial(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
 
     def update(self, batch: Any) -> Update:
         """Learn from one minibatch."""
@@ -254,17 +282,24 @@ class Learner(nn.Module):
 
     # -- dials ---------------------------------------------------------------------------------------------------------
 
-    def dial(self, **values: float) -> None:
-        """Declare hyper-parameters that may move during training, by schedule, callback or hand.
+    @classmethod
+    def declared_dials(cls) -> dict[str, Any]:
+        """Name -> type of the hyper-parameters that the class declares as :data:`Dial`."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
-        A float becomes a 0-d buffer, so that it moves without recompiling a graph that reads it. An integer or bool,
-        which Python control flow reads, becomes a plain attribute.
+    def dial(self, **values: Any) -> None:
+        """Set up hyper-parameters that may move during training, as :data:`Dial` says.
+
+        One that the class does not declare becomes a 0-d buffer if it is a float, else a plain attribute.
         """
+        declared = self.declared_dials()
         for name, value in values.items():
-            if isinstance(value, int):
-                setattr(self, name, value)
-            else:
+            kind = declared.get(name, Tensor if isinstance(value, float) else Any)
+            if Tensor in (kind, *get_args(kind)) and value is not None:
                 self.register_buffer(name, torch.tensor(float(value)))
+            else:
+                setattr(self, name, kind(value) if kind in (bool, int, float) else value)
             self.dials[name] = value
 
     def set(self, **values: float) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import polyak
@@ -17,7 +18,15 @@ from polyak.algorithms import get
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import HerReplayBuffer
 from polyak.data.hindsight.relabel import GOAL_KEYS
-from polyak.envs import BitFlippingEnv, DummyVecEnv, EnvWorkerError, FakeImageEnv, SubprocVecEnv, check_env
+from polyak.envs import (
+    BitFlippingEnv,
+    DummyVecEnv,
+    EnvWorkerError,
+    FakeImageEnv,
+    SubprocVecEnv,
+    check_env,
+    make_vec_env,
+)
 
 
 class Fake(gym.Env):
@@ -169,7 +178,7 @@ def test_values_out_of_range(options: dict[str, Any], match: str) -> None:
         ({"n_epochs": 0}, "n_epochs=0"),
         ({"batch_size": 1}, "batch_size=1"),
         ({"gae_lambda": 1.1}, "gae_lambda=1.1"),
-        ({"max_grad_norm": 0.0}, "max_grad_norm=0.0"),
+        ({"max_grad_norm": -0.5}, "max_grad_norm=-0.5"),
         ({"n_steps": 0}, "n_steps=0"),
     ],
 )
@@ -198,6 +207,107 @@ def test_a_missing_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "polyak[extra]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "match"),
+    [
+        (SAC, {"learning_rate": "3e-4"}, "learning_rate='3e-4'.*number.*Write learning_rate=3e-4, without quotes"),
+        (PPO, {"n_steps": "64"}, "n_steps='64'.*integer.*Write n_steps=64"),
+        (PPO, {"n_steps": 2.5}, "n_steps=2.5.*integer of at least 1"),
+        (PPO, {"seed": "a"}, "seed='a'.*integer"),
+        (PPO, {"verbose": "yes"}, "verbose='yes'.*integer"),
+        (PPO, {"ent_coef": "auto"}, "ent_coef='auto'.*number of at least 0"),
+        (PPO, {"ent_coef": -1}, "ent_coef=-1"),
+        (SAC, {"ent_coef": -1}, "ent_coef=-1"),
+        (SAC, {"ent_coef": "0.1"}, "ent_coef='0.1'.*give a number, 'auto', or 'auto_"),
+        (PPO, {"vf_coef": None}, "vf_coef=None.*number"),
+        (PPO, {"gamma": np.nan}, "gamma=nan"),
+        (PPO, {"tensorboard_log": 5}, "tensorboard_log=5"),
+        (PPO, {"policy_kwargs": [64]}, r"policy_kwargs=\[64\].*dict"),
+        (PPO, {"policy_kwargs": {"optimizer_class": "adam"}}, "optimizer_class'.='adam'.*the class itself"),
+        (PPO, {"policy_kwargs": {"features_extractor_class": "cnn"}}, "features_extractor_class'.='cnn'.*the class"),
+        (PPO, {"policy_kwargs": {"optimizer_kwargs": 1e-5}}, "optimizer_kwargs'.=1e-05.*dict"),
+        (SAC, {"replay_buffer_class": "HER"}, "replay_buffer_class='HER'.*Pass the class itself, not its name"),
+        (SAC, {"replay_buffer_class": dict}, "replay_buffer_class=.*subclass of ReplayBuffer"),
+        (SAC, {"action_noise": 0.1}, "action_noise=0.1.*instance of ActionNoise"),
+        (SAC, {"train_freq": "step"}, "train_freq='step'.*tuple"),
+        (SAC, {"train_freq": (1.5, "step")}, r"train_freq=\(1.5"),
+        (PPO, {"compile": "yes"}, "compile='yes'.*True or False, or 'auto'"),
+        (PPO, {"precision": "float16"}, "precision='float16'.*'float32' or 'bfloat16'"),
+        (PPO, {"clip_range": "lin_0.2"}, "clip_range='lin_0.2'.*function of the remaining progress"),
+    ],
+)
+def test_values_of_the_wrong_type(cls: Any, options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        cls("MlpPolicy", "Pendulum-v1", **options)
+
+
+def test_what_else_users_of_numpy_and_yaml_pass_is_taken() -> None:
+    model = SAC(
+        "MlpPolicy",
+        "Pendulum-v1",
+        learning_rate=np.float32(1e-3),
+        buffer_size=1e3,
+        batch_size=np.int64(8),
+        learning_starts=10.0,
+        train_freq=[2, "step"],
+        gradient_steps=np.int32(1),
+        target_entropy=-1,
+        use_sde=np.bool_(True),
+        verbose=False,
+        device=torch.device("cpu"),
+        policy_kwargs={"net_arch": [8]},
+    )
+    assert type(model.buffer_size) is int
+    assert type(model.learning_starts) is int
+    model.learn(14)
+    assert model.learner.target_entropy == -1
+
+
+@pytest.mark.parametrize("policy", [torch.nn.Linear, 3, None])
+def test_something_else_than_a_policy(policy: Any) -> None:
+    with pytest.raises(ValueError, match="policy=.*'MlpPolicy'.*subclass of Policy"):
+        PPO(policy, "CartPole-v1")
+
+
+def test_the_closest_name_is_suggested() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'n_step'. Did you mean 'n_steps'?"):
+        PPO("MlpPolicy", "CartPole-v1", n_step=8)
+    with pytest.raises(ValueError, match="'MLPPolicy' unknown.*Did you mean 'MlpPolicy'?"):
+        PPO("MLPPolicy", "CartPole-v1")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'zzz'.$"):
+        PPO("MlpPolicy", "CartPole-v1", zzz=8)
+
+
+def test_a_vector_class_by_its_name() -> None:
+    with pytest.raises(TypeError, match="vec_env_cls='subproc'.*SubprocVecEnv"):
+        make_vec_env("CartPole-v1", vec_env_cls="subproc")  # type: ignore[arg-type]
+
+
+def test_calls_that_cannot_be_meant(tmp_path: Any) -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, n_epochs=1)
+    for steps, match in ((-5, "total_timesteps=-5"), (np.nan, "total_timesteps=nan"), ("9", "Write total_timesteps=9")):
+        with pytest.raises(ValueError, match=match):
+            model.learn(steps)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="log_interval=0"):
+        model.learn(8, log_interval=0)
+    with pytest.raises(ValueError, match="logger='x'.*Logger"):
+        model.set_logger("x")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"exclude=\['n_step'\].*Did you mean 'n_steps'?"):
+        model.save(tmp_path / "m", exclude=["n_step"])
+    assert not list(tmp_path.iterdir())
+    model.save(tmp_path / "m", exclude=["n_epochs", "env", "logger", "rollout_buffer"])
+    assert PPO.load(tmp_path / "m").n_epochs == 10
+    assert model.learn(1e1).num_timesteps == 16  # type: ignore[arg-type]
+    assert model.learn(0).num_timesteps == 0
+
+
+def test_gradients_may_be_clipped_to_nothing() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, n_epochs=1, max_grad_norm=0, device="cpu")
+    before = model.policy.parameters_to_vector()
+    model.learn(8)
+    np.testing.assert_array_equal(model.policy.parameters_to_vector(), before)
 
 
 # -- mistakes in environments and callbacks ----------------------------------------------------------------------------

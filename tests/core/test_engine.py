@@ -1,6 +1,5 @@
 """Algorithms of a user's own: what an engine carries out is refused where gradient steps are made without one."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -121,9 +120,7 @@ def test_a_learner_that_does_not_run_its_steps_by_the_engine_is_refused_after_it
             return self.gradient_step(batch)
 
     class Odd(PPO):
-        def learner_factory(self) -> Any:
-            make = super().learner_factory()
-            return partial(Alone, *make.args, **make.keywords)
+        learner_class = Alone
 
     with pytest.raises(ValueError, match=r"Odd makes gradient steps of its own.*self\.run\(self\.gradient"):
         make(Odd, precision="bfloat16").learn(64)

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import inspect
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import torch
 from polyak.algorithms import REGISTRY, class_names, get
 from polyak.core.algorithm import Algorithm
 from polyak.core.deep import DeepAlgorithm
+from polyak.core.documentation import sentence
 from polyak.core.engine.program import Program
 from polyak.core.files.checkpoint import Saved
+from polyak.core.hyperparameters import HyperparameterError
 from polyak.core.interaction import Interaction
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.loops.on_policy import OnPolicyAlgorithm
@@ -197,6 +200,56 @@ def test_every_hyperparameter_is_read(name: str) -> None:
                     read.add(node.attr)
     for field in dataclasses.fields(cls):
         assert field.name in read, f"{name}: nothing reads {field.name}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyperparameter_is_documented_at_run_time(name: str) -> None:
+    cls = get(name)
+    documented = " ".join((cls.__doc__ or "").split())
+    for field in dataclasses.fields(cls):
+        text = sentence(cls, field.name)
+        assert text, f"{name}: no sentence stands below {field.name}"
+        entry = documented.partition(f" {field.name} (")[2]
+        first = " ".join(text.split()).partition(":")[0]
+        assert first in entry, f"{name}: help() does not say of {field.name} what stands below it"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyperparameter_refuses_what_it_cannot_be(name: str) -> None:
+    for field in fields_of(name) - {"env"}:
+        with pytest.raises(HyperparameterError, match=rf"^{field}=\[<object .* cannot be used: it must be "):
+            small(name, **{field: [object()]})
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> None:
+    model = small(name, compile=False)
+    assert model.learner.dials.keys() <= fields_of(name)
+    moved = {dial: 0.25 for dial, value in model.learner.dials.items() if type(value) is float}
+    assert moved
+    for dial, value in moved.items():
+        setattr(model, dial, value)
+    model.learn(130)
+    for dial, value in moved.items():
+        assert float(getattr(model.learner, dial)) == value, f"{name}: the learner does not follow {dial}"
+    recipe = pickle.loads(pickle.dumps(model.learner_factory()))
+    assert recipe().networks().keys() == model.learner.networks().keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_repr_is_a_card(name: str) -> None:
+    model = small(name).learn(64)
+    parts = [
+        type(model).__name__,
+        str(model.action_space),
+        f"{model.num_timesteps} steps",
+        f"{model._n_updates} updates",
+    ]
+    parts += ["1 x ", "in DummyVecEnv"] if name in INTERACTING else []
+    parts += ["MlpPolicy", "cpu", "uncompiled: the run is short"] if name in DEEP else []
+    for part in parts:
+        assert part in repr(model)
+    assert type(model).__name__ in repr(type(model).__new__(type(model)))  # as a debugger shows it in its constructor
 
 
 @pytest.mark.parametrize("name", NAMES)

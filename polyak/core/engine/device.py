@@ -66,7 +66,7 @@ TYPICAL: dict[str, Work] = {
 """Kinds of networks, and the work that they are."""
 
 
-def get_device(device: torch.device | str = "auto") -> torch.device:
+def get_device(device: torch.device | str | int = "auto") -> torch.device:
     """Resolve a device name.
 
     Args:

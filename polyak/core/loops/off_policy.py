@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +17,9 @@ from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.exploration import Dials, Exploration, RandomActions, WarmUp
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
-from polyak.core.hyperparameters import require
+from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, Only, later, require
 from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collecting, Collection
-from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
@@ -60,21 +59,20 @@ class RolloutReturn(NamedTuple):
 class OffPolicyAlgorithm(Collecting):
     """Algorithms that learn from a replay buffer."""
 
-    learning_rate: float | Schedule = 3e-4
     _: KW_ONLY
-    buffer_size: int = 1_000_000
+    buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
-    learning_starts: int = 100
+    learning_starts: Natural = 100
     """Environment steps of random actions before the first update."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per gradient step."""
-    tau: float = 0.005
+    tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
-    train_freq: int | tuple[int, str] = 1
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    gradient_steps: int = 1
+    gradient_steps: Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)] = 1
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     replay_buffer_class: type[ReplayBuffer] | None = None
     """Such as :class:`~polyak.data.HerReplayBuffer`; ``None`` takes :class:`~polyak.data.ReplayBuffer`."""
@@ -82,7 +80,7 @@ class OffPolicyAlgorithm(Collecting):
     """Further arguments of the replay buffer."""
     optimize_memory_usage: bool = False
     """Store each observation once instead of twice; the samples are the same."""
-    n_steps: int = 1
+    n_steps: Count = 1
     """Rewards summed before bootstrapping (n-step returns)."""
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
@@ -99,14 +97,6 @@ class OffPolicyAlgorithm(Collecting):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         self.train_freq = convert_train_freq(self.train_freq)
-        require(self.buffer_size > 0, "buffer_size", self.buffer_size, "it must be at least 1.")
-        require(self.batch_size > 0, "batch_size", self.batch_size, "it must be at least 1.")
-        require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "it must not be negative.")
-        require(0 <= self.tau <= 1, "tau", self.tau, "it must lie in [0, 1].")
-        require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
-        require(self.gradient_steps >= -1, "gradient_steps", self.gradient_steps, "it must be -1 or more.")
-        require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
-        require(isinstance(self.overlap, bool), "overlap", self.overlap, "it must be True or False.")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -172,12 +162,21 @@ class OffPolicyAlgorithm(Collecting):
         self._check_overlap()
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        freq: TrainFreq = self.train_freq  # type: ignore[assignment]
+        freq = self.train_freq
         training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
         if self.gradient_steps < 0:
             return training, self.batch_size
         steps = freq.frequency if freq.unit == "step" else _NOMINAL_EPISODE * freq.frequency
         return training // (steps * self.n_envs) * self.gradient_steps, self.batch_size
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if self.buffer_size < self.batch_size:
+            advise(
+                "batch larger than the buffer",
+                f"buffer_size={self.buffer_size} holds fewer transitions than batch_size={self.batch_size} draws, so "
+                "that every minibatch repeats some. Use a larger buffer_size or a smaller batch_size.",
+            )
 
     def _start_episodes(self) -> None:
         assert self.replay_buffer is not None
@@ -203,7 +202,7 @@ class OffPolicyAlgorithm(Collecting):
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         assert self.replay_buffer is not None
-        rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)  # type: ignore[arg-type]
+        rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
         if not rollout.continue_training:
             return False
         if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
@@ -359,7 +358,7 @@ class OffPolicyAlgorithm(Collecting):
     def hyperparameters(self) -> dict[str, Any]:
         values = super().hyperparameters()
         if "train_freq" in values:
-            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)  # type: ignore[union-attr]
+            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)
         if (options := values.get("replay_buffer_kwargs")) and "env" in options:
             values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
         return values

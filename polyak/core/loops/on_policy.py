@@ -11,10 +11,9 @@ from torch import Tensor
 
 from polyak.core.exploration import Exploration, gsde
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
-from polyak.core.hyperparameters import require
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Learner, Metrics
 from polyak.core.loops.collection import Collecting, Collection
-from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
@@ -61,19 +60,18 @@ class OnPolicyLearner(Learner):
 class OnPolicyAlgorithm(Collecting):
     """Algorithms that learn from fresh rollouts of their own stochastic policy."""
 
-    learning_rate: float | Schedule = 3e-4
     _: KW_ONLY
-    n_steps: int = 2048
+    n_steps: Count = 2048
     """Steps per environment in one rollout."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
-    gae_lambda: float = 0.95
+    gae_lambda: Fraction = 0.95
     """Trace decay of generalised advantage estimation, in [0, 1]: 0 is one-step TD, 1 Monte Carlo."""
-    ent_coef: float = 0.0
+    ent_coef: NonNegative = 0.0
     """Weight of the entropy bonus."""
-    vf_coef: float = 0.5
+    vf_coef: NonNegative = 0.5
     """Weight of the value loss."""
-    max_grad_norm: float = 0.5
+    max_grad_norm: NonNegative = 0.5
     """Largest global norm of the gradient; beyond it the gradient is scaled down."""
     normalize_advantage: bool = True
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
@@ -85,13 +83,6 @@ class OnPolicyAlgorithm(Collecting):
     """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
-        require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
-        require(0 <= self.gae_lambda <= 1, "gae_lambda", self.gae_lambda, "it must lie in [0, 1].")
-        require(self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "it must be positive.")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
