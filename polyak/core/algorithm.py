@@ -30,6 +30,7 @@ from polyak.core.engine.speeds import rates
 from polyak.core.engine.threads import threads_for
 from polyak.core.files import checkpoint
 from polyak.core.files.parameters import parameters, set_parameters
+from polyak.core.finite import Guard, guarded
 from polyak.core.learner import Learner, OptimizerRecipe
 from polyak.core.runner import Observations, Runner
 from polyak.core.schedules import Schedule, get_schedule_fn
@@ -157,6 +158,7 @@ class Algorithm:
     engine = cast("Engine | None", None)
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     _acting = cast("Acting | None", None)
+    _guard = cast("Guard | None", None)
     _operations = math.inf
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -428,7 +430,7 @@ class Algorithm:
         assert self.runner is not None
         callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
         updates = self._n_updates
-        with threads_for(self._operations):
+        with threads_for(self._operations), guarded(self):
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
                     self._check_engine(updated=self._n_updates > updates)
@@ -505,7 +507,7 @@ class Algorithm:
         if self._acting is None or self._acting.policy is not self.policy:  # a callback may have put in another
             self._prepare_to_act()
         assert self._acting is not None
-        return self._acting(obs)
+        return self._acting(obs, finite=True)  # the runner has looked
 
     def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
         """Remember the statistics of the episodes that ended in this step."""
@@ -551,9 +553,14 @@ class Algorithm:
         self._write_logs()
 
     def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
-        """Log the mean of each metric of some gradient steps."""
-        for name, values in metrics.items():
-            self.logger.record(f"train/{name}", values[0] if len(values) == 1 else torch.stack(values).mean())
+        """Log the mean of each metric of some gradient steps; a loss that is not finite ends training."""
+        means = {
+            name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()
+        }
+        for name, mean in means.items():
+            self.logger.record(f"train/{name}", mean)
+        if self._guard is not None:
+            self._guard.after_update(means)
 
     def _write_logs(self, **counters: float) -> None:
         """:meth:`dump_logs`, with further values of the ``time/`` group, such as ``episodes``."""

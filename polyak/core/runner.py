@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyak.core.finite import StepCheck
 from polyak.core.watching.time_split import TimeSplit
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
 from polyak.envs.vec.vec_env import VecEnvStepReturn
@@ -82,6 +83,7 @@ class Runner:
         self.episode_starts = np.ones(env.num_envs, dtype=bool)
         self._none = np.zeros(env.num_envs, dtype=bool)
         self._none.setflags(write=False)
+        self._finite = StepCheck(env)
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: _Ahead | None = None
 
@@ -90,11 +92,16 @@ class Runner:
         self._ahead = None
         with self.split.env:
             self.obs = self.env.reset()
+        self._finite.successors(self.obs)
         self.original_obs = self.normalizer.get_original_obs() if self.normalizer is not None else None
         self.episode_starts = np.ones(self.env.num_envs, dtype=bool)
 
     def step(self, act: Act) -> Step:
-        """Act once in each environment; a step made :meth:`ahead` is handed out instead."""
+        """Act once in each environment; a step made :meth:`ahead` is handed out instead.
+
+        Raises:
+            NonFiniteError: an action, an observation or a reward is NaN or infinite; such an action is not sent.
+        """
         if self.obs is None:
             self.reset()
         assert self.obs is not None
@@ -105,12 +112,14 @@ class Runner:
             started = perf_counter()
             env_actions, actions = act(self.obs)
             acted = perf_counter()
+            self._finite.actions(env_actions)
             new_obs, rewards, dones, infos = self.env.step(env_actions)
             self.split.env.seconds += perf_counter() - acted
             self.split.inference.seconds += acted - started
         else:
             env_actions, actions = ahead.env_actions, ahead.actions
             new_obs, rewards, dones, infos = ahead.result()
+        self._finite.outcome(new_obs, rewards)
         starts, self.episode_starts, self.obs = self.episode_starts, dones, new_obs
         successors = new_obs
         if self.normalizer is not None:
@@ -121,6 +130,7 @@ class Runner:
         if ended:
             truncated = np.zeros_like(dones)
             successors = self._true_successors(successors, dones, infos)
+            self._finite.successors(successors)
             for i in dones.nonzero()[0]:
                 truncated[i] = infos[i].get("TimeLimit.truncated", False)
         return Step(
@@ -158,6 +168,7 @@ class Runner:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="polyak-env")
         with self.split.inference:
             env_actions, actions = act(self.obs)
+        self._finite.actions(env_actions)
         with self.split.env:
             self.env.step_async(env_actions)
         returned = self._thread.submit(self.env.step_wait)

@@ -72,8 +72,13 @@ class Acting:
         if self._arrays is None or not self._arrays.unchanged():
             self._arrays = array_actor(self.policy)
 
-    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray:
+    def __call__(self, obs: Any, deterministic: bool = False, finite: bool = False) -> np.ndarray:
         """Observations [B, ...] -> new array of actions [B, ...] in the network's units.
+
+        Args:
+            obs: what to act on.
+            deterministic: choose the likeliest actions.
+            finite: somebody has made sure that all entries are.
 
         Raises:
             ValueError: as :meth:`~polyak.nn.policies.base.Network.obs_to_tensor` does.
@@ -82,7 +87,7 @@ class Acting:
         if arrays is not None and not arrays.current():
             arrays = self._arrays = array_actor(self.policy)
         if arrays is not None:
-            actions = arrays.act(obs, deterministic)
+            actions = arrays.act(obs, deterministic, finite)
             if actions is not None:
                 return actions
         with torch.no_grad():
@@ -123,8 +128,8 @@ class ArrayActor:
         self._dtype: np.dtype | None = None
         self._wide = False
 
-    def act(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
-        """Observations [B, ...] -> new array of actions [B, ...].
+    def act(self, obs: Any, deterministic: bool = False, finite: bool = False) -> np.ndarray | None:
+        """Observations [B, ...] -> new array of actions [B, ...]; ``finite`` as in :meth:`Acting.__call__`.
 
         Returns:
             the actions; ``None`` if ``obs`` is not a batch of numbers, and so for the policy to convert or to refuse.
@@ -138,12 +143,13 @@ class ArrayActor:
             return None
         inputs, flat, tiny, calls, head = self._plan
         if self._wide:  # beyond float32 it becomes infinite, and is refused below
+            finite = False
             with np.errstate(over="ignore"):
                 inputs[...] = obs
         else:
             inputs[...] = obs
         # Finite if, and only if, all entries are; the factor keeps the sum from overflowing when they are.
-        if not math.isfinite(flat.dot(tiny)):
+        if not finite and not math.isfinite(flat.dot(tiny)):
             self._policy.obs_to_tensor(obs)  # raises, naming the entry
         for call in calls:
             call()
