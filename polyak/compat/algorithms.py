@@ -55,6 +55,7 @@ _SET_LATER |= {
     "_flops",
     "_iteration",
     "_collection",
+    "_guard",
     "observation_space",
     "action_space",
     "n_envs",

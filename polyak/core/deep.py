@@ -23,6 +23,7 @@ from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters, restore, saved_parameters, set_parameters, store
 from polyak.core.files.serialise import encode
+from polyak.core.finite import Guard, guarded
 from polyak.core.hyperparameters import Becomes, NonNegative, did_you_mean, later, require
 from polyak.core.interaction import GymEnv
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
@@ -86,6 +87,7 @@ class DeepAlgorithm(Algorithm):
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     n_envs = 1
     _flops = math.inf
+    _guard = cast("Guard | None", None)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         policy, self.policy = cast(Any, self.policy), cast(Any, None)
@@ -259,7 +261,7 @@ class DeepAlgorithm(Algorithm):
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        with super()._while_learning(), threads_for(self._flops):
+        with super()._while_learning(), threads_for(self._flops), guarded(self):
             yield
 
     @property
@@ -279,9 +281,14 @@ class DeepAlgorithm(Algorithm):
         self.learner.set(**values)
 
     def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
-        """Log the mean of each metric of some gradient steps."""
-        for name, values in metrics.items():
-            self.logger.record(f"train/{name}", values[0] if len(values) == 1 else torch.stack(values).mean())
+        """Log the mean of each metric of some gradient steps; a loss that is not finite ends training."""
+        means = {
+            name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()
+        }
+        for name, mean in means.items():
+            self.logger.record(f"train/{name}", mean)
+        if self._guard is not None:
+            self._guard.after_update(means)
 
     def predict(
         self,

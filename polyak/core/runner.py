@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from polyak.core.finite import StepCheck
 from polyak.core.watching.time_split import TimeSplit
 from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
@@ -86,6 +87,7 @@ class Runner:
         self.episode_starts = np.ones(env.num_envs, dtype=bool)
         self._none = np.zeros(env.num_envs, dtype=bool)
         self._none.setflags(write=False)
+        self._finite = StepCheck(env)
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: _Ahead | None = None
 
@@ -94,6 +96,7 @@ class Runner:
         self._ahead = None
         with self.split.env:
             self.obs = self.env.reset()
+        self._finite.successors(self.obs)
         self.original_obs = self.normalizer.get_original_obs() if self.normalizer is not None else None
         self.episode_starts = np.ones(self.env.num_envs, dtype=bool)
 
@@ -103,7 +106,11 @@ class Runner:
         return self._ahead is not None
 
     def step(self) -> Step:
-        """Act once in each environment; a step made :meth:`ahead` is handed out instead."""
+        """Act once in each environment; a step made :meth:`ahead` is handed out instead.
+
+        Raises:
+            NonFiniteError: an action, an observation or a reward is NaN or infinite; such an action is not sent.
+        """
         if self.obs is None:
             self.reset()
         observations = self.obs if self.normalizer is None else self.original_obs
@@ -112,12 +119,14 @@ class Runner:
             started = perf_counter()
             acted = self._act()
             chosen = perf_counter()
+            self._finite.actions(acted.env_actions)
             new_obs, rewards, dones, infos = self.env.step(acted.env_actions)
             self.split.env.seconds += perf_counter() - chosen
             self.split.inference.seconds += chosen - started
         else:
             acted = ahead.acted
             new_obs, rewards, dones, infos = ahead.result()
+        self._finite.outcome(new_obs, rewards)
         starts, self.episode_starts, self.obs = self.episode_starts, dones, new_obs
         successors = new_obs
         if self.normalizer is not None:
@@ -127,6 +136,7 @@ class Runner:
         ended = bool(np.count_nonzero(dones))  # on an array this small, a fraction of the cost of any()
         if ended:
             successors, truncated = self._decoded(successors, dones, infos)
+            self._finite.successors(successors)
             terminated = np.greater(dones, truncated)
         return Step(
             observations,
@@ -168,6 +178,7 @@ class Runner:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="polyak-env")
         with self.split.inference:
             acted = self._act()
+        self._finite.actions(acted.env_actions)
         with self.split.env:
             self.env.step_async(acted.env_actions)
         returned = self._thread.submit(self.env.step_wait)

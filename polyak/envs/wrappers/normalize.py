@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.finite import all_finite, is_finite
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
 from polyak.envs.wrappers.running import RunningMeanStd
@@ -139,7 +140,7 @@ class VecNormalize(VecEnvWrapper):
         return self.normalize_obs(obs), self.normalize_reward(rewards), dones, infos
 
     def _update_obs(self, obs: Any) -> None:
-        if not self.training or not self.norm_obs:
+        if not self.training or not self.norm_obs or not all_finite(obs):
             return
         if isinstance(self.obs_rms, dict):
             for key, statistics in self.obs_rms.items():
@@ -148,7 +149,7 @@ class VecNormalize(VecEnvWrapper):
             self.obs_rms.update(obs)
 
     def _update_reward(self, reward: np.ndarray) -> None:
-        if not self.training:
+        if not self.training or not is_finite(reward):
             return
         self.returns = self.returns * self.gamma + reward
         self.ret_rms.update(self.returns)

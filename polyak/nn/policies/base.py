@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.envs.finite import NonFiniteError
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
 from polyak.nn.codec import ActionCodec
 from polyak.nn.errors import PolicyError
@@ -402,7 +403,7 @@ def _check_finite(array: np.ndarray, key: str | None) -> None:
     bad = np.argwhere(~np.isfinite(array))
     index = tuple(int(i) for i in bad[0])
     where = "" if key is None else f" at key {key!r}"
-    raise ValueError(
+    raise NonFiniteError(
         f"The observation{where} has {len(bad)} entries that are not finite; the first is {array[index]} at index "
         f"{index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."
     )
