@@ -1,4 +1,4 @@
-"""Parts of networks that are frozen, and unfrozen again, by ``requires_grad``: what rests stays as it is, the rest learns."""
+"""Parts of networks that are frozen by ``requires_grad``, and unfrozen again: they rest, and the others learn."""
 
 from collections.abc import Callable
 from typing import Any
