@@ -55,6 +55,8 @@ class Engine:
         self.programs: dict[str, dict[Any, list[Program] | None]] = {}
         """By method, layout of the batch and static arguments: the programs for different options of the learner, the
         latest first; None: there can be none."""
+        self._bound: set[Program] = set()
+        """Those that have looked at the learner since it was last changed."""
         self._compiles = mode is True
         learner.engine = self
 
@@ -93,31 +95,34 @@ class Engine:
         key = (layout(given), static)
         known = programs.get(key)
         program = known[0] if known else None
-        if program is None or not program.current:
-            program = self._other_program(programs, key, method.__name__, batch)
+        if program is None or program not in self._bound or not program.current:
+            program = self._bind(programs, key, method.__name__, batch)
         return self.learner.eagerly(method, batch, *static) if program is None else program(given)
 
-    def _other_program(self, programs: dict[Any, list[Program] | None], key: Any, name: str, batch: Any) -> Any:
-        """A program for the learner as it is now: one that there is, or a new one; None if there is none."""
+    def _bind(self, programs: dict[Any, list[Program] | None], key: Any, name: str, batch: Any) -> Program | None:
+        """A program for the learner as it is now: one that there is, or a new one; None if there can be none."""
         known = programs.get(key, [])
         if known is None or (not known and len(programs) >= MOST_LAYOUTS):
             return None
-        for i, program in enumerate(known):
-            if program.current or program.rebind():
-                known.insert(0, known.pop(i))
-                return program
-        try:
-            if len(known) >= MOST_VARIANTS:
-                raise UntraceableError(f"the learner keeps changing: {MOST_VARIANTS} programs of {name} fit no more")
-            program = self._make(name, batch, key[1])
-        except UnsteppedError:
-            return None
-        except Exception as error:
-            programs[key] = None
-            self._give_up(error)
-            return None
-        programs[key] = [program, *known]
-        self.status = program.status
+        if known and known[0] in self._bound:  # and so it has noticed that the learner was changed
+            self._bound.clear()
+        program = next((program for program in known if program.rebind()), None)
+        if program is None:
+            try:
+                if len(known) >= MOST_VARIANTS:
+                    raise UntraceableError(
+                        f"the learner keeps changing: {MOST_VARIANTS} programs of {name} fit no more"
+                    )
+                program = self._make(name, batch, key[1])
+            except UnsteppedError:
+                return None
+            except Exception as error:
+                programs[key] = None
+                self._give_up(error)
+                return None
+            self.status = program.status
+        programs[key] = [program, *(other for other in known if other is not program)]
+        self._bound.add(program)
         return program
 
     def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
@@ -141,7 +146,7 @@ class Engine:
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "programs": {}}  # of a copy of the learner there will be others
+        return {**vars(self), "programs": {}, "_bound": set()}  # of a copy of the learner there will be others
 
 
 def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
