@@ -69,7 +69,7 @@ def test_impossible_buffers_are_refused_at_once(monkeypatch):
 
 def test_impossible_rollouts_are_refused(monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: int(16e9))
-    with pytest.raises(InsufficientMemoryError, match=r"1,000,000 steps of n_envs=2.*needs 56.51 GB.*n_steps"):
+    with pytest.raises(InsufficientMemoryError, match=r"1,000,000 steps of n_envs=2.*needs 56.52 GB.*n_steps"):
         RolloutBuffer(1_000_000, ATARI, spaces.Discrete(4), n_envs=2)
 
 
