@@ -406,7 +406,7 @@ class ReplayBuffer(BaseBuffer):
         """What makes batches of drawn rows, normalised by ``env``."""
         source, normalize_obs, normalize_reward = self._mirrored, self._normalize_obs, self._normalize_reward
         if env is not None:
-            source = self._in_memory  # type: ignore[assignment]
+            source = self._in_memory
             normalize_obs, normalize_reward = partial(normalize_obs, env=env), partial(normalize_reward, env=env)
         return Pipeline(
             self.storage,
