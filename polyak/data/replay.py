@@ -404,14 +404,18 @@ class ReplayBuffer(BaseBuffer):
 
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
         """What makes batches of drawn rows, normalised by ``env``."""
+        source, normalize_obs, normalize_reward = self._mirrored, self._normalize_obs, self._normalize_reward
+        if env is not None:
+            source = self._in_memory
+            normalize_obs, normalize_reward = partial(normalize_obs, env=env), partial(normalize_reward, env=env)
         return Pipeline(
             self.storage,
             self._newest,
-            self._mirrored if env is None else self._in_memory,
+            source,
             self.relabel,
             self.reduce,
-            partial(self._normalize_obs, env=env),
-            partial(self._normalize_reward, env=env),
+            normalize_obs,
+            normalize_reward,
             self._tensor,
             self.device,
         )
