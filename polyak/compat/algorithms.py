@@ -40,7 +40,8 @@ from polyak.envs.make import make_env
 from polyak.nn.catalog import check_policy_fits
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate", "runner"}
-_SET_LATER |= {"_learner", "_statistics", "_vec_normalize_env", "_acting", "_operations", "_iteration", "_forwarded", "_n_updates_at_start"}
+_SET_LATER |= {"_learner", "_statistics", "_vec_normalize_env", "_acting", "_operations", "_iteration", "_forwarded"}
+_SET_LATER |= {"_n_updates_at_start"}
 """Attributes of polyak's own that may appear after the model is set up."""
 
 Aliases = dict[str, type[policies.BasePolicy]]
@@ -302,6 +303,10 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
             setattr(self, name, value)
 
     @classmethod
+    def _takes(cls, name: str) -> bool:
+        return cls._has_own_constructor() or super()._takes(name)
+
+    @classmethod
     def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
         if not cls._has_own_constructor():
             return super()._unbuilt(policy, device, hyperparameters)
@@ -440,6 +445,10 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
             _init_setup_model=_init_setup_model,
         )
 
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self.rollout_buffer_kwargs = self.rollout_buffer_kwargs or {}  # subclasses unpack them
+
     def _make_rollout_buffer(self) -> RolloutBuffer:
         if self.rollout_buffer_class is None:
             nested = isinstance(self.observation_space, spaces.Dict)
@@ -529,6 +538,10 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self.use_sde, self.sde_sample_freq, self.use_sde_at_warmup = use_sde, sde_sample_freq, use_sde_at_warmup
         if sde_support:
             self.policy_kwargs = {**(self.policy_kwargs or {}), "use_sde": use_sde}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self.replay_buffer_kwargs = self.replay_buffer_kwargs or {}  # subclasses unpack them
 
     def _make_replay_buffer(self) -> ReplayBuffer:
         if self.replay_buffer_class is None:

@@ -96,6 +96,8 @@ class Model(Protocol):
     def _save_state(self, saved: Saved, include: set[str]) -> None: ...
     def _extra_state(self) -> dict[str, Any]: ...
     @classmethod
+    def _takes(cls, name: str) -> bool: ...
+    @classmethod
     def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self: ...
     def _enter(self, saved: Saved, env: Any) -> None: ...
     def _setup_model(self) -> None: ...
@@ -343,14 +345,14 @@ def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
 
 
 def _hyperparameters(
-    cls: type, saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
+    cls: type[Model], saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
 ) -> tuple[dict[str, Any], Any]:
     """What to build the model with: from the file, except for what the caller gives; and its policy."""
     given = {**custom_objects, **overrides}
     info, known = saved.info, {f.name for f in fields(cls)}
     hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
-    if saved.foreign:
-        hyper = {name: value for name, value in hyper.items() if name in known}
+    if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
+        hyper = {name: value for name, value in hyper.items() if cls._takes(name)}
     known |= hyper.keys()
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
