@@ -87,8 +87,8 @@ class PolicyLearner(Learner):
     def __init__(self, make_policy: Callable[[], Any]) -> None:
         super().__init__()
         self.policy = make_policy()
-        owners = {"policy": self.policy, **{name: getattr(self.policy, name, None) for name in ("actor", "critic")}}
-        for name, owner in owners.items():
+        owners: dict[str, Any] = {name: getattr(self.policy, name, None) for name in ("actor", "critic")}
+        for name, owner in {"policy": self.policy, **owners}.items():
             if isinstance(optimizer := getattr(owner, "optimizer", None), Optimizer):
                 self.optimizers[name] = optimizer
                 self._owners[name] = owner

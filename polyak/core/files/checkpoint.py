@@ -349,7 +349,7 @@ def _hyperparameters(
 ) -> tuple[dict[str, Any], Any]:
     """What to build the model with: from the file, except for what the caller gives; and its policy."""
     given = {**custom_objects, **overrides}
-    info, known = saved.info, {f.name for f in fields(cls)}
+    info, known = saved.info, {f.name for f in fields(cls)}  # type: ignore[arg-type]  # a dataclass
     hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
     if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
         hyper = {name: value for name, value in hyper.items() if cls._takes(name)}
