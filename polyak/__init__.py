@@ -2,25 +2,20 @@
 
 from typing import TYPE_CHECKING, Any
 
+from polyak.algorithms import class_names, get
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from polyak.algorithms.a2c import A2C
-    from polyak.algorithms.ddpg import DDPG
-    from polyak.algorithms.dqn import DQN
-    from polyak.algorithms.ppo import PPO
-    from polyak.algorithms.sac import SAC
-    from polyak.algorithms.td3 import TD3
-    from polyak.data import HerReplayBuffer
+    from polyak.algorithms import *  # noqa: F403  # as their registry lists them for those who read types
+    from polyak.data import HerReplayBuffer as HerReplayBuffer
 
-__all__ = ["A2C", "DDPG", "DQN", "PPO", "SAC", "TD3", "HerReplayBuffer", "__version__"]
+__all__ = sorted([*class_names(), "HerReplayBuffer", "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    from polyak.algorithms import REGISTRY, get
-
-    if name.lower() in REGISTRY and name == (found := get(name)).__name__:
-        return found
+    if name in (names := class_names()):
+        return get(names[name])
     if name == "HerReplayBuffer":
         from polyak.data import HerReplayBuffer
 
@@ -29,4 +24,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -5,9 +5,7 @@ Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", arXiv:
 Shapes: B rows, all of one short rollout.
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -15,15 +13,15 @@ from gymnasium import spaces
 from torch import Tensor
 from typing_extensions import Self
 
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Metrics, OptimizerRecipe
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutBufferSamples
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss, normalized
+from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -45,44 +43,41 @@ class A2CLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy
-    ent_coef: Tensor
-    vf_coef: Tensor
-    max_grad_norm: Tensor
-    normalize_advantage: bool
+    ent_coef: Dial[Tensor]
+    vf_coef: Dial[Tensor]
+    max_grad_norm: Dial[Tensor]
+    normalize_advantage: Dial[bool]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ActorCriticPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        ent_coef: float,
-        vf_coef: float,
-        max_grad_norm: float,
-        normalize_advantage: bool,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(ent_coef=float(ent_coef), vf_coef=float(vf_coef), max_grad_norm=float(max_grad_norm))
-        self.dial(normalize_advantage=normalize_advantage)
-        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutBufferSamples) -> Metrics:
+    def update(self, batch: RolloutBufferSamples) -> Update:
         """One gradient step on the whole rollout."""
         self.steps += 1
-        return self.gradient_step(batch)
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
-    def gradient_step(self, batch: RolloutBufferSamples) -> Metrics:
-        """Policy, value and entropy losses together, algorithm S3."""
+    def gradient_step(self, batch: RolloutBufferSamples) -> Update:
+        """Descend the objective."""
         values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        objective = self.objective(batch, values.flatten(), log_prob, entropy)
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update(objective.metrics)
+
+    def objective(
+        self, batch: RolloutBufferSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None
+    ) -> Objective:
+        """Policy, value and entropy losses together, algorithm S3. Of the policy as it is: values [B], log_prob [B] of
+        the batch's actions, entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = normalized(advantages)
+            advantages = self.normalized(advantages)
         loss_pi = policy_gradient_loss(log_prob, advantages)
-        loss_v = value_loss(values.flatten(), batch.returns)
+        loss_v = value_loss(values, batch.returns)
         loss_s = entropy_loss(entropy, log_prob)
-        self.minimise("policy", loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, self.max_grad_norm)
-        return {"policy_loss": loss_pi.detach(), "value_loss": loss_v.detach(), "entropy_loss": loss_s.detach()}
+        metrics = {"policy_loss": loss_pi.detach(), "value_loss": loss_v.detach(), "entropy_loss": loss_s.detach()}
+        return Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -92,42 +87,27 @@ class A2CLearner(OnPolicyLearner):
 class A2C(OnPolicyAlgorithm):
     """Advantage Actor-Critic: one step on each short rollout (arXiv:1602.01783)."""
 
-    learning_rate: float | Schedule = 7e-4
+    learning_rate: NonNegative | Schedule = 7e-4
     _: KW_ONLY
-    n_steps: int = 5
+    n_steps: Count = 5
     """Steps per environment in one rollout."""
-    gae_lambda: float = 1.0
+    gae_lambda: Fraction = 1.0
     """Trace decay of generalised advantage estimation, in [0, 1]; 1 gives the paper's n-step returns."""
     normalize_advantage: bool = False
     """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
-    rms_prop_eps: float = 1e-5
+    rms_prop_eps: Positive = 1e-5
     """RMSprop's epsilon."""
     use_rms_prop: bool = True
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
+    learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.rms_prop_eps > 0, "rms_prop_eps", self.rms_prop_eps, "it must be positive.")
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if self.use_rms_prop:
             return OptimizerRecipe(torch.optim.RMSprop, {"alpha": 0.99, "eps": self.rms_prop_eps, "weight_decay": 0})
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
-
-    def learner_factory(self) -> Callable[[], A2CLearner]:
-        return partial(
-            A2CLearner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            ent_coef=self.ent_coef,
-            vf_coef=self.vf_coef,
-            max_grad_norm=self.max_grad_norm,
-            normalize_advantage=self.normalize_advantage,
-        )
 
     def learn(
         self,
@@ -148,6 +128,6 @@ class A2C(OnPolicyAlgorithm):
         self._turn_dials()
         with self._split.sample:
             batch = next(self._minibatches(None))
-        metrics = self.learner.update(batch)
+        update = self.learner.update(batch)
         self._n_updates += 1
-        self._record({name: [value] for name, value in metrics.items()})
+        self._record({name: [value] for name, value in update.metrics.items()})

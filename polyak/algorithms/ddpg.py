@@ -6,9 +6,7 @@ theirs.
 Shapes: B batch rows, A action dimensions. Actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -16,9 +14,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.deep import Part
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.exploration import Exploration, additive
+from polyak.core.hyperparameters import NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.noise import ActionNoise
+from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -45,48 +45,50 @@ class DDPGLearner(Learner):
     """Actor and critic, each with a target."""
 
     policy: ContinuousPolicy
-    tau: Tensor
+    tau: Dial[Tensor]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ContinuousPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(tau=float(tau))
-        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
-        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step of critic and actor; then both targets follow."""
         self.steps += 1
-        return self.gradient_step(batch)
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
-    def gradient_step(self, batch: Transition) -> Metrics:
+    def gradient_step(self, batch: Transition) -> Update:
         """Algorithm 1."""
         policy = self.policy
-        with torch.no_grad():
-            next_actions = policy.actor_target(batch.next_observations)
-            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)[0]
-            target = batch.rewards + batch.discounts * next_q
+        target = self.td_target(batch)
         q = policy.critic.q_values(batch.observations, batch.actions)[0]
-        loss_critic = critic_loss(q, target, batch.weights)
-        self.minimise("critic", loss_critic)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
 
         actions = policy.actor(batch.observations)
-        loss_actor = actor_loss(policy.critic.q1_forward(batch.observations, actions).flatten())
-        self.minimise("actor", loss_actor)
+        q_now = policy.critic.q1_forward(batch.observations, actions).flatten()
+        actor = self.actor_objective(batch, actions, q_now)
+        self.minimise("actor", actor.loss)
         polyak_update(policy.critic, policy.critic_target, self.tau)
         polyak_update(policy.actor, policy.actor_target, self.tau)
-        return {
-            "actor_loss": loss_actor.detach(),
-            "critic_loss": loss_critic.detach(),
-            "td_error": (q - target).detach().abs(),
-        }
+        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach()}
+        return Update({**metrics, **critic.metrics, **actor.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """What the critic regresses on, y of eq. 5 with target networks. -> [B]"""
+        next_actions = self.policy.actor_target(batch.next_observations)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)[0]
+        return batch.rewards + batch.discounts * next_q
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critic. q [B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs())
+
+    def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
+        """Of the actor. Its own actions [B, A] and q [B] of those"""
+        return Objective(actor_loss(q))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -96,11 +98,12 @@ class DDPGLearner(Learner):
 class DDPG(OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
-    learning_rate: float | Schedule = 1e-3
+    learning_rate: NonNegative | Schedule = 1e-3
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
 
+    learner_class: ClassVar[type[Learner]] = DDPGLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
@@ -112,5 +115,6 @@ class DDPG(OffPolicyAlgorithm):
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}
 
-    def learner_factory(self) -> Callable[[], DDPGLearner]:
-        return partial(DDPGLearner, self.make_policy(), self.make_optimizer(), lr=self.lr_schedule(1), tau=self.tau)
+    def _exploration(self) -> dict[str, Exploration]:
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        return {**additive(self.action_noise), **super()._exploration()}

@@ -6,9 +6,7 @@ Shapes: B batch rows, A actions.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,9 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
+from polyak.core.exploration import EpsilonGreedy, Exploration
+from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, later
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq
 from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -47,40 +46,39 @@ class DQNLearner(Learner):
     """Action values and their target."""
 
     policy: ValuePolicy
-    tau: Tensor
-    max_grad_norm: Tensor
+    tau: Dial[Tensor]
+    max_grad_norm: Dial[Tensor]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ValuePolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-        max_grad_norm: float,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(tau=float(tau), max_grad_norm=float(max_grad_norm))
-        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step. The target follows on the environment's clock: see :meth:`update_target`."""
         self.steps += 1
-        return self.gradient_step(batch)
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
     def update_target(self) -> None:
         """Move the target network towards the online one."""
         polyak_update(self.policy.q_net, self.policy.q_net_target, self.tau)
 
-    def gradient_step(self, batch: Transition) -> Metrics:
+    def gradient_step(self, batch: Transition) -> Update:
         """Regress the values of the actions taken on their targets."""
-        with torch.no_grad():
-            target = q_target(batch.rewards, batch.discounts, self.policy.q_net_target(batch.next_observations))
-        q = self.policy.q_net(batch.observations).gather(1, batch.actions.long().view(-1, 1)).squeeze(1)
-        loss = q_loss(q, target, batch.weights)
-        self.minimise("policy", loss, self.max_grad_norm)
-        return {"loss": loss.detach(), "td_error": (q - target).detach().abs()}
+        target = self.td_target(batch)
+        objective = self.objective(batch, self.policy.q_net(batch.observations), target)
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update({"loss": objective.loss.detach(), **objective.metrics}, objective.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """What the values of the actions taken are regressed on. -> [B]"""
+        return q_target(batch.rewards, batch.discounts, self.policy.q_net_target(batch.next_observations))
+
+    def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """q [B, A] of every action, target [B] of those taken"""
+        taken = q.gather(1, batch.actions.long().view(-1, 1)).squeeze(1)
+        return Objective(q_loss(taken, target, batch.weights), td_error=(taken - target).detach().abs())
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -90,45 +88,29 @@ class DQNLearner(Learner):
 class DQN(OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
 
-    learning_rate: float | Schedule = 1e-4
+    learning_rate: NonNegative | Schedule = 1e-4
     _: KW_ONLY
-    batch_size: int = 32
+    batch_size: Count = 32
     """Transitions per gradient step."""
-    tau: float = 1.0
+    tau: Fraction = 1.0
     """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
-    train_freq: int | tuple[int, str] = 4
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(4)
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    target_update_interval: int = 10_000
+    target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
-    exploration_fraction: float = 0.1
+    exploration_fraction: Fraction = 0.1
     """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: float = 1.0
+    exploration_initial_eps: Fraction = 1.0
     """Probability of a random action at the start."""
-    exploration_final_eps: float = 0.05
+    exploration_final_eps: Fraction = 0.05
     """Probability of a random action once it has fallen."""
-    max_grad_norm: float = 10
+    max_grad_norm: NonNegative = 10
     """Largest global norm of the gradient; beyond it the gradient is scaled down."""
 
+    learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net, q_net_target = Part("policy.q_net"), Part("policy.q_net_target")
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.target_update_interval > 0, "target_update_interval", self.target_update_interval, "at least 1.")
-        require(self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "it must be positive.")
-        for name in ("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"):
-            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "it must lie in [0, 1].")
-
-    def learner_factory(self) -> Callable[[], DQNLearner]:
-        return partial(
-            DQNLearner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            tau=self.tau,
-            max_grad_norm=self.max_grad_norm,
-        )
 
     # -- exploration and the target's clock ----------------------------------------------------------------------------
 
@@ -147,6 +129,18 @@ class DQN(OffPolicyAlgorithm):
         self.exploration_rate = self.exploration_schedule(1.0)
         self._n_calls = 0
 
+    @property
+    def exploration_rate(self) -> float:
+        """Probability of a random action at present."""
+        return self._dials.epsilon
+
+    @exploration_rate.setter
+    def exploration_rate(self, value: float) -> None:
+        self._dials.epsilon = value
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+
     def _on_step(self) -> None:
         self._n_calls += 1
         if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
@@ -154,10 +148,6 @@ class DQN(OffPolicyAlgorithm):
             self.learner.set(tau=self.tau)
             self.learner.update_target()
         self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
-
-    def _explore(self) -> np.ndarray:
-        """Epsilon-greedy, decided once a step for all environments."""
-        return self._random_actions(self.n_envs) if np.random.rand() < self.exploration_rate else super()._explore()
 
     def predict(
         self,

@@ -6,24 +6,24 @@ Shapes: B minibatch rows.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Metrics, OptimizerRecipe
+from polyak.core.hyperparameters import Count, Positive, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBufferSamples
+from polyak.data.batch import RolloutRows
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss, normalized
+from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -52,84 +52,95 @@ def approximate_kl(log_ratio: Tensor) -> Tensor:
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
+class Lesson(NamedTuple):
+    """What some passes over a rollout came to."""
+
+    metrics: dict[str, list[Tensor]]
+    """Of each gradient step; ``approx_kl`` of those of the last pass alone."""
+    passes: int
+    """How many were begun."""
+    too_far: bool
+    """Whether the last gradient step was skipped, and the rest with it."""
+
+
 class PPOLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy
-    clip_range: Tensor
-    clip_range_vf: Tensor
-    ent_coef: Tensor
-    vf_coef: Tensor
-    max_grad_norm: Tensor
-    normalize_advantage: bool
-    counters = OnPolicyLearner.counters | {"too_far"}
+    clip_range: Dial[Tensor]
+    clip_range_vf: Dial[Tensor | None]
+    ent_coef: Dial[Tensor]
+    vf_coef: Dial[Tensor]
+    max_grad_norm: Dial[Tensor]
+    normalize_advantage: Dial[bool]
+    target_kl: Dial[float | None]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ActorCriticPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        clip_range: float,
-        clip_range_vf: float | None,
-        ent_coef: float,
-        vf_coef: float,
-        max_grad_norm: float,
-        normalize_advantage: bool,
-        target_kl: float | None,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.target_kl, self.too_far = target_kl, False
-        self.clip_values = clip_range_vf is not None
-        self.dial(clip_range=clip_range, ent_coef=float(ent_coef), vf_coef=float(vf_coef))
-        self.dial(max_grad_norm=float(max_grad_norm), normalize_advantage=normalize_advantage)
-        if clip_range_vf is not None:
-            self.dial(clip_range_vf=clip_range_vf)
-        self.add_optimizer("policy", self.policy, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutBufferSamples) -> Metrics:
-        """One gradient step, unless the policy has moved more than 1.5 ``target_kl``: then ``too_far`` is set."""
+    def learn_from(self, passes: Iterable[Iterable[RolloutBufferSamples | RolloutRows]]) -> Lesson:
+        """Make a gradient step on each minibatch of several passes over a rollout, until one is skipped.
+
+        Args:
+            passes: each an iterable of minibatches; of a pass that is not reached, none is asked for.
+        """
+        metrics: dict[str, list[Tensor]] = {}
+        made = 0
+        for minibatches in passes:
+            made += 1
+            metrics["approx_kl"] = []  # of the last pass alone
+            for batch in minibatches:
+                update = self.update(batch)
+                for name, value in update.metrics.items():
+                    metrics.setdefault(name, []).append(value)
+                if update.skipped is not None and bool(update.skipped):
+                    return Lesson(metrics, made, too_far=True)
+        return Lesson(metrics, made, too_far=False)
+
+    def update(self, batch: RolloutBufferSamples | RolloutRows) -> Update:
+        """One gradient step, skipped if the policy has moved more than 1.5 ``target_kl``."""
         self.steps += 1
-        metrics = dict(self.gradient_step(batch))
-        too_far = metrics.pop("too_far", None)
-        self.too_far = too_far is not None and bool(too_far)
-        return metrics
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
-    def gradient_step(self, batch: RolloutBufferSamples) -> Metrics:
-        """Descend :meth:`loss`, unless the policy has moved too far."""
-        loss, metrics = self.loss(batch)
-        if self.target_kl is None:
-            self.minimise("policy", loss, self.max_grad_norm)
-            return metrics
-        too_far = metrics["approx_kl"] > 1.5 * self.target_kl
-        self.minimise("policy", loss, self.max_grad_norm, unless=too_far)
-        return {**metrics, "too_far": too_far}
-
-    def loss(self, batch: RolloutBufferSamples) -> tuple[Tensor, Metrics]:
-        """-(L^CLIP - c1 L^VF + c2 S), eq. 9."""
+    def gradient_step(self, batch: RolloutBufferSamples) -> Update:
+        """Descend the objective, unless the policy has moved too far."""
         values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
-        values = values.flatten()
+        objective = self.objective(batch, values.flatten(), log_prob, entropy)
+        with torch.no_grad():
+            kl = approximate_kl(log_prob - batch.old_log_prob)
+        too_far = None
+        if self.target_kl is not None:
+            (kl,) = self.averaged([kl])  # so that all learners stop, or none
+            too_far = kl > 1.5 * self.target_kl
+        self.minimise("policy", objective.loss, self.max_grad_norm, unless=too_far)
+        metrics = {"loss": objective.loss.detach(), "approx_kl": kl}
+        return Update({**metrics, **objective.metrics}, skipped=too_far)
+
+    def objective(
+        self, batch: RolloutBufferSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None
+    ) -> Objective:
+        """-(L^CLIP - c1 L^VF + c2 S), eq. 9. Of the policy as it is: values [B], log_prob [B] of the batch's actions,
+        entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = normalized(advantages)
+            advantages = self.normalized(advantages)
         log_ratio = log_prob - batch.old_log_prob
-        if self.clip_values:
+        if self.clip_range_vf is not None:
             values = clipped_values(values, batch.old_values, self.clip_range_vf)
         loss_pi = clipped_surrogate(log_ratio, advantages, self.clip_range)
         loss_v = value_loss(values, batch.returns)
         loss_s = entropy_loss(entropy, log_prob)
-        loss = loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s
         with torch.no_grad():
-            metrics = {
-                "policy_gradient_loss": loss_pi.detach(),
-                "value_loss": loss_v.detach(),
-                "entropy_loss": loss_s.detach(),
-                "loss": loss.detach(),
-                "approx_kl": approximate_kl(log_ratio),
-                "clip_fraction": ((log_ratio.exp() - 1).abs() > self.clip_range).float().mean(),
-            }
-        return loss, metrics
+            clipped = ((log_ratio.exp() - 1).abs() > self.clip_range).float().mean()
+        metrics = {
+            "policy_gradient_loss": loss_pi.detach(),
+            "value_loss": loss_v.detach(),
+            "entropy_loss": loss_s.detach(),
+            "clip_fraction": clipped,
+        }
+        return Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -139,36 +150,26 @@ class PPOLearner(OnPolicyLearner):
 class PPO(OnPolicyAlgorithm):
     """Proximal Policy Optimization: many small clipped steps on each rollout (arXiv:1707.06347)."""
 
-    learning_rate: float | Schedule = 3e-4
     _: KW_ONLY
-    batch_size: int = 64
+    batch_size: Count = 64
     """Rows of the rollout in one minibatch."""
-    n_epochs: int = 10
+    n_epochs: Count = 10
     """Passes over each rollout."""
-    clip_range: float | Schedule = 0.2
+    clip_range: Positive | Schedule = 0.2
     """How far from 1 the probability ratio may move before it stops counting; a number or a schedule."""
-    clip_range_vf: float | Schedule | None = None
+    clip_range_vf: Positive | Schedule | None = None
     """How far values may move in one update, in units of return; ``None`` does not limit them."""
-    target_kl: float | None = None
+    target_kl: Positive | None = None
     """End an update early once the policy's approximate KL divergence exceeds 1.5 times this; ``None`` never does."""
 
+    learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        least = 2 if self.normalize_advantage else 1
-        require(
-            self.batch_size >= least,
-            "batch_size",
-            self.batch_size,
-            "it must be greater than 1 to normalise advantages.",
-        )
-        require(self.n_epochs > 0, "n_epochs", self.n_epochs, "it must be at least 1.")
-        for name in ("clip_range", "clip_range_vf", "target_kl"):
-            value = getattr(self, name)
-            if isinstance(value, float | int):
-                require(value > 0, name, value, "it must be positive, or None where that is allowed to switch it off.")
+        enough = self.batch_size > 1 or not self.normalize_advantage
+        require(enough, "batch_size", self.batch_size, "it must be greater than 1 to normalise advantages.")
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         super().__post_init__(_init_setup_model)
@@ -206,21 +207,6 @@ class PPO(OnPolicyAlgorithm):
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
 
-    def learner_factory(self) -> Callable[[], PPOLearner]:
-        return partial(
-            PPOLearner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            clip_range=get_schedule_fn(self.clip_range)(1),
-            clip_range_vf=None if self.clip_range_vf is None else get_schedule_fn(self.clip_range_vf)(1),
-            ent_coef=self.ent_coef,
-            vf_coef=self.vf_coef,
-            max_grad_norm=self.max_grad_norm,
-            normalize_advantage=self.normalize_advantage,
-            target_kl=self.target_kl,
-        )
-
     def _updates_per_rollout(self, rows: int) -> int:
         return self.n_epochs * -(-rows // self.batch_size)
 
@@ -230,22 +216,12 @@ class PPO(OnPolicyAlgorithm):
         assert isinstance(learner, PPOLearner)
         self.policy.set_training_mode(True)
         self._turn_dials()
-        learner.target_kl = self.target_kl
-        minibatches = self._minibatches
-        metrics: dict[str, list[Tensor]] = {}
-        for epoch in range(self.n_epochs):
-            metrics["approx_kl"] = []
-            for batch in self._split.sample.timing(minibatches(self.batch_size)):
-                for name, value in learner.update(batch).items():
-                    metrics.setdefault(name, []).append(value)
-                if learner.too_far:
-                    break
-            self._n_updates += 1
-            if learner.too_far:
-                self.logger.debug(f"Update ended in epoch {epoch}: the policy moved more than 1.5 * target_kl.")
-                break
-        metrics["loss"] = metrics["loss"][-1:]
-        self._record(metrics)
+        sampling, minibatches = self._split.sample, self._minibatches
+        lesson = learner.learn_from(sampling.timing(minibatches(self.batch_size)) for _ in range(self.n_epochs))
+        self._n_updates += lesson.passes
+        if lesson.too_far:
+            self.logger.debug(f"Update ended in epoch {lesson.passes - 1}: the policy moved more than 1.5 * target_kl.")
+        self._record({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]})
         self.logger.record("train/clip_range", learner.dials["clip_range"])
         if self.clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", learner.dials["clip_range_vf"])

@@ -5,21 +5,20 @@ Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", arXiv:181
 Shapes: B batch rows, A action dimensions, K critics.
 """
 
-from collections.abc import Callable
+import math
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.exploration import Exploration, additive, gsde
+from polyak.core.hyperparameters import Count, NonNegative, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
-from polyak.core.noise import ActionNoise
-from polyak.core.schedules import Schedule
+from polyak.core.noise import ActionNoise, for_environments
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -58,68 +57,76 @@ class SACLearner(Learner):
     """Actor, critics with targets, and the temperature."""
 
     policy: ContinuousPolicy
-    tau: Tensor
-    ent_coef: Tensor
-    target_update_interval: int
+    tau: Dial[Tensor]
+    ent_coef: Dial[Tensor]
+    target_entropy: Dial[float]
+    target_update_interval: Dial[int]
+    use_sde: Dial[bool]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ContinuousPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-        ent_coef: float | str,
-        target_entropy: float,
-        target_update_interval: int,
-        use_sde: bool,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.use_sde, self.target_entropy = use_sde, target_entropy
-        self.learn_alpha, initial_alpha = parse_ent_coef(ent_coef)
-        self.dial(tau=float(tau), target_update_interval=target_update_interval)
-        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        if recipe.values["target_entropy"] == "auto":
+            self.target_entropy = minus_action_dim(self.policy.action_space)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
         critic = self.policy.critic
-        self.add_optimizer("critic", critic.own_parameters(), make_optimizer, lr, owner=critic)
+        self.add_optimizer("critic", critic.own_parameters(), recipe.make_optimizer, recipe.lr, owner=critic)
+        self.learn_alpha, initial_alpha = parse_ent_coef(recipe.values["ent_coef"])
         if self.learn_alpha:
             self.log_ent_coef = nn.Parameter(torch.tensor([initial_alpha]).log())
-            self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), lr)
-        else:
-            self.dial(ent_coef=initial_alpha)
+            self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; then the targets follow."""
         self.steps += 1
         if self.use_sde:
             self.policy.reset_noise()
-        return self.gradient_step(batch, self.steps % self.target_update_interval == 0)
+        update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
+        return update
 
-    def gradient_step(self, batch: Transition, update_target: bool) -> Metrics:
+    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
         """Algorithm 1."""
         policy = self.policy
         alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
         actions, log_prob = policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
 
-        with torch.no_grad():
-            next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)
-            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)
-            target = batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+        target = self.td_target(batch, alpha)
         q = policy.critic.q_values(batch.observations, batch.actions)
-        loss_critic = critic_loss(q, target, batch.weights)
-        self.minimise("critic", loss_critic)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
 
-        loss_actor = actor_loss(policy.critic.q_values(batch.observations, actions), log_prob, alpha)
-        self.minimise("actor", loss_actor)
+        q_now = policy.critic.q_values(batch.observations, actions)
+        actor = self.actor_objective(batch, actions, log_prob, q_now, alpha)
+        self.minimise("actor", actor.loss)
 
-        metrics = {"actor_loss": loss_actor.detach(), "critic_loss": loss_critic.detach(), "ent_coef": alpha.mean()}
+        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach(), "ent_coef": alpha.mean()}
         if self.learn_alpha:
-            loss_alpha = temperature_loss(self.log_ent_coef, log_prob, self.target_entropy)
-            self.minimise("ent_coef", loss_alpha)
-            metrics["ent_coef_loss"] = loss_alpha.detach()
+            temperature = self.temperature_objective(log_prob)
+            self.minimise("ent_coef", temperature.loss)
+            metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
         if update_target:
             polyak_update(policy.critic, policy.critic_target, self.tau)
-        return metrics | {"td_error": (q - target).detach().abs().mean(0)}
+        return Update(metrics | {**critic.metrics, **actor.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
+        """What the critics regress on, eq. 2 and 3 with target critics. -> [B]"""
+        next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+    def actor_objective(
+        self, batch: Transition, actions: Tensor, log_prob: Tensor, q: Tensor, alpha: Tensor
+    ) -> Objective:
+        """Of the actor. Its own actions [B, A], log_prob [B] and q [K, B] of those"""
+        return Objective(actor_loss(q, log_prob, alpha))
+
+    def temperature_objective(self, log_prob: Tensor) -> Objective:
+        """Of the temperature. log_prob [B] of the actor's own actions"""
+        return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -129,15 +136,14 @@ class SACLearner(Learner):
 class SAC(OffPolicyAlgorithm):
     """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
 
-    learning_rate: float | Schedule = 3e-4
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    ent_coef: float | str = "auto"
+    ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_update_interval: int = 1
+    target_update_interval: Count = 1
     """Gradient steps between two target updates."""
-    target_entropy: float | str = "auto"
+    target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
@@ -146,6 +152,7 @@ class SAC(OffPolicyAlgorithm):
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
+    learner_class: ClassVar[type[Learner]] = SACLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
@@ -157,45 +164,29 @@ class SAC(OffPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         parse_ent_coef(self.ent_coef)
-        require(self.target_update_interval > 0, "target_update_interval", self.target_update_interval, "at least 1.")
-        if self.target_entropy != "auto":
-            self.target_entropy = float(self.target_entropy)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
 
-    def learner_factory(self) -> Callable[[], SACLearner]:
-        automatic = self.target_entropy == "auto"
-        return partial(
-            SACLearner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            tau=self.tau,
-            ent_coef=self.ent_coef,
-            target_entropy=minus_action_dim(self.action_space) if automatic else float(self.target_entropy),
-            target_update_interval=self.target_update_interval,
-            use_sde=self.use_sde,
-        )
+    def _exploration(self) -> dict[str, Exploration]:
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
+        return {**gsde(self.use_sde, self.sde_sample_freq), **additive(self.action_noise), **warm_up}
 
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:
     """``"auto"`` -> (learned, 1.0); ``"auto_0.1"`` -> (learned, 0.1); 0.2 -> (fixed, 0.2).
 
     Raises:
-        ValueError: anything else, or an initial value that is not positive.
+        HyperparameterError: another text, or an initial value that is not positive.
     """
-    learned, text = isinstance(value, str), str(value)
+    if not isinstance(value, str):
+        return False, float(value)
+    initial = "1.0" if value == "auto" else value.removeprefix("auto_")
     try:
-        initial = 1.0 if text == "auto" else float(text.removeprefix("auto_") if learned else value)
+        alpha = float(initial) if value.startswith("auto") else math.nan
     except ValueError:
-        raise ValueError(
-            f"ent_coef={value!r} cannot be used: give a number, 'auto' or 'auto_<initial value>'."
-        ) from None
-    require(
-        not learned or (initial > 0 and text.startswith("auto")),
-        "ent_coef",
-        value,
-        "the initial value must be greater than 0.",
-    )
-    return learned, initial
+        alpha = math.nan
+    fix = "give a number, 'auto', or 'auto_<initial value>' with an initial value greater than 0."
+    require(alpha > 0, "ent_coef", value, fix)
+    return True, alpha

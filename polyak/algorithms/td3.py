@@ -6,9 +6,7 @@ Equation numbers are theirs.
 Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -16,10 +14,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
+from polyak.core.exploration import Exploration, additive
+from polyak.core.hyperparameters import Count, NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.noise import ActionNoise
+from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -51,68 +50,58 @@ def actor_loss(q: Tensor) -> Tensor:
 class TD3Learner(Learner):
     """Actor and twin critics, each with a target."""
 
-    graphs = ("critic_step", "delayed_step")
     policy: ContinuousPolicy
-    tau: Tensor
-    target_policy_noise: Tensor
-    target_noise_clip: Tensor
-    policy_delay: int
+    tau: Dial[Tensor]
+    target_policy_noise: Dial[Tensor]
+    target_noise_clip: Dial[Tensor]
+    policy_delay: Dial[int]
 
-    def __init__(
-        self,
-        make_policy: Callable[[], ContinuousPolicy],
-        make_optimizer: OptimizerRecipe,
-        *,
-        lr: float,
-        tau: float,
-        policy_delay: int,
-        target_policy_noise: float,
-        target_noise_clip: float,
-    ) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        self.dial(
-            tau=float(tau),
-            policy_delay=policy_delay,
-            target_policy_noise=float(target_policy_noise),
-            target_noise_clip=float(target_noise_clip),
-        )
-        self.add_optimizer("actor", self.policy.actor, make_optimizer, lr)
-        self.add_optimizer("critic", self.policy.critic, make_optimizer, lr)
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Metrics:
+    def update(self, batch: Transition) -> Update:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
         self.steps += 1
-        return self.gradient_step(batch, self.steps % self.policy_delay == 0)
+        update: Update = self.run(self.critic_step, batch)
+        if self.steps % self.policy_delay == 0:
+            update = update._replace(metrics={**update.metrics, **self.run(self.delayed_step, batch)})
+        return update
 
-    def gradient_step(self, batch: Transition, delayed_too: bool) -> Metrics:
-        """Algorithm 1; ``delayed_too`` says whether it is the turn of actor and targets."""
-        metrics = self.critic_step(batch)
-        if delayed_too:
-            metrics = {**metrics, **self.delayed_step(batch)}
-        return metrics
-
-    def critic_step(self, batch: Transition) -> Metrics:
-        """Clipped double Q-learning with smoothed target actions, eq. 10 and section 5.3."""
-        policy = self.policy
-        with torch.no_grad():
-            next_actions = policy.actor_target(batch.next_observations)
-            next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
-            next_q = policy.critic_target.q_values(batch.next_observations, next_actions)
-            target = batch.rewards + batch.discounts * next_q.amin(0)
-        q = policy.critic.q_values(batch.observations, batch.actions)
-        loss = critic_loss(q, target, batch.weights)
-        self.minimise("critic", loss)
-        return {"critic_loss": loss.detach(), "td_error": (q - target).detach().abs().mean(0)}
+    def critic_step(self, batch: Transition) -> Update:
+        """Clipped double Q-learning, algorithm 1."""
+        target = self.td_target(batch)
+        q = self.policy.critic.q_values(batch.observations, batch.actions)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
+        return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def delayed_step(self, batch: Transition) -> Metrics:
         """The deterministic policy gradient through the first critic; then the targets follow."""
         actions = self.policy.actor(batch.observations)
-        loss = actor_loss(self.policy.critic.q1_forward(batch.observations, actions).flatten())
-        self.minimise("actor", loss)
+        q = self.policy.critic.q1_forward(batch.observations, actions).flatten()
+        actor = self.actor_objective(batch, actions, q)
+        self.minimise("actor", actor.loss)
         polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
         polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
-        return {"actor_loss": loss.detach()}
+        return {"actor_loss": actor.loss.detach(), **actor.metrics}
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """The smaller target critic's value of smoothed target actions, eq. 10 and section 5.3. -> [B]"""
+        next_actions = self.policy.actor_target(batch.next_observations)
+        next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        return batch.rewards + batch.discounts * next_q.amin(0)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+    def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
+        """Of the actor. Its own actions [B, A] and the first critic's q [B] of those"""
+        return Objective(actor_loss(q))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -122,17 +111,18 @@ class TD3Learner(Learner):
 class TD3(OffPolicyAlgorithm):
     """Twin Delayed DDPG: a deterministic actor with twin critics (arXiv:1802.09477)."""
 
-    learning_rate: float | Schedule = 1e-3
+    learning_rate: NonNegative | Schedule = 1e-3
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    policy_delay: int = 2
+    policy_delay: Count = 2
     """Critic steps per step of the actor and the targets."""
-    target_policy_noise: float = 0.2
+    target_policy_noise: NonNegative = 0.2
     """Standard deviation of the noise that smooths the target actions."""
-    target_noise_clip: float = 0.5
+    target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
 
+    learner_class: ClassVar[type[Learner]] = TD3Learner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
@@ -141,22 +131,6 @@ class TD3(OffPolicyAlgorithm):
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.policy_delay > 0, "policy_delay", self.policy_delay, "it must be at least 1.")
-        require(
-            self.target_policy_noise >= 0, "target_policy_noise", self.target_policy_noise, "it must not be negative."
-        )
-        require(self.target_noise_clip >= 0, "target_noise_clip", self.target_noise_clip, "it must not be negative.")
-
-    def learner_factory(self) -> Callable[[], TD3Learner]:
-        return partial(
-            TD3Learner,
-            self.make_policy(),
-            self.make_optimizer(),
-            lr=self.lr_schedule(1),
-            tau=self.tau,
-            policy_delay=self.policy_delay,
-            target_policy_noise=self.target_policy_noise,
-            target_noise_clip=self.target_noise_clip,
-        )
+    def _exploration(self) -> dict[str, Exploration]:
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        return {**additive(self.action_noise), **super()._exploration()}

@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch.optim import Optimizer
@@ -23,25 +25,42 @@ from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
 from polyak.compat.signatures import in_order, with_defaults
+from polyak.core.actor import Actor
 from polyak.core.deep import DeepAlgorithm
+from polyak.core.exploration import Exploration, additive, gsde
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters
 from polyak.core.files.serialise import is_plain, warn_untrusted
-from polyak.core.hyperparameters import require
+from polyak.core.hyperparameters import did_you_mean, require
 from polyak.core.interaction import Interaction
-from polyak.core.learner import Learner
+from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.loops import off_policy, on_policy
+from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.noise import ActionNoise, for_environments
+from polyak.core.runner import Acted
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
+from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.nn.catalog import check_policy_fits
 
-_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "exploration_rate", "runner"}
-_SET_LATER |= {"_learner", "_statistics", "_vec_normalize_env", "_acting", "_operations", "_iteration", "_forwarded"}
-_SET_LATER |= {"_n_updates_at_start"}
+_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
+_SET_LATER |= {
+    "_learner",
+    "_statistics",
+    "_vec_normalize_env",
+    "_flops",
+    "_iteration",
+    "_collection",
+    "_guard",
+    "observation_space",
+    "action_space",
+    "n_envs",
+    "_n_updates_at_start",
+}
 """Attributes of polyak's own that may appear after the model is set up."""
 
 Aliases = dict[str, type[policies.BasePolicy]]
@@ -78,17 +97,13 @@ def maybe_make_env(env: Any, verbose: int) -> Any:
 
 
 class PolicyLearner(Learner):
-    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings.
+    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings."""
 
-    Args:
-        make_policy: builds the policy.
-    """
-
-    def __init__(self, make_policy: Callable[[], Any]) -> None:
-        super().__init__()
-        self.policy = make_policy()
-        owners: dict[str, Any] = {name: getattr(self.policy, name, None) for name in ("actor", "critic")}
-        for name, owner in {"policy": self.policy, **owners}.items():
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        owners: dict[str, Any] = {"policy": self.policy}
+        owners |= {name: getattr(self.policy, name, None) for name in ("actor", "critic")}
+        for name, owner in owners.items():
             if isinstance(optimizer := getattr(owner, "optimizer", None), Optimizer):
                 self.optimizers[name] = optimizer
                 self._owners[name] = owner
@@ -116,13 +131,18 @@ def _constructor_arguments(cls: type, policy: Any, device: Any, hyperparameters:
     return arguments
 
 
+def _is_polyaks(defined: Any) -> bool:
+    """Whether a class or function is polyak's, and not a user's."""
+    return defined.__module__.partition(".")[0] == "polyak"
+
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 # -- base classes ------------------------------------------------------------------------------------------------------
 
 
-class BaseAlgorithm(Interaction, DeepAlgorithm):
+class BaseAlgorithm(Collecting):
     """See :class:`polyak.core.algorithm.Algorithm` and what extends it.
 
     A subclass may have a constructor and a ``_setup_model`` of its own. What it trains is saved and loaded all the
@@ -139,6 +159,7 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
 
     learn = with_defaults(Interaction.learn, log_interval=100, tb_log_name="run")
 
+    learner_class: ClassVar[type[Learner]] = PolicyLearner
     policy_aliases: ClassVar[Aliases] = {}
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
     use_sde: bool = False
@@ -207,11 +228,12 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
 
     def _get_policy_from_name(self, policy_name: str) -> type[policies.BasePolicy]:
         if policy_name not in self.policy_aliases:
-            raise ValueError(f"Policy {policy_name} unknown: there are {sorted(self.policy_aliases)}.")
+            hint = did_you_mean(policy_name, self.policy_aliases)
+            raise ValueError(f"Policy {policy_name!r} unknown: there are {sorted(self.policy_aliases)}.{hint}")
         return self.policy_aliases[policy_name]
 
-    def _find_policy_class(self, policy: Any) -> Callable[..., Any]:
-        return self._get_policy_from_name(policy) if isinstance(policy, str) else policy
+    def _policy_called(self, name: str) -> Callable[..., Any]:
+        return self._get_policy_from_name(name)
 
     def make_policy(self) -> Callable[[], Any]:
         """A recipe for the policy, which gets the learning-rate schedule and brings its optimizer."""
@@ -225,15 +247,14 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
             return super().make_policy()
         return partial(self.policy_class, self.observation_space, self.action_space, self.lr_schedule, **options)
 
-    def learner_factory(self) -> Callable[[], Learner]:
-        return partial(PolicyLearner, self.make_policy())
-
     @property
     def learner(self) -> Learner:
         """What ``_setup_model()`` built; one of a user's own may build just a policy."""
         learner, policy = self._learner, self.policy
         if learner is None or (type(learner) is PolicyLearner and policy is not None and learner.policy is not policy):
-            self._learner = learner = PolicyLearner(lambda: self.policy)
+            self._learner = learner = PolicyLearner(
+                LearnerRecipe(PolicyLearner, lambda: self.policy, OptimizerRecipe(), 0.0, {})
+            )
         return learner
 
     @learner.setter
@@ -259,12 +280,12 @@ class BaseAlgorithm(Interaction, DeepAlgorithm):
     def _has_own_constructor(cls) -> bool:
         """Whether a subclass has written a constructor, which may take anything."""
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
-        return owner.__module__ != __name__ and "__dataclass_fields__" not in vars(owner)
+        return not _is_polyaks(owner) and "__dataclass_fields__" not in vars(owner)
 
     def _parts(self) -> Parts:
         """What the model learns with besides what the learner has."""
         names = [name for names in self._get_torch_save_params() for name in names]
-        if self._has_own_constructor() or type(self)._setup_model.__module__ != __name__:
+        if self._has_own_constructor() or not _is_polyaks(type(self)._setup_model):
             names += [name for name in vars(self) if name not in self._own_attributes]
         return find_parts(self, names, self.learner)
 
@@ -468,6 +489,49 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(on_policy.OnPolicyAlgorithm.learn, tb_log_name="OnPolicyAlgorithm")
 
+    # -- what subclasses override --------------------------------------------------------------------------------------
+
+    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        assert self.env is not None
+        return self.collect_rollouts(self.env, callback, rollout_buffer, n_rollout_steps=n_steps)
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
+        """Fill the rollout buffer; False: a callback asked to stop."""
+        return super().collect(callback, rollout_buffer, n_rollout_steps)
+
+
+class SamplingActor(Actor):
+    """Acts as an algorithm's ``_sample_action`` says, which a subclass has overridden.
+
+    Args:
+        model: the algorithm.
+        exploration: what the algorithm's own ``_sample_action`` does to the policy's actions.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm, exploration: dict[str, Exploration]) -> None:
+        super().__init__(model.policy, exploration)
+        self.model = model
+
+    def act(
+        self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
+    ) -> Acted:
+        model = self.model
+        env_actions, actions = model._sample_action(model.learning_starts, model.action_noise, model.n_envs)
+        return Acted(env_actions, actions, {})
+
+
+def _successors(new_obs: Any, step: Step) -> Any:
+    """``new_obs``, but the true last observations where episodes ended."""
+    if isinstance(new_obs, dict):
+        return {
+            key: _successors(value, step._replace(next_observations=step.next_observations[key]))
+            for key, value in new_obs.items()
+        }
+    ended = step.dones.reshape(-1, *[1] * (np.ndim(new_obs) - 1))
+    return np.where(ended, step.next_observations, new_obs)
+
 
 class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.core.loops.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
@@ -568,6 +632,111 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     learn = with_defaults(off_policy.OffPolicyAlgorithm.learn, tb_log_name="run")
 
+    # -- what subclasses override --------------------------------------------------------------------------------------
+
+    def make_actor(self) -> Actor:
+        """Acts with the present policy, or through ``_sample_action`` of a subclass."""
+        overridden = type(self)._sample_action is not OffPolicyAlgorithm._sample_action
+        return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
+
+    def _exploration(self) -> dict[str, Exploration]:
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        noise = additive(self.action_noise) if isinstance(self.action_space, spaces.Box) else {}
+        warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
+        return {**gsde(self.use_sde, self.sde_sample_freq), **noise, **warm_up}
+
+    def collect(
+        self,
+        callback: BaseCallback,
+        train_freq: off_policy.TrainFreq,
+        replay_buffer: ReplayBuffer,
+        log_interval: int | None = None,
+    ) -> off_policy.RolloutReturn:
+        assert self.env is not None
+        return self.collect_rollouts(
+            self.env,
+            callback,
+            train_freq,
+            replay_buffer,
+            action_noise=self.action_noise,
+            learning_starts=self.learning_starts,
+            log_interval=log_interval,
+        )
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        train_freq: off_policy.TrainFreq,
+        replay_buffer: ReplayBuffer,
+        action_noise: ActionNoise | None = None,
+        learning_starts: int = 0,
+        log_interval: int | None = None,
+    ) -> off_policy.RolloutReturn:
+        """Step the environments and store what happens; see :meth:`collect`."""
+        with self._exploring(action_noise, learning_starts):
+            return super().collect(callback, train_freq, replay_buffer, log_interval)
+
+    def _sample_action(
+        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Exploratory actions for the observations in hand: in environment units, and as they are stored."""
+        assert self.runner is not None
+        with self._exploring(action_noise, learning_starts):
+            acted = Actor.act(self.runner.actor, self.runner.obs, self.runner.episode_starts)  # type: ignore[arg-type]
+        return acted.env_actions, acted.actions
+
+    @contextmanager
+    def _exploring(self, action_noise: ActionNoise | None, learning_starts: int) -> Iterator[None]:
+        """In the block exploration goes by these arguments, where they differ from the attributes of that name."""
+        if action_noise is self.action_noise and learning_starts == self.learning_starts:
+            yield
+            return
+        assert self.runner is not None
+        actor: Any = self.runner.actor
+        kept = self.action_noise, self.learning_starts, actor.exploration
+        self.action_noise, self.learning_starts = action_noise, learning_starts
+        try:
+            actor.exploration = self._exploration()
+            yield
+        finally:
+            self.action_noise, self.learning_starts, actor.exploration = kept
+
+    def _make_step(self, collection: Collection) -> Step:
+        assert self.runner is not None
+        self._acted_on = self.runner.obs, self.runner.original_obs
+        return super()._make_step(collection)
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        if type(self)._store_transition is OffPolicyAlgorithm._store_transition:
+            super()._store(step, replay_buffer)
+            return
+        runner, self._storing = self.runner, step
+        assert runner is not None
+        in_hand = runner.obs, runner.original_obs
+        runner.obs, runner.original_obs = self._acted_on  # what the override finds in _last_obs and _last_original_obs
+        try:
+            self._store_transition(replay_buffer, step.actions, step.new_obs, step.rewards, step.dones, step.infos)
+        finally:
+            runner.obs, runner.original_obs = in_hand
+
+    def _store_transition(
+        self,
+        replay_buffer: ReplayBuffer,
+        buffer_action: np.ndarray,
+        new_obs: Any,
+        reward: np.ndarray,
+        dones: np.ndarray,
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Store the step that was just made, with these values; rewards are those before normalisation."""
+        step = self._storing
+        step = step._replace(actions=buffer_action, rewards=reward, dones=dones, infos=infos)
+        if new_obs is not step.new_obs:
+            step = step._replace(new_obs=new_obs, next_observations=_successors(new_obs, step))
+        truncated = dones & np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        super()._store(step._replace(terminated=dones & ~truncated, truncated=truncated), replay_buffer)
+
     def train(self, gradient_steps: int, batch_size: int) -> None:  # type: ignore[override]
         """Sample minibatches and learn from them."""
         super().train(gradient_steps, batch_size)
@@ -642,7 +811,6 @@ class TD3(td3.TD3, OffPolicyAlgorithm):
 class DDPG(ddpg.DDPG, TD3):
     """See :class:`polyak.DDPG`."""
 
-    learner_factory = ddpg.DDPG.learner_factory  # type: ignore[assignment]
     learn = with_defaults(ddpg.DDPG.learn, tb_log_name="DDPG")
     train = with_defaults(ddpg.DDPG.train, batch_size=100)
 

@@ -17,11 +17,21 @@ from torch.optim import Optimizer
 from typing_extensions import Self
 
 from polyak.compat import policy_file
+from polyak.compat.distributions import (
+    DiagGaussianDistribution,
+    Distribution,
+    SquashedDiagGaussianDistribution,
+    StateDependentNoiseDistribution,
+    make_proba_distribution,
+    stands_for,
+)
 from polyak.compat.signatures import with_defaults
 from polyak.core.engine.device import get_device
 from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
-from polyak.nn.fast.acting import plain
+from polyak.nn.codec import ActionCodec
+from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
+from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import (
     CombinedExtractor,
     ExtractorClass,
@@ -141,7 +151,7 @@ class BasePolicy(BaseModel, Policy):
 
     def __init__(self, *args: Any, squash_output: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._squash_output = squash_output or self.squashes
+        self.codec = ActionCodec(self.action_space, squash_output or self.squashes)
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         return self._predict(obs, deterministic)
@@ -177,6 +187,9 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
         optimizer_class: torch optimizer of all parameters.
         optimizer_kwargs: its arguments besides the learning rate; ``eps=1e-5`` for Adam unless given.
     """
+
+    action_dist: Distribution
+    """Takes the parameters of each batch in place; a subclass may put one of its own here."""
 
     def __init__(
         self,
@@ -221,12 +234,53 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
 
     def _build_networks(self) -> None:
         self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
+        options: Kwargs = {}
+        if self.use_sde:
+            options = {
+                "full_std": self.full_std,
+                "squash_output": self.squash_output,
+                "use_expln": self.use_expln,
+            }
+        self.action_dist = make_proba_distribution(self.action_space, self.use_sde, options)
         self._build(self._first_schedule)
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Make the networks and their optimizer."""
         super()._build_networks()
         self.optimizer = self._new_optimizer(self.parameters(), lr_schedule)
+
+    def _build_heads(self, latent_dim: int) -> None:
+        dist = self.action_dist
+        if isinstance(dist, (DiagGaussianDistribution, StateDependentNoiseDistribution)):
+            self.action_net, self.log_std = dist.proba_distribution_net(latent_dim, log_std_init=self.log_std_init)
+            if isinstance(dist, StateDependentNoiseDistribution):
+                self.exploration_noise = dist.noise
+        else:
+            self.action_net = dist.proba_distribution_net(latent_dim)
+
+    @plain
+    def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:  # type: ignore[override]
+        dist, outputs = self.action_dist, self.action_net(latent_pi)
+        if isinstance(dist, DiagGaussianDistribution):
+            return dist.proba_distribution(outputs, self.log_std)
+        if isinstance(dist, StateDependentNoiseDistribution):
+            return dist.proba_distribution(outputs, self.log_std, latent_pi)
+        return dist.proba_distribution(outputs)
+
+    @plain
+    def get_distribution(self, obs: Obs) -> Distribution:  # type: ignore[override]
+        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        return super().get_distribution(obs)  # type: ignore[return-value]
+
+    def acting_chain(self) -> Chain | None:
+        noise = getattr(self, "exploration_noise", None)
+        return super().acting_chain() if stands_for(self.action_dist, self.action_family, noise) else None
+
+    def reset_noise(self, n_envs: int = 1) -> None:
+        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+            Policy.reset_noise(self, n_envs)
+            return
+        self.action_dist.sample_weights(self.log_std, n_envs)
 
     def _get_constructor_parameters(self) -> Kwargs:
         return super()._get_constructor_parameters() | {
@@ -384,6 +438,35 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
     """See :class:`polyak.nn.SquashedGaussianActor`."""
 
     squashes = True
+    action_dist: Distribution
+    """Takes the parameters of each batch in place; a subclass may put one of its own here."""
+
+    def _build_heads(self, latent_dim: int) -> None:
+        super()._build_heads(latent_dim)
+        family = self.action_family
+        if isinstance(family, StateDependentGaussianFamily):
+            self.action_dist = StateDependentNoiseDistribution(
+                family.action_dim, family.full_std, family.use_expln, squash_output=True, learn_features=True
+            )
+            self.action_dist.share(self.exploration_noise, self.log_std)  # type: ignore[arg-type]
+        else:
+            self.action_dist = SquashedDiagGaussianDistribution(family.action_dim)
+
+    @plain
+    def get_distribution(self, obs: Obs) -> Distribution:  # type: ignore[override]
+        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        mean, log_std, named = self.get_action_dist_params(obs)
+        return self.action_dist.proba_distribution(mean, log_std, **named)
+
+    def action_log_prob(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        mean, log_std, named = self.get_action_dist_params(obs)
+        return self.action_dist.log_prob_from_params(mean, log_std, **named)
+
+    def reset_noise(self, batch_size: int = 1) -> None:
+        if isinstance(self.action_dist, StateDependentNoiseDistribution):
+            self.action_dist.sample_weights(self.log_std, batch_size)  # type: ignore[arg-type]
+        else:
+            super().reset_noise(batch_size)
 
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self(observation, deterministic)
@@ -502,6 +585,14 @@ class SACPolicy(_ContinuousPolicy):
     """
 
     actor_type = SACActor
+
+    def acting_chain(self) -> Chain | None:
+        actor = self.actor
+        if isinstance(actor, SACActor):
+            noise = getattr(actor, "exploration_noise", None)
+            if not stands_for(actor.action_dist, actor.action_family, noise):
+                return None
+        return super().acting_chain()
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ SB3: dict[str, tuple[str, ...]] = {
         "StopTrainingOnNoModelImprovement ProgressBarCallback",
     ),
     "common.distributions": (
-        "polyak.nn.distributions: Distribution sum_independent_dims DiagGaussianDistribution "
+        "polyak.compat.distributions: Distribution sum_independent_dims DiagGaussianDistribution "
         "SquashedDiagGaussianDistribution CategoricalDistribution MultiCategoricalDistribution BernoulliDistribution "
         "StateDependentNoiseDistribution TanhBijector make_proba_distribution kl_divergence",
     ),

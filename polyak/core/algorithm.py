@@ -1,28 +1,41 @@
 """The face of every algorithm: ``learn``, ``predict``, ``save``, ``load``, callbacks and logs.
 
-An algorithm is a dataclass: each hyper-parameter is written once, with its type, default and meaning. The constructor,
-the command line, the documentation and the checkpoint all read ``dataclasses.fields``.
+An algorithm is a dataclass: each hyper-parameter is written once, with its type and range, default and meaning. The
+constructor and its checks, ``help``, the learner, the command line, the documentation and the checkpoint all read that.
 
 The face presumes neither an environment, nor networks, nor a compiler. What meets environments adds
 :class:`~polyak.core.interaction.Interaction`, what learns with networks is a :class:`~polyak.core.deep.DeepAlgorithm`;
 a table, a search or a dataset needs neither.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 from typing_extensions import Self
 
 from polyak.core.advice import advise
+from polyak.core.documentation import Documentation, Signature
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
-from polyak.core.hyperparameters import Signature, require
+from polyak.core.hyperparameters import (
+    Becomes,
+    Count,
+    Natural,
+    NonNegative,
+    Only,
+    check_names,
+    declared,
+    fitted,
+    later,
+    require,
+)
 from polyak.core.seeding import set_random_seed
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.core.watching.logger import Logger, configure_logger
@@ -55,13 +68,13 @@ class Algorithm:
     """
 
     _: KW_ONLY
-    stats_window_size: int = 100
+    stats_window_size: Count = 100
     """Episodes that the logged means of return, length and success cover."""
-    tensorboard_log: str | None = None
+    tensorboard_log: Becomes[str | os.PathLike[str] | None, str | None] = later(None)
     """Folder for TensorBoard files; ``None`` writes none."""
-    verbose: int = 0
+    verbose: Natural | bool = 0
     """0 prints nothing, 1 the training table and what was wrapped, 2 debugging messages too."""
-    seed: int | None = None
+    seed: Annotated[int, Only("an integer in [0, 2**32)", lambda n: 0 <= n < 2**32)] | None = None
     """Seeds python, numpy, torch, the environments and the action space."""
     _init_setup_model: InitVar[bool] = True
     """Build what learns at once; ``False`` leaves it to a later ``_setup_model()``."""
@@ -70,7 +83,18 @@ class Algorithm:
     saves_also: ClassVar[frozenset[str]] = frozenset()
     """What :meth:`save` puts into a file only if its ``include`` names it."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        setattr(cls, "__doc__", Documentation(cls.__doc__))  # noqa: B010  # type checkers see a text
+
+    if not TYPE_CHECKING:  # which know the constructors themselves
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+            check_names(cls, kwargs)
+            return super().__new__(cls)
+
     def __post_init__(self, _init_setup_model: bool) -> None:
+        self._check_types()
         self._check_hyperparameters()
         self.observation_space: spaces.Space
         self.action_space: spaces.Space
@@ -83,6 +107,29 @@ class Algorithm:
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
         self.ep_success_buffer: deque[bool] = deque(maxlen=self.stats_window_size)
         self._split = TimeSplit()
+
+    def __repr__(self) -> str:
+        lines = [f"  {what:<15} {' '.join(text.split())}" for what, text in self._card().items()]
+        return "\n".join([f"{type(self).__name__}:", *lines])
+
+    def _card(self) -> dict[str, str]:
+        """What ``repr`` says of the model, also of one that is not built yet: what -> in words."""
+        steps = f"{getattr(self, 'num_timesteps', 0):,} steps, {getattr(self, '_n_updates', 0):,} updates"
+        names = {"observations": "observation_space", "actions": "action_space"}
+        found = {what: str(vars(self)[name]) for what, name in names.items() if name in vars(self)}
+        return {**found, "trained": steps}
+
+    def _check_types(self) -> None:
+        for name, declaration in declared(type(self)).items():
+            if name not in ("policy", "env"):  # which are found and built later
+                setattr(self, name, fitted(name, getattr(self, name), declaration))
+        if self.tensorboard_log is not None:
+            self.tensorboard_log = os.fspath(self.tensorboard_log)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        """Arguments of a model so small that everything can be tried with it in a second, as conformance tests do."""
+        return {"seed": 3}
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
@@ -101,10 +148,7 @@ class Algorithm:
         raise NotImplementedError
 
     def _check_hyperparameters(self) -> None:
-        """Refuse values out of range, before anything is built."""
-        require(self.stats_window_size > 0, "stats_window_size", self.stats_window_size, "it must be at least 1.")
-        if self.seed is not None:
-            require(0 <= self.seed < 2**32, "seed", self.seed, "it must lie in [0, 2**32).")
+        """Refuse what the annotations of the fields cannot say, before anything is built."""
 
     def _setup_model(self) -> None:
         """Seed, then build what learns."""
@@ -156,8 +200,11 @@ class Algorithm:
             the model itself.
 
         Raises:
-            ValueError: the model has nothing to learn from, such as an environment.
+            ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
+        fitted("total_timesteps", total_timesteps, NonNegative)
+        fitted("log_interval", log_interval, int | None)
+        require(log_interval != 0, "log_interval", log_interval, "give at least 1, or None for no tables.")
         name = type(self).__name__ if tb_log_name is None else tb_log_name
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
@@ -228,7 +275,13 @@ class Algorithm:
         return self._logger
 
     def set_logger(self, logger: Logger) -> None:
-        """Write to ``logger`` instead of what ``verbose`` and ``tensorboard_log`` ask for."""
+        """Write to ``logger`` instead of what ``verbose`` and ``tensorboard_log`` ask for.
+
+        Raises:
+            ValueError: it has no ``record`` and ``dump``.
+        """
+        fix = "give a Logger, such as configure(folder, ['stdout', 'csv']) makes."
+        require(hasattr(logger, "record") and hasattr(logger, "dump"), "logger", logger, fix)
         self._logger, self._custom_logger = logger, True
 
     def dump_logs(self) -> None:
@@ -314,7 +367,8 @@ class Algorithm:
             include: further things to put in: ``"replay_buffer"``; a name in both lists is put in.
 
         Raises:
-            ValueError: ``include`` names something that cannot be saved this way.
+            ValueError: ``include`` names something that cannot be saved this way, or ``exclude`` nothing that the
+                model has.
         """
         checkpoint.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
 

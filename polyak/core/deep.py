@@ -7,29 +7,30 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import attrgetter
 from pkgutil import resolve_name
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from typing_extensions import Self
 
 from polyak.core.algorithm import Algorithm
-from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.device import Work, choose, get_device
 from polyak.core.engine.engine import Engine
-from polyak.core.engine.speeds import rates
+from polyak.core.engine.speeds import speeds
 from polyak.core.engine.threads import threads_for
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters, restore, saved_parameters, set_parameters, store
 from polyak.core.files.serialise import encode
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner, OptimizerRecipe
+from polyak.core.finite import Guard, guarded
+from polyak.core.hyperparameters import Becomes, NonNegative, did_you_mean, later, require
+from polyak.core.interaction import GymEnv
+from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
-from polyak.nn.fast.acting import Acting
-from polyak.nn.fast.precision import PRECISIONS
-from polyak.nn.policies.base import Policy
+from polyak.envs import VecEnv
+from polyak.nn.policies.base import Network, Policy
 
 _NOMINAL_RUN = 1_000_000
 """Environment steps of a run, where a guess is needed."""
@@ -58,36 +59,38 @@ class DeepAlgorithm(Algorithm):
         ValueError: an argument out of range, an unknown policy, or a policy or action space that does not fit.
     """
 
-    policy: Any
+    policy: Becomes[str | type[Policy], Policy] = later()
     """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the policy itself."""
-    env: Any
+    env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: float | Schedule = 3e-4
+    learning_rate: NonNegative | Schedule = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     policy_kwargs: dict[str, Any] | None = None
     """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
     (``optimizer_class``, ``optimizer_kwargs``)."""
-    device: torch.device | str = "auto"
+    device: Becomes[torch.device | str | int, torch.device] = later("auto")
     """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
-    faster than the processor, by their measured rates, for these networks and batches."""
-    compile: bool | str = "auto"
+    faster than the processor, by their measured speeds, for these networks and batches."""
+    compile: bool | Literal["auto"] = "auto"
     """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
     building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
-    precision: str = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
+    learner_class: ClassVar[type[Learner]] = Learner
+    """What improves the policy. It names the hyper-parameters that it reads: see :data:`~polyak.core.learner.Dial`."""
     engine = cast("Engine | None", None)
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     n_envs = 1
-    _acting = cast("Acting | None", None)
-    _operations = math.inf
+    _flops = math.inf
+    _guard = cast("Guard | None", None)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
-        policy, self.policy = self.policy, None
+        policy, self.policy = cast(Any, self.policy), cast(Any, None)
         super().__post_init__(_init_setup_model)
         self.policy_class = self._find_policy_class(policy)
         self._policy_name = policy
@@ -95,20 +98,27 @@ class DeepAlgorithm(Algorithm):
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
 
-    # -- what a kind of algorithm writes -------------------------------------------------------------------------------
+    def _card(self) -> dict[str, str]:
+        engine, policy = vars(self).get("engine"), vars(self).get("_policy_name")
+        name = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
+        steps = "not built yet" if engine is None else engine.status
+        return {"policy": name, **super()._card(), "device": str(self.device), "gradient steps": steps}
 
-    def learner_factory(self) -> Callable[[], Learner]:
-        """A picklable recipe for the learner, so that it can be built here or in another process."""
-        raise NotImplementedError
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        small = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu"}
+        return {**super().trial(), **small}
+
+    # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        if not callable(self.learning_rate):
-            require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "it must not be negative.")
-        require(self.compile in (True, False, "auto"), "compile", self.compile, 'it must be True, False or "auto".')
-        require(
-            self.precision in PRECISIONS, "precision", self.precision, f"it must be one of {', '.join(PRECISIONS)}."
-        )
+        options = self.policy_kwargs or {}
+        for part in ("features_extractor", "optimizer"):
+            cls, kwargs = options.get(f"{part}_class"), options.get(f"{part}_kwargs")
+            fix = "pass the class itself, not its name."
+            require(cls is None or callable(cls), f"policy_kwargs['{part}_class']", cls, fix)
+            require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
 
     def _after_setup(self) -> None:
         """For what hangs on the learner."""
@@ -120,14 +130,24 @@ class DeepAlgorithm(Algorithm):
     # -- construction --------------------------------------------------------------------------------------------------
 
     def _find_policy_class(self, policy: str | type[Policy]) -> Callable[..., Policy]:
-        if not isinstance(policy, str):
-            return policy
-        if policy not in self.policies:
+        if isinstance(policy, str):
+            return self._policy_called(policy)
+        is_other = isinstance(policy, torch.nn.Module) or (isinstance(policy, type) and not issubclass(policy, Network))
+        require(
+            callable(policy) and not is_other,
+            "policy",
+            policy,
+            f"it must be one of {', '.join(map(repr, sorted(self.policies)))}, or a subclass of Policy.",
+        )
+        return policy
+
+    def _policy_called(self, name: str) -> Callable[..., Policy]:
+        if name not in self.policies:
             raise ValueError(
-                f"Policy {policy!r} unknown: {type(self).__name__} has {sorted(self.policies)}. Use one of them, or "
-                "pass a policy class."
+                f"Policy {name!r} unknown: {type(self).__name__} has {sorted(self.policies)}. Use one of them, or "
+                f"pass a policy class.{did_you_mean(name, self.policies)}"
             )
-        return self.policies[policy]
+        return self.policies[name]
 
     def make_policy(self) -> Callable[[], Any]:
         """A picklable recipe for the policy."""
@@ -140,7 +160,7 @@ class DeepAlgorithm(Algorithm):
     def make_optimizer(self) -> OptimizerRecipe:
         """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
         options, default = self.policy_kwargs or {}, self._default_optimizer()
-        cls, kwargs = options.get("optimizer_class", default.cls), options.get("optimizer_kwargs")
+        cls, kwargs = options.get("optimizer_class") or default.cls, options.get("optimizer_kwargs")
         if kwargs is None:
             kwargs = default.kwargs if cls is default.cls else {}
         return OptimizerRecipe(cls, kwargs)
@@ -148,17 +168,27 @@ class DeepAlgorithm(Algorithm):
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam)
 
+    def learner_factory(self) -> Callable[[], Learner]:
+        """A picklable recipe for the learner, so that it can be built here or in another process."""
+        values = {name: self._value_of(name) for name in self.learner_class.declared_dials()}
+        return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), self.lr_schedule(1), values)
+
+    def _value_of(self, name: str) -> Any:
+        """A hyper-parameter at this moment of the training."""
+        value = getattr(self, name)
+        return value(self._current_progress_remaining) if callable(value) else value
+
     def _setup_model(self) -> None:
         """Seed, then build the learner and what else the algorithm needs."""
         super()._setup_model()
         self._setup_lr_schedule()
         learner = self.learner_factory()()
-        if self._device_name == "auto" and torch.device(self.device).type == "cuda":
+        if self._device_name == "auto" and self.device.type == "cuda":
             self.device = self._faster_device(learner)
         self.learner: Learner = learner.to(self.device)
         self.learner.precision = self.precision
-        self.engine = Engine(self.learner, self.compile)
-        self.policy = self.learner.policy
+        self.engine = Engine(self.learner, self.compile, print if self.verbose >= 1 else None)
+        self.policy = cast(Any, self.learner.policy)
         self._after_setup()
 
     def _setup_lr_schedule(self) -> None:
@@ -168,17 +198,17 @@ class DeepAlgorithm(Algorithm):
         """The GPU or the CPU, whichever should make this learner's steps in less time."""
         updates, rows = self._expected_updates(_NOMINAL_RUN)
         if updates == 0:  # nobody knows
-            return torch.device(self.device)
-        acts, step = _NOMINAL_RUN / self.n_envs / updates, operations(learner, rows)
+            return self.device
+        acts, step = _NOMINAL_RUN / self.n_envs / updates, flops(learner, rows)
         acting = step / (3 * rows) * self.n_envs
-        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), rates())
+        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), speeds())
         if self.verbose >= 1:
             print(choice)
         return torch.device(choice.device)
 
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
-        if torch.device(self.device).type == "cuda":
+        if self.device.type == "cuda":
             set_random_seed(seed, using_cuda=True)
 
     # -- the engine ----------------------------------------------------------------------------------------------------
@@ -202,11 +232,11 @@ class DeepAlgorithm(Algorithm):
         )
         assert engine is not None
         require(
-            bool(engine.methods) and (engine.learned or not updated),
+            engine.learned or not updated,
             name,
             value,
-            f"{cls} makes gradient steps of its own. Write them as methods of its learner that are named in `graphs` ("
-            f"{', '.join(self.learner.graphs)}), and call self.learner.update(batch) in train().",
+            f"{cls} makes gradient steps of its own. Write them as methods of its learner that its update() calls by "
+            "self.run(self.gradient_step, batch), and call self.learner.update(batch) in train().",
         )
 
     def _check_built(self) -> None:
@@ -227,13 +257,11 @@ class DeepAlgorithm(Algorithm):
         updates, rows = self._expected_updates(self._total_timesteps - self.num_timesteps)
         if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
             self.engine.expect(updates, rows)
-            self._operations = self.engine.operations(rows) if updates else math.inf
-            if self.verbose >= 1 and self.engine.compiles:
-                print("Gradient steps are compiled; the first run on a machine builds them, which takes some seconds.")
+            self._flops = self.engine.flops(rows) if updates else math.inf
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        with super()._while_learning(), threads_for(self._operations):
+        with super()._while_learning(), threads_for(self._flops), guarded(self):
             yield
 
     @property
@@ -241,7 +269,7 @@ class DeepAlgorithm(Algorithm):
         """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
         return self.engine is not None and self.engine.compiles
 
-    # -- learning and acting -------------------------------------------------------------------------------------------
+    # -- learning and predicting ---------------------------------------------------------------------------------------
 
     def _turn_dials(self) -> None:
         """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
@@ -249,16 +277,18 @@ class DeepAlgorithm(Algorithm):
         lr = self.lr_schedule(self._current_progress_remaining)
         self.logger.record("train/learning_rate", lr)
         values = {"learning_rate": lr}
-        for name in self.learner.dials:
-            if name != "learning_rate":
-                value = getattr(self, name)
-                values[name] = value(self._current_progress_remaining) if callable(value) else value
+        values |= {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
         self.learner.set(**values)
 
     def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
-        """Log the mean of each metric of some gradient steps."""
-        for name, values in metrics.items():
-            self.logger.record(f"train/{name}", values[0] if len(values) == 1 else torch.stack(values).mean())
+        """Log the mean of each metric of some gradient steps; a loss that is not finite ends training."""
+        means = {
+            name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()
+        }
+        for name, mean in means.items():
+            self.logger.record(f"train/{name}", mean)
+        if self._guard is not None:
+            self._guard.after_update(means)
 
     def predict(
         self,
@@ -281,19 +311,6 @@ class DeepAlgorithm(Algorithm):
             the action or actions, in the environment's units, and the next state.
         """
         return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic)
-
-    def _prepare_to_act(self) -> None:
-        """To be called before experience is collected: see what is the quickest way to the policy's actions now."""
-        if self._acting is None or self._acting.policy is not self.policy:
-            self._acting = Acting(self.policy)
-        self._acting.refresh()
-
-    def _act_on(self, obs: Any) -> np.ndarray:
-        """The policy's own stochastic actions [N, ...] for observations [N, ...], in the network's units."""
-        if self._acting is None or self._acting.policy is not self.policy:  # a callback may have put in another
-            self._prepare_to_act()
-        assert self._acting is not None
-        return self._acting(obs)
 
     def _as_learned(self, observation: Any) -> Any:
         """An observation as the policy learned from it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -11,8 +11,10 @@ from gymnasium import spaces
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
-from polyak.core.runner import Observations, Runner
-from polyak.envs import VecEnv, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.core.hyperparameters import Becomes, later
+from polyak.core.runner import Acting, Runner
+from polyak.data.step import Observations
+from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.normalize import detached
 
@@ -35,7 +37,8 @@ class Interaction(Algorithm):
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
 
-    env: Any
+    if TYPE_CHECKING:
+        env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     n_envs: int = 1
     runner: Runner | None = None
     _vec_normalize_env: VecNormalize | None = None
@@ -51,14 +54,38 @@ class Interaction(Algorithm):
                 self._setup_model()
                 self._check_built()
 
+    def _card(self) -> dict[str, str]:
+        env = vars(self).get("env")
+        if env is None:
+            return {"environment": "none", **super()._card()}
+        return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._card()}
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        acts = any(issubclass(spaces.Box, kind) for kind in cls.action_spaces)
+        return {**super().trial(), "env": "Pendulum-v1" if acts else "CartPole-v1"}
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.env is not None:
+            self._make_runner()
+
+    def make_actor(self) -> Acting:
+        """What chooses actions while experience is collected."""
+        raise NotImplementedError
+
     # -- environments --------------------------------------------------------------------------------------------------
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)
         self.env, self.n_envs = env, env.num_envs
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.runner = Runner(env, raw=self.raw_experience, split=self._split)
         self._vec_normalize_env = unwrap_vec_normalize(env)
+
+    def _make_runner(self) -> None:
+        """Something that acts in the environment, when there is both."""
+        assert self.env is not None
+        self.runner = Runner(self.env, self.make_actor(), raw=self.raw_experience, split=self._split)
 
     def _check_action_space(self, space: spaces.Space) -> None:
         name = type(self).__name__
@@ -113,6 +140,7 @@ class Interaction(Algorithm):
         check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
         state = self.runner.state() if self.runner is not None and not force_reset else {}
         self._use_env(vec_env)
+        self._make_runner()
         assert self.runner is not None
         self.runner.load_state(state)
 
@@ -159,7 +187,7 @@ class Interaction(Algorithm):
 
     def _check_ready(self) -> None:
         super()._check_ready()
-        if self.env is None or self.runner is None:
+        if self.env is None:
             raise ValueError(
                 "env=None: this model has no environment to learn in. Pass one: "
                 f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
@@ -167,6 +195,8 @@ class Interaction(Algorithm):
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
+        if self.runner is None:  # a subclass has set itself up otherwise
+            self._make_runner()
         assert self.runner is not None
         if reset or self.runner.obs is None:
             self._start_episodes()
@@ -243,3 +273,18 @@ class Interaction(Algorithm):
         super()._go_on(saved, resume, force_reset)
         if self.runner is not None and not force_reset:
             self.runner.load_state(saved.state_of("runner"))
+
+
+def _name_of(env: VecEnv) -> str:
+    """What the environments of a vector are called, without asking another process, which may be in a step."""
+    envs = getattr(env, "envs", None)
+    if not envs:
+        return "environment"
+    spec = getattr(envs[0], "spec", None)
+    return type(envs[0].unwrapped).__name__ if spec is None else spec.id
+
+
+def _layers(env: VecEnv) -> str:
+    """``VecNormalize(DummyVecEnv)``."""
+    name = type(env).__name__
+    return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name

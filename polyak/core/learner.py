@@ -4,15 +4,16 @@ A learner sees tensors only: never an environment, a logger, a buffer or numpy. 
 eagerly in this process, as a compiled program, or in another process.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from polyak.core.engine.optimizer_rules import TracedOptimizer
+from polyak.core.group import Group
 from polyak.data.batch import gathered
 from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.base import Policy
@@ -20,6 +21,47 @@ from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
 """Detached 0-d tensors by log name. They stay on the device until somebody logs them."""
+
+T = TypeVar("T")
+Dial = Annotated[T, "dial"]
+"""``tau: Dial[Tensor]`` in a learner: it reads the algorithm's hyper-parameter of that name, which may move during
+training, by schedule, callback or hand. ``Dial[Tensor]`` is a 0-d buffer, so that it moves without recompiling a graph
+that reads it; ``Dial[int]`` and others are plain attributes, which Python control flow may read."""
+
+
+class Objective(NamedTuple):
+    """What to minimise, and what is worth knowing about it."""
+
+    loss: Tensor
+    """[] what gradients are taken of."""
+    metrics: Metrics = {}
+    """Besides the loss."""
+    td_error: Tensor | None = None
+    """[B] size of each row's temporal-difference error, detached."""
+
+    def plus(self, term: Tensor, **metrics: Tensor) -> "Objective":
+        """The same with one more term [] in the loss, and more metrics."""
+        return self._replace(loss=self.loss + term, metrics={**self.metrics, **metrics})
+
+
+class Update(NamedTuple):
+    """What a learner says of one update."""
+
+    metrics: Metrics
+    td_error: Tensor | None = None
+    """[B] size of each row's temporal-difference error, by which a prioritised buffer replays it; None: none is known.
+    """
+    skipped: Tensor | None = None
+    """[] bool: the update went too far already, and nothing was changed any more; None: such is not asked."""
+
+
+class Executor(Protocol):
+    """What calls a learner's methods some other way than line by line, as the engine does."""
+
+    def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
+        """As :meth:`Learner.run`."""
+        ...
+
 
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
@@ -44,34 +86,81 @@ class OptimizerRecipe:
         return self.cls(params, **kwargs)
 
 
+@dataclass(frozen=True)
+class LearnerRecipe:
+    """All that it takes to build a learner, here or in another process: it can be pickled."""
+
+    learner_class: "type[Learner]"
+    make_policy: Callable[[], Any]
+    make_optimizer: OptimizerRecipe
+    lr: float
+    values: Mapping[str, Any]
+    """Those hyper-parameters of the algorithm that the learner reads."""
+
+    def __call__(self) -> "Learner":
+        return self.learner_class(self)
+
+
 class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
-    A subclass builds its networks and optimizers in ``__init__`` and writes :meth:`update`.
+    A subclass declares the hyper-parameters that it reads (:data:`Dial`), gives its networks optimizers in ``__init__``
+    and writes :meth:`update`, which hands a batch to its gradient step by :meth:`run`. A gradient step computes what
+    its losses need once and hands it to methods that state them, ``..._objective(batch, ...) -> Objective``. To add a
+    term, a subclass extends one of those::
+
+        class Conservative(SACLearner):
+            def critic_objective(self, batch, q, target):
+                actions = 2 * torch.rand_like(batch.actions) - 1
+                gap = self.policy.critic.q_values(batch.observations, actions).logsumexp(1) - q.mean(1)
+                return super().critic_objective(batch, q, target).plus(gap.sum(), gap=gap.detach().mean())
+
+    Args:
+        recipe: of the policy and the dials; without one, a subclass makes them itself.
     """
 
     policy: Policy
     steps: int
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
-    """Of the layers' products in :attr:`graphs`: see :func:`~polyak.nn.fast.precision.products_in`."""
-    graphs: ClassVar[tuple[str, ...]] = ("gradient_step",)
-    """Methods ``(batch, *plain values) -> metrics`` without Python branches on tensors or step counts: each may become
-    one compiled program."""
+    """Of the layers' products in what :meth:`run` calls: see :func:`~polyak.nn.fast.precision.products_in`."""
     counters: ClassVar[frozenset[str]] = frozenset({"steps"})
-    """Plain attributes that move from step to step, and that no method in :attr:`graphs` reads."""
+    """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
+    engine: Executor | None
+    """Carries out :meth:`run`; None: the learner does so itself."""
+    group: Group | None
+    """The learners with which this one learns as one; a copy of a learner is in no group."""
 
-    def __init__(self) -> None:
+    def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
         self.steps = 0
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
-        self.dials: dict[str, float] = {}
-        self.sync_gradients: Callable[[list[Tensor]], None] | None = None
+        self.dials: dict[str, Any] = {}
+        self.engine = self.group = None
+        if recipe is not None:
+            self.policy = recipe.make_policy()
+            self.dial(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
 
-    def update(self, batch: Any) -> Metrics:
+    def update(self, batch: Any) -> Update:
         """Learn from one minibatch."""
         raise NotImplementedError
+
+    def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """Call one of the learner's own methods on a batch, as a compiled program where the engine has one.
+
+        Args:
+            method: ``(batch, *static)``; without Python branches on values of tensors or step counts. It returns
+                tensors, in named tuples and dicts.
+            batch: may be one that is still to be gathered.
+            static: plain values; for each of them there is another program.
+        """
+        return self.eagerly(method, batch, *static) if self.engine is None else self.engine.run(method, batch, static)
+
+    def eagerly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """As :meth:`run`, line by line."""
+        with products_in(self.precision):
+            return method(gathered(batch), *static)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.counters:  # at every step: a module would ask first whether it is a parameter or a module
@@ -127,6 +216,7 @@ class Learner(nn.Module):
         """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.
 
         Only the gradients of this optimizer's parameters are computed, so an actor loss costs no critic gradients.
+        Parameters that are frozen (``requires_grad_(False)``) stay as they are, and with all of them nothing happens.
 
         Args:
             name: an optimizer added by :meth:`add_optimizer`.
@@ -136,12 +226,20 @@ class Learner(nn.Module):
         """
         optimizer = self.optimizers[name]
         params = [p for group in optimizer.param_groups for p in group["params"]]
-        for p, grad in zip(params, torch.autograd.grad(loss, params, allow_unused=True), strict=True):
+        free = [p for p in params if p.requires_grad]
+        if not free:
+            return
+        if len(free) < len(params):
+            for p in params:
+                p.grad = None
+        for p, grad in zip(free, torch.autograd.grad(loss, free, allow_unused=True), strict=True):
             p.grad = grad
-        grads = [p.grad for p in params if p.grad is not None]
-        if self.sync_gradients is not None:
-            self.sync_gradients(grads)
-        if max_grad_norm is not None:
+        if self.group is not None:
+            moved = [p for p in free if p.grad is not None]
+            for p, grad in zip(moved, self.averaged([p.grad for p in moved]), strict=True):
+                p.grad = grad
+        grads = [p.grad for p in free if p.grad is not None]
+        if max_grad_norm is not None and grads:
             clip_gradients(grads, max_grad_norm)
         if isinstance(optimizer, TracedOptimizer):
             optimizer.step(unless)
@@ -158,19 +256,50 @@ class Learner(nn.Module):
                 group["lr"] = rate.fill_(float(group["lr"]))
         self.dials.pop("learning_rate", None)
 
+    # -- several learners ----------------------------------------------------------------------------------------------
+
+    def join(self, group: Group) -> None:
+        """Learn as one with others from now on; all of them must join at the same time. See :mod:`polyak.core.group`.
+
+        Raises:
+            ValueError: their networks differ.
+        """
+        mine = torch.cat([tensor.detach().double().reshape(-1) for tensor in self.networks().values()])
+        if not torch.equal(group.sum(mine.clone()), group.size * mine):
+            raise ValueError(
+                "the networks of the learners that join a group differ. Give all of them those of one: "
+                "learner.load_networks(first.networks())."
+            )
+        self.group = group
+
+    def averaged(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Means over all learners of some tensors of one type, in one exchange; without a group, the tensors."""
+        if self.group is None:
+            return list(tensors)
+        total = self.group.sum(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))
+        means = (total / self.group.size).split([tensor.numel() for tensor in tensors])
+        return [mean.view_as(tensor) for mean, tensor in zip(means, tensors, strict=True)]
+
     # -- dials ---------------------------------------------------------------------------------------------------------
 
-    def dial(self, **values: float) -> None:
-        """Declare hyper-parameters that may move during training, by schedule, callback or hand.
+    @classmethod
+    def declared_dials(cls) -> dict[str, Any]:
+        """Name -> type of the hyper-parameters that the class declares as :data:`Dial`."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
-        A float becomes a 0-d buffer, so that it moves without recompiling a graph that reads it. An integer or bool,
-        which Python control flow reads, becomes a plain attribute.
+    def dial(self, **values: Any) -> None:
+        """Set up hyper-parameters that may move during training, as :data:`Dial` says.
+
+        One that the class does not declare becomes a 0-d buffer if it is a float, else a plain attribute.
         """
+        declared = self.declared_dials()
         for name, value in values.items():
-            if isinstance(value, int):
-                setattr(self, name, value)
-            else:
+            kind = declared.get(name, Tensor if isinstance(value, float) else Any)
+            if Tensor in (kind, *get_args(kind)) and value is not None:
                 self.register_buffer(name, torch.tensor(float(value)))
+            else:
+                setattr(self, name, kind(value) if kind in (bool, int, float) else value)
             self.dials[name] = value
 
     def set(self, **values: float) -> None:
@@ -204,10 +333,8 @@ class Learner(nn.Module):
 
     # -- state --------------------------------------------------------------------------------------------------------
 
-    def forward(self, method: str, batch: Any, *args: Any) -> Any:
-        """Call one of :attr:`graphs` by its name, in the learner's precision, on a batch that may yet be gathered."""
-        with products_in(self.precision):
-            return getattr(type(self), method)(self, gathered(batch), *args)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "group": None}
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""

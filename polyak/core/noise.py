@@ -27,6 +27,13 @@ class ActionNoise(ABC):
         """Independent copies that draw all ``[n_envs, ...]`` samples at once; ``None`` if there is no such form."""
         return None
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What the next samples depend on, besides the random generator."""
+        return {}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:  # noqa: B027
+        """Take back what :meth:`state` returned."""
+
 
 class NormalActionNoise(ActionNoise):
     """Independent Gaussian noise.
@@ -108,6 +115,12 @@ class OrnsteinUhlenbeckActionNoise(ActionNoise):
     def reset(self) -> None:
         """Start again from ``initial_noise``."""
         self.noise_prev = self.start()
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"noise_prev": self.noise_prev}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        self.noise_prev = np.array(state["noise_prev"])
 
     def start(self) -> np.ndarray:
         """A new array with the value at the start of an episode."""
@@ -208,11 +221,30 @@ class VectorizedActionNoise(ActionNoise):
             rows = np.asarray(list(indices), dtype=np.intp)
             self._joint.noise_prev[rows] = self._joint.start()[rows]
 
+    def state(self) -> dict[str, np.ndarray]:
+        if self._joint is not None:
+            return self._joint.state()
+        return {f"{i}/{key}": value for i, noise in enumerate(self._noises) for key, value in noise.state().items()}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        if self._joint is not None and not any("/" in key for key in state):
+            self._joint.load_state(state)
+            return
+        for i, noise in enumerate(self.noises):
+            noise.load_state({key.split("/", 1)[1]: value for key, value in state.items() if key.startswith(f"{i}/")})
+
     def __repr__(self) -> str:
         return f"VecNoise(BaseNoise={self.base_noise!r}, n_envs={self.n_envs})"
 
     def _copies(self) -> list[ActionNoise]:
         return [deepcopy(self.base_noise) for _ in range(self.n_envs)]
+
+
+def for_environments(noise: ActionNoise | None, n_envs: int) -> ActionNoise | None:
+    """``noise`` for ``n_envs`` environments: vectorised where there are several."""
+    if isinstance(noise, VectorizedActionNoise):
+        return noise if noise.n_envs == n_envs else VectorizedActionNoise(noise.base_noise, n_envs)
+    return noise if noise is None or n_envs == 1 else VectorizedActionNoise(noise, n_envs)
 
 
 def _checked_moments(mean: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -11,14 +11,20 @@ from polyak.data.batch import (
     TransitionRows,
 )
 from polyak.data.hindsight.her import HerReplayBuffer
-from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Relabel, Window
+from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Relabel
 from polyak.data.replay import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from polyak.data.rollout import DictRolloutBuffer, RolloutBuffer
+from polyak.data.sampling.reduce import NStep, Reduce, Sequence
 from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform
+from polyak.data.sampling.window import Window
+from polyak.data.schema import Column, Schema
+from polyak.data.step import Step
 from polyak.data.storage.memory import InsufficientMemoryError
+from polyak.data.trajectory import Trajectory
 
 __all__ = [
     "BaseBuffer",
+    "Column",
     "DictReplayBuffer",
     "DictReplayBufferSamples",
     "DictRolloutBuffer",
@@ -27,9 +33,11 @@ __all__ = [
     "HerReplayBuffer",
     "Hindsight",
     "InsufficientMemoryError",
+    "NStep",
     "NStepReplayBuffer",
     "Prioritized",
     "PrioritizedReplayBuffer",
+    "Reduce",
     "Relabel",
     "ReplayBuffer",
     "ReplayBufferSamples",
@@ -37,6 +45,10 @@ __all__ = [
     "RolloutBufferSamples",
     "RolloutRows",
     "Sampler",
+    "Schema",
+    "Sequence",
+    "Step",
+    "Trajectory",
     "Transition",
     "TransitionRows",
     "Uniform",

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.data.step import NO_EXTRAS
+
 TensorObs = Union[Tensor, "dict[str, Tensor]"]
 """A batch of observations: one tensor [B, ...], or one per key of a Dict space."""
 
@@ -19,6 +21,9 @@ class ReplayBufferSamples(NamedTuple):
     With n-step returns ``rewards`` is the discounted sum over the window, ``next_observations`` and ``dones`` belong to
     the window's last step, and ``discounts`` is gamma**k for the k steps in it.
     ``dones`` is 1 only where the episode really terminated; a time limit leaves it 0.
+
+    Of sequences all but ``weights`` and ``indices`` have a second axis, of L steps: [B, L, ...]. Where ``valid`` is
+    False the episode is over: the last row is repeated there, with rewards 0.
     """
 
     observations: TensorObs  # [B, ...]
@@ -29,6 +34,8 @@ class ReplayBufferSamples(NamedTuple):
     discounts: Tensor | None = None  # [B, 1] float32
     weights: Tensor | None = None  # [B, 1] importance-sampling weights of a prioritised sampler
     indices: Tensor | None = None  # [B] int64, to hand back to ``update_priorities``
+    extras: dict[str, Tensor] = NO_EXTRAS  # name -> [B, ...], as stored with the (first) row
+    valid: Tensor | None = None  # [B, L] bool, of sequences only
 
 
 class DictReplayBufferSamples(ReplayBufferSamples):
@@ -44,6 +51,7 @@ class RolloutBufferSamples(NamedTuple):
     old_log_prob: Tensor  # [B]
     advantages: Tensor  # [B]
     returns: Tensor  # [B]
+    extras: dict[str, Tensor] = NO_EXTRAS  # name -> [B, ...]
 
 
 class RolloutRows(NamedTuple):
@@ -66,6 +74,9 @@ class Transition(NamedTuple):
 
     ``discounts`` already holds gamma**k and is 0 where the k-th successor is terminal, so that every
     temporal-difference target reads ``rewards + discounts * value(next_observations)`` whatever n is.
+
+    Of sequences all but ``weights`` have a second axis, of L steps: [B, L, ...]. Where ``valid`` is False the episode
+    is over: the last row is repeated there, with rewards and discounts 0.
     """
 
     observations: TensorObs  # [B, ...]
@@ -74,6 +85,8 @@ class Transition(NamedTuple):
     next_observations: TensorObs  # [B, ...]
     discounts: Tensor  # [B]
     weights: Tensor  # [B] importance weights, 1 unless prioritised
+    extras: dict[str, Tensor] = NO_EXTRAS  # name -> [B, ...], as stored with the (first) row
+    valid: Tensor | None = None  # [B, L] bool, of sequences only
 
     @classmethod
     def from_samples(cls, samples: ReplayBufferSamples, gamma: float | Tensor) -> Transition:
@@ -83,25 +96,24 @@ class Transition(NamedTuple):
             samples: of any buffer, also SB3-style ones that leave the trailing fields out.
             gamma: discount of one step; used where the samples carry no ``discounts`` of their own.
         """
-        rewards, alive = samples.rewards.reshape(-1), 1 - samples.dones.reshape(-1)
+        rewards, alive = _scalars(samples.rewards), 1 - _scalars(samples.dones)
         discounts, weights = getattr(samples, "discounts", None), getattr(samples, "weights", None)
+        valid = getattr(samples, "valid", None)
+        discounts = alive * (gamma if discounts is None else _scalars(discounts))
         return cls(
             observations=samples.observations,
             actions=samples.actions,
             rewards=rewards,
             next_observations=samples.next_observations,
-            discounts=alive * (gamma if discounts is None else discounts.reshape(-1)),
-            weights=torch.ones_like(rewards) if weights is None else weights.reshape(-1),
+            discounts=discounts if valid is None else discounts * valid,
+            weights=rewards.new_ones(len(rewards)) if weights is None else weights.reshape(-1),
+            extras=getattr(samples, "extras", NO_EXTRAS),
+            valid=valid,
         )
 
     def split(self, parts: int) -> Iterator[Transition]:
         """``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied."""
-        columns = (
-            _unbind(field, parts)
-            for field in (self.observations, self.actions, self.rewards, self.next_observations, self.discounts)
-        )
-        weights = self.weights.unflatten(0, (parts, -1)).unbind(0)
-        return map(Transition._make, zip(*columns, weights, strict=True))
+        return map(Transition._make, zip(*(_unbind(field, parts) for field in self), strict=True))
 
 
 class TransitionColumns(NamedTuple):
@@ -113,12 +125,14 @@ class TransitionColumns(NamedTuple):
     next_observations: TensorObs  # [R, ...]
     dones: Tensor  # [R] float32, 1 at the end of an episode
     timeouts: Tensor  # [R] float32, 1 where a time limit ended it
+    extras: dict[str, Tensor] = NO_EXTRAS  # name -> [R, ...]
 
 
 class TransitionRows(NamedTuple):
     """Some rows of a replay buffer, to be gathered by whoever learns from them, as :class:`RolloutRows` are.
 
-    Whoever asks it for a field of :class:`Transition` gets that of :meth:`gathered`, gathered for the purpose.
+    It has the fields of :class:`Transition`, each gathered whenever it is read; whoever reads them again asks for
+    :meth:`gathered` first. Observations of 64 bits come as float32, to which networks would convert them.
     """
 
     columns: TransitionColumns
@@ -126,18 +140,53 @@ class TransitionRows(NamedTuple):
     gamma: Tensor  # [] discount of one step
     weights: Tensor  # [B]
 
-    def gathered(self) -> Transition:
-        """The minibatch itself, its observations of 64 bits as float32, to which networks would convert them."""
-        observations, actions, rewards, then, dones, timeouts = (_gather(column, self.rows) for column in self.columns)
-        discounts = (1 - dones * (1 - timeouts)) * self.gamma
-        return Transition(
-            single_precision(observations), actions, rewards, single_precision(then), discounts, self.weights
-        )
+    @property
+    def observations(self) -> TensorObs:
+        """[B, ...]"""
+        return single_precision(_gather(self.columns.observations, self.rows))
 
-    def __getattr__(self, name: str) -> Any:
-        if name in Transition._fields:
-            return getattr(self.gathered(), name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+    @property
+    def actions(self) -> Tensor:
+        """[B, A]"""
+        return _gather(self.columns.actions, self.rows)
+
+    @property
+    def rewards(self) -> Tensor:
+        """[B]"""
+        return _gather(self.columns.rewards, self.rows)
+
+    @property
+    def next_observations(self) -> TensorObs:
+        """[B, ...]"""
+        return single_precision(_gather(self.columns.next_observations, self.rows))
+
+    @property
+    def discounts(self) -> Tensor:
+        """[B]"""
+        dones, timeouts = _gather(self.columns.dones, self.rows), _gather(self.columns.timeouts, self.rows)
+        return (1 - dones * (1 - timeouts)) * self.gamma
+
+    @property
+    def extras(self) -> dict[str, Tensor]:
+        """Name -> [B, ...]"""
+        return _gather(self.columns.extras, self.rows)
+
+    @property
+    def valid(self) -> None:
+        """None: these are no sequences."""
+        return None
+
+    def gathered(self) -> Transition:
+        """The minibatch itself."""
+        return Transition(
+            self.observations,
+            self.actions,
+            self.rewards,
+            self.next_observations,
+            self.discounts,
+            self.weights,
+            self.extras,
+        )
 
 
 def gathered(batch: Any) -> Any:
@@ -164,9 +213,16 @@ def single_precision(obs: Any) -> Any:
     return obs.float() if obs.dtype == torch.float64 else obs
 
 
-def _unbind(rows: TensorObs, parts: int) -> Sequence[TensorObs]:
-    """[B, ...] -> ``parts`` slices [B / parts, ...]; of a dict, as many dicts."""
-    if isinstance(rows, dict):
-        columns = zip(*(_unbind(tensor, parts) for tensor in rows.values()), strict=True)
-        return [dict(zip(rows, column, strict=True)) for column in columns]
-    return rows.unflatten(0, (parts, -1)).unbind(0)
+def _unbind(rows: TensorObs | None, parts: int) -> Sequence[TensorObs | None]:
+    """[B, ...] -> ``parts`` slices [B / parts, ...]; of a dict, as many dicts; of None, as many Nones."""
+    if isinstance(rows, Tensor):
+        return rows.unflatten(0, (parts, -1)).unbind(0)
+    if not rows:
+        return [rows] * parts
+    columns = zip(*(_unbind(tensor, parts) for tensor in rows.values()), strict=True)
+    return [dict(zip(rows, column, strict=True)) for column in columns]
+
+
+def _scalars(column: Tensor) -> Tensor:
+    """One number per row, [B] or [B, 1] -> [B]; of sequences [B, L, 1] -> [B, L]."""
+    return column.squeeze(-1) if column.ndim == 3 else column.reshape(-1)

@@ -2,7 +2,7 @@
 
     which rows?          Sampler   (Uniform, Prioritized)
     seen as which goal?  Relabel   (none, Hindsight)
-    over how many steps? n_steps   (1 by default)
+    made into what?      Reduce    (NStep: one step by default; Sequence)
 
 A draw is always the same pipeline, so every combination is legal and none needs its own class:
 
@@ -11,9 +11,9 @@ A draw is always the same pipeline, so every combination is legal and none needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
-from functools import lru_cache
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,26 +22,21 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import (
-    DictReplayBufferSamples,
-    ReplayBufferSamples,
-    TensorObs,
-    Transition,
-    TransitionColumns,
-    TransitionRows,
-    single_precision,
-)
-from polyak.data.hindsight.relabel import Relabel, Window
+from polyak.data.batch import ReplayBufferSamples, Transition, TransitionRows
+from polyak.data.hindsight.relabel import Relabel
+from polyak.data.replay_state import check_columns, load_relabel, load_sampler, parts_state
+from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
+from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform, make_sampler
-from polyak.data.storage.memory import GIGABYTE, check_memory
+from polyak.data.schema import Column, Schema
+from polyak.data.step import Step
 from polyak.data.storage.mirror import Mirror
 from polyak.data.storage.placement import Placement
-from polyak.data.storage.storage import PairStorage, SingleStorage, Storage
-from polyak.data.storage.table import ArrayObs, observation_dtype
+from polyak.data.storage.ring import check_size, make_storage
+from polyak.data.storage.storage import RowLayout, Storage
+from polyak.data.storage.table import observation_dtype
 
 STATE_VERSION = 1
-BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
-DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
 
 
 class _Draw(NamedTuple):
@@ -50,17 +45,6 @@ class _Draw(NamedTuple):
     rows: np.ndarray
     cells: np.ndarray
     weights: np.ndarray | None
-
-
-class _Rows(NamedTuple):
-    """Drawn transitions, normalised and reduced to one step each: arrays, or tensors where a device gathered them."""
-
-    observations: ArrayObs | TensorObs  # [B, ...]
-    actions: np.ndarray | Tensor  # [B, A]
-    next_observations: ArrayObs | TensorObs  # [B, ...]
-    terminated: np.ndarray | Tensor  # [B] float32
-    rewards: np.ndarray | Tensor  # [B] float32
-    discounts: np.ndarray | None  # [B] float32; None: one step each
 
 
 def _column(name: str) -> property:
@@ -97,6 +81,10 @@ class ReplayBuffer(BaseBuffer):
         relabel: e.g. :class:`~polyak.data.hindsight.relabel.Hindsight`; a copy is used.
         n_steps: length of the returns; above 1 the samples carry ``discounts``.
         gamma: discount of one step within the n-step returns.
+        reduce: what becomes of a window; None: an n-step return, ``NStep(n_steps, gamma)``. With
+            :class:`~polyak.data.sampling.reduce.Sequence` all batches have a second axis, of time.
+        columns: what else each row holds: a :class:`~polyak.data.schema.Schema`, or columns. Every step must bring them
+            as ``extras``, and every batch has them.
         seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
         storage_device: where rows are kept beside main memory, so that batches are gathered there; the samples are the
             same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
@@ -105,6 +93,7 @@ class ReplayBuffer(BaseBuffer):
 
     Raises:
         InsufficientMemoryError: the full buffer would not fit into the memory that is free, or into the device's.
+        ValueError: an argument is out of range, or two contradict each other; names them.
     """
 
     observations = _column("observations")
@@ -113,6 +102,11 @@ class ReplayBuffer(BaseBuffer):
     rewards = _column("rewards")
     dones = _column("dones")
     timeouts = _column("timeouts")
+
+    @property
+    def extras(self) -> dict[str, np.ndarray]:
+        """Name -> extra column of all rows [buffer_size, n_envs, ...]; views."""
+        return self.storage.table.lend("extras") if self._extended else {}  # type: ignore[return-value]
 
     def __init__(
         self,
@@ -128,25 +122,30 @@ class ReplayBuffer(BaseBuffer):
         relabel: Relabel | None = None,
         n_steps: int = 1,
         gamma: float = 0.99,
+        reduce: Reduce | None = None,
+        columns: Schema | Iterable[Column] | None = None,
         seed: int | None = None,
         storage_device: torch.device | str = "auto",
     ):
-        if n_steps < 1:
-            raise ValueError(f"n_steps must be at least 1, got {n_steps}. 1 gives ordinary one-step transitions.")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma must be between 0 and 1, got {gamma}.")
-        self.n_steps, self.gamma = int(n_steps), float(gamma)
+        self.reduce = make_reduce(reduce, NStep(int(n_steps), float(gamma)))
+        self.n_steps, self.gamma = self.reduce.n_steps, float(gamma)
+        self.schema = Schema.of(columns)
+        self._extended = len(self.schema) > 0
         self.optimize_memory_usage, self.handle_timeout_termination = optimize_memory_usage, handle_timeout_termination
         self.sampler, self.relabel = make_sampler(sampler), copy(relabel)
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
         self.buffer_size = max(self.buffer_size // self.n_envs, 1)
+        if isinstance(self.reduce, Sequence) and self.reduce.window > self.buffer_size:
+            raise ValueError(
+                f"{self.reduce} looks at {self.reduce.window} successive rows, but the buffer keeps only "
+                f"{self.buffer_size} of each environment: use a larger buffer_size or shorter sequences."
+            )
         self._placement = Placement(storage_device, self.device, self._needs_arrays())
-        self._check_memory()
+        check_size(self._layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
         self.storage = self._make_storage()
         if self._placement.asked:  # what cannot be had is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
         self._drawn: _Draw | None = None
-        self._unit_weights = 0, torch.ones(0)  # see _ones
         self.reset()
         self.seed(seed)
 
@@ -165,27 +164,12 @@ class ReplayBuffer(BaseBuffer):
         return np.float32 if dtype == np.float64 else dtype
 
     @property
-    def _layout(self) -> tuple[np.dtype, np.dtype]:
+    def _layout(self) -> RowLayout:
         action = np.dtype((self._maybe_cast_dtype(self.action_space.dtype), (self.action_dim,)))
-        return observation_dtype(self.observation_space, self.obs_shape), action
+        return RowLayout.of(observation_dtype(self.observation_space, self.obs_shape), action, self.schema)
 
     def _make_storage(self) -> Storage:
-        storage_class = SingleStorage if self.optimize_memory_usage else PairStorage
-        return storage_class(*self._layout, self.buffer_size, self.n_envs)
-
-    def _check_memory(self) -> None:
-        cells = self.buffer_size * self.n_envs
-        needed, saving = (kind.size_of(*self._layout, cells) for kind in (PairStorage, SingleStorage))
-        ways = [
-            f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)",
-            f"optimize_memory_usage=True ({saving / GIGABYTE:.2f} GB)",
-            "smaller observations (uint8 pictures, fewer pixels, float32)",
-        ]
-        if self.optimize_memory_usage:
-            needed = saving
-            ways = [f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)", ways[2]]
-        what = f"The replay buffer (buffer_size={cells:,} transitions of {self.observation_space})"
-        check_memory(needed, what, f"Ways out: {'; '.join(ways)}.")
+        return make_storage(self._layout, self.buffer_size, self.n_envs, self.optimize_memory_usage)
 
     def reset(self) -> None:
         """Empty the buffer."""
@@ -205,6 +189,7 @@ class ReplayBuffer(BaseBuffer):
         reward: np.ndarray,
         done: np.ndarray,
         infos: list[dict[str, Any]],
+        extras: dict[str, Any] | None = None,
     ) -> None:
         """Store one vectorised step.
 
@@ -214,7 +199,40 @@ class ReplayBuffer(BaseBuffer):
             action: [n_envs, action_dim], as the learner wants them (scaled).
             reward, done: [n_envs]; ``done`` marks terminations and truncations.
             infos: one dict per environment; "TimeLimit.truncated" is read, and HER's copy_info_dict keeps all.
+            extras: name -> [n_envs, ...], of all ``columns``.
+
+        Raises:
+            ValueError: something has another shape than it must have, or a column is missing or unknown.
         """
+        self._write(obs, next_obs, action, reward, done, self._timeouts(infos), infos, extras)
+
+    def record(self, step: Step) -> None:
+        """Store one step of the environments: :meth:`add` for what tells termination from truncation itself.
+
+        A subclass with its own ``add`` is asked through it.
+
+        Raises:
+            ValueError: as :meth:`add`.
+        """
+        # unpacked at once, which costs a fraction of reading the fields one by one
+        obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, ended, extras = step
+        if getattr(self.add, "__func__", None) is not ReplayBuffer.add:
+            self.add(obs, then, actions, rewards, dones, infos, **({"extras": extras} if extras else {}))
+            return
+        timeouts = truncated if ended and self.handle_timeout_termination else 0.0
+        self._write(obs, then, actions, rewards, dones, timeouts, infos, extras)
+
+    def _write(
+        self,
+        obs: Any,
+        next_obs: Any,
+        action: np.ndarray,
+        reward: np.ndarray,
+        done: np.ndarray,
+        timeouts: np.ndarray | float,
+        infos: list[dict[str, Any]],
+        extras: dict[str, Any] | None,
+    ) -> None:
         # `_batched` would accept what has the right shape as well: asking here saves five calls a step
         if type(obs) is not np.ndarray or obs.shape != self._obs_batch:
             obs = self._batched("obs", obs, self._obs_batch)
@@ -227,7 +245,9 @@ class ReplayBuffer(BaseBuffer):
         if type(done) is not np.ndarray or done.shape != self._scalar_batch:
             done = self._batched("done", done, self._scalar_batch)
         slot = self.pos
-        self.storage.write(slot, obs, next_obs, action, reward, done, self._timeouts(infos))
+        if extras or self._extended:
+            extras = self.schema.checked(extras, self.n_envs)
+        self.storage.write(slot, obs, next_obs, action, reward, done, timeouts, extras)
         if self.relabel is not None or self.sampler.adaptive:
             self._announce(slot, done, infos)
         self.pos = slot + 1
@@ -338,18 +358,15 @@ class ReplayBuffer(BaseBuffer):
                 yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
             return
         self._require_rows(batch_size)
-        stored = self.n_steps == 1 and self.relabel is None and env is None and self.device.type == "cpu"
-        columns = self.storage.shared if late and stored else None
+        pipeline, sampler, filled = self._pipeline(env), self.sampler, self.size() * self.n_envs
+        untouched = late and env is None and pipeline.whole_rows and self.device.type == "cpu"
+        columns = self.storage.shared if untouched else None
         if columns is not None:
-            yield from self._rows_of(columns, batch_size, gamma, batches)
-            return
-        if self.relabel is None and type(self.sampler) is Uniform:
-            yield from self._uniform_transitions(self.sampler, batch_size, gamma, env, batches)
-            return
-        for _ in range(batches):
-            cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
-            transition = self._transition(self._rows(cells, env), weights, gamma)
-            yield transition, None if weights is None else torch.from_numpy(cells)
+            yield from late_batches(columns, sampler, filled, batch_size, gamma, batches)
+        elif self.relabel is None and type(sampler) is Uniform:
+            yield from uniform_batches(pipeline, sampler, filled, batch_size, gamma, batches)
+        else:
+            yield from each_batch(pipeline, sampler, filled, batch_size, gamma, batches)
 
     def _makes_own_batches(self) -> bool:
         """Whether a subclass, or a patch of this object, says how batches are made."""
@@ -360,37 +377,6 @@ class ReplayBuffer(BaseBuffer):
             or kind.to_torch is not ours.to_torch
             or not vars(self).keys().isdisjoint(("sample", "_get_samples", "to_torch"))
         )
-
-    def _rows_of(
-        self, columns: TransitionColumns, batch_size: int, gamma: float, batches: int
-    ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
-        """:meth:`transitions` that are not gathered yet."""
-        filled, discount = self.size() * self.n_envs, _scalar(gamma)
-        if type(self.sampler) is Uniform:
-            ones = self._ones(batch_size)
-            cells = torch.from_numpy(self.sampler.draw_batches(batches, batch_size, filled))
-            for rows in (cells,) if batches == 1 else cells.split(batch_size):
-                yield TransitionRows(columns, rows, discount, ones), None
-            return
-        for _ in range(batches):
-            rows, weights = map(torch.from_numpy, self.sampler.draw(batch_size, filled, None))
-            yield TransitionRows(columns, rows, discount, weights), rows
-
-    def _uniform_transitions(
-        self, sampler: Uniform, batch_size: int, gamma: float, env: Normalizer | None, batches: int
-    ) -> Iterator[tuple[Transition, None]]:
-        """:meth:`transitions` that depend on nothing but the random numbers: several are gathered at once."""
-        filled = self.size() * self.n_envs
-        block_bytes = BLOCK_BYTES if self._source(env, batch_size) is self.storage else DEVICE_BLOCK_BYTES
-        at_once = max(block_bytes // (batch_size * self.storage.row_bytes), 1)
-        for start in range(0, batches, at_once):
-            count = min(at_once, batches - start)
-            cells = sampler.draw_batches(count, batch_size, filled)
-            block = self._transition(self._rows(cells, env, shared=True), None, gamma)
-            if count == 1:
-                yield block, None
-            else:
-                yield from ((part, None) for part in block.split(count))
 
     def _require_rows(self, batch_size: int) -> None:
         if batch_size < 1:
@@ -414,19 +400,33 @@ class ReplayBuffer(BaseBuffer):
         if drawn is None or drawn.rows is not batch_inds:
             rows = np.asarray(batch_inds, np.int64)
             drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
-        return self._samples(self._rows(drawn.cells, env), drawn)
+        return self._pipeline(env).rows(drawn.cells).samples(self._tensor, drawn.weights, drawn.cells)
 
-    def _rows(self, cells: np.ndarray, env: Normalizer | None, shared: bool = False) -> _Rows:
-        """The transitions that begin in some cells [B]; ``shared``: both observations may share memory."""
-        if self.n_steps == 1 and self.relabel is None:
-            return self._one_step(cells, env, shared)
-        return self._n_step(cells, env)
+    def _pipeline(self, env: Normalizer | None) -> Pipeline:
+        """What makes batches of drawn rows, normalised by ``env``."""
+        source, normalize_obs, normalize_reward = self._mirrored, self._normalize_obs, self._normalize_reward
+        if env is not None:
+            source = self._in_memory
+            normalize_obs, normalize_reward = partial(normalize_obs, env=env), partial(normalize_reward, env=env)
+        return Pipeline(
+            self.storage,
+            self._newest,
+            source,
+            self.relabel,
+            self.reduce,
+            normalize_obs,
+            normalize_reward,
+            self._tensor,
+            self.device,
+        )
 
-    def _source(self, env: Normalizer | None, rows: int) -> Storage | Mirror:
+    def _mirrored(self, rows: int) -> Storage | Mirror:
         """What the next ``rows`` are gathered from: the storage, or its mirror on the device."""
-        if env is not None:  # normalises arrays
-            return self.storage
         return self._placement.source(self.storage, self.device, self.size(), rows)
+
+    def _in_memory(self, rows: int) -> Storage:
+        """The same where they are to be normalised, which takes arrays."""
+        return self.storage
 
     def _needs_arrays(self) -> str | None:
         """Why all batches must be made in main memory, if they must."""
@@ -436,96 +436,23 @@ class ReplayBuffer(BaseBuffer):
             return f"{type(self).__name__} has a to_torch of its own, which takes arrays"
         return None
 
-    def _one_step(self, cells: np.ndarray, env: Normalizer | None, shared: bool) -> _Rows:
-        row = self._source(env, len(cells)).read(cells, shared)
-        terminated = row["dones"] * (1 - row["timeouts"])
-        observations, then, rewards = row["observations"], row["next_observations"], row["rewards"]
-        observations, then = self._normalize_obs(observations, env), self._normalize_obs(then, env)
-        return _Rows(observations, row["actions"], then, terminated, self._normalize_reward(rewards, env), None)
-
-    def _n_step(self, first: np.ndarray, env: Normalizer | None) -> _Rows:
-        """[B, n] -> [B]: the discounted sum of the window's rewards, and the successor of its last row."""
-        cells, valid = self._windows(first)
-        length = valid.sum(1)
-        last = cells[np.arange(len(cells)), length - 1]
-        source = self._source(env, len(cells))
-        row = source.read(first)
-        then = row["next_observations"] if self.n_steps == 1 else source.next_observations(last)
-        window = Window(cells, valid, self.storage.scalars("rewards", cells), row["observations"], then)
-        if self.relabel is not None:
-            self.relabel(self.storage, window)
-        rewards = self._normalize_reward(window.rewards, env) * valid
-        rewards = (rewards @ self.gamma ** np.arange(self.n_steps)).astype(np.float32)
-        terminated = self.storage.scalars("dones", last) * (1 - self.storage.scalars("timeouts", last))
-        discounts = None if self.n_steps == 1 else (self.gamma**length).astype(np.float32)
-        observations, then = self._normalize_obs(row["observations"], env), self._normalize_obs(then, env)
-        return _Rows(observations, row["actions"], then, terminated, rewards, discounts)
-
-    def _windows(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[B] cells -> the ``n_steps`` cells from each on [B, n], and which of them belong to the episode [B, n]."""
-        slots, envs = np.divmod(cells, self.n_envs)
-        slots = (slots[:, None] + np.arange(self.n_steps)) % self.buffer_size
-        cells = slots * self.n_envs + envs[:, None]
-        ends = (self.storage.scalars("dones", cells) > 0) | (self.storage.scalars("timeouts", cells) > 0)
-        ends |= slots == self._newest()
-        valid = np.ones(cells.shape, bool)
-        valid[:, 1:] = ~np.logical_or.accumulate(ends[:, :-1], axis=1)
-        return cells, valid
-
-    def _samples(self, rows: _Rows, drawn: _Draw) -> ReplayBufferSamples:
-        """Everything as tensors, scalars as columns [B, 1]."""
-        weights, discounts = drawn.weights, rows.discounts
-        samples = DictReplayBufferSamples if isinstance(rows.observations, dict) else ReplayBufferSamples
-        return samples(
-            self._tensors(rows.observations),
-            self._tensor(rows.actions),
-            self._tensors(rows.next_observations),
-            self._tensor(rows.terminated[:, None]),
-            self._tensor(rows.rewards[:, None]),
-            None if discounts is None else self._tensor(discounts[:, None]),
-            None if weights is None else self._tensor(weights[:, None]),
-            None if weights is None else torch.from_numpy(drawn.cells),
-        )
-
-    def _transition(self, rows: _Rows, weights: np.ndarray | None, gamma: float) -> Transition:
-        """The same bits as :meth:`Transition.from_samples` of :meth:`_samples`, but for the type of observations."""
-        discounts = 1 - rows.terminated
-        discounts *= gamma if rows.discounts is None else rows.discounts
-        on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
-        tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self._tensor
-        return Transition(
-            _map(rows.observations, single_precision, tensor),
-            tensor(rows.actions),
-            tensor(rows.rewards),
-            _map(rows.next_observations, single_precision, tensor),
-            tensor(discounts),
-            self._ones(len(discounts)) if weights is None else tensor(weights),
-        )
-
-    def _ones(self, size: int) -> Tensor:
-        """[size] ones, the same tensor every time."""
-        if self._unit_weights[0] != size or self._unit_weights[1].device.type != self.device.type:
-            self._unit_weights = size, torch.ones(size, device=self.device)
-        return self._unit_weights[1]
-
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
         """Tell the sampler how wrong the critic was.
 
         Args:
             indices: the samples' ``indices`` [B].
-            td_errors: [B] or [B, 1]; their sign does not matter.
+            td_errors: [B] or [B, 1], one for each sample, also if it is a sequence; their sign does not matter.
         """
-        self.sampler.update_priorities(_array(indices), _array(td_errors))
+        cells, errors = _array(indices), _array(td_errors)
+        if cells.shape != errors.shape:
+            raise ValueError(f"td_errors must hold one number for each of the {len(cells)} indices, got {len(errors)}.")
+        self.sampler.update_priorities(cells, errors)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle.
-
-        Keys with a slash belong to an entry of a Dict observation, to the sampler, or to the relabelling.
-        """
-        slots = self._slots()
-        state: dict[str, Any] = {
+        """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle."""
+        return {
             "version": STATE_VERSION,
             "buffer_size": self.buffer_size,
             "n_envs": self.n_envs,
@@ -533,14 +460,8 @@ class ReplayBuffer(BaseBuffer):
             "full": self.full,
             "optimize_memory_usage": self.optimize_memory_usage,
             "rng": self.rng_state(),
-            "sampler": type(self.sampler).__name__,
-            **self.storage.state_dict(slots),
+            **parts_state(self.storage, self.sampler, self.relabel, self._slots()),
         }
-        for key, value in self.sampler.state_dict().items():
-            state[f"sampler/{key}"] = value[slots] if isinstance(value, np.ndarray) else value
-        if self.relabel is not None:
-            state |= {f"relabel/{key}": value for key, value in self.relabel.state_dict(slots).items()}
-        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back a :meth:`state_dict`; a smaller buffer keeps the newest rows.
@@ -555,7 +476,7 @@ class ReplayBuffer(BaseBuffer):
         ):
             if state.get(key) != ours:
                 raise ValueError(f"The saved buffer has {key}={state.get(key)!r}, this one {ours!r}: build it alike.")
-        self._check_shapes(state)
+        check_columns(self.storage, state)
         self.reset()
         saved = len(state["rewards"])
         rows = np.arange(saved)[-self.buffer_size :]
@@ -568,36 +489,12 @@ class ReplayBuffer(BaseBuffer):
         self.load_rng_state(state["rng"])
         if self.relabel is not None:
             self._sync(self.relabel)
-            if "relabel/rng" in state:
-                self.relabel.load_state_dict(_section(state, "relabel/"), rows, slots)
-        self._load_sampler(state, rows, slots)
+            load_relabel(self.relabel, state, rows, slots)
+        load_sampler(self.sampler, state, rows, self.storage, slots, self.relabel)
 
     def _slots(self) -> np.ndarray:
         """Filled slots, oldest first."""
         return np.arange(self.pos - self.size(), self.pos) % self.buffer_size
-
-    def _check_shapes(self, state: dict[str, Any]) -> None:
-        for name, ours in self.storage.state_dict(np.empty(0, np.int64)).items():
-            saved = state.get(name)
-            if saved is None:
-                raise ValueError(f"The saved buffer has no {name!r}: it belongs to other observations.")
-            if saved.dtype != ours.dtype or saved.shape[1:] != ours.shape[1:]:
-                raise ValueError(
-                    f"The saved {name!r} are {saved.dtype}{list(saved.shape[1:])} per step, this buffer holds "
-                    f"{ours.dtype}{list(ours.shape[1:])}: was it made for another environment?"
-                )
-
-    def _load_sampler(self, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
-        if state["sampler"] != type(self.sampler).__name__:  # another kind: every row is new to it
-            cells = (slots[:, None] * self.n_envs + np.arange(self.n_envs)).reshape(-1)
-            self.sampler.include(cells if self.relabel is None else cells[self.relabel.eligible(cells)])
-            return
-        theirs = _section(state, "sampler/")
-        for key, value in theirs.items():
-            if isinstance(value, np.ndarray):
-                theirs[key] = np.zeros((self.buffer_size, *value.shape[1:]), value.dtype)
-                theirs[key][slots] = value[rows]
-        self.sampler.load_state_dict(theirs)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and deepcopy: only the filled part of the storage."""
@@ -611,28 +508,8 @@ class ReplayBuffer(BaseBuffer):
         self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)
 
 
-@lru_cache(maxsize=8)
-def _scalar(value: float) -> Tensor:
-    """[] a number, as the same tensor every time."""
-    return torch.tensor(value, dtype=torch.float32)
-
-
-def _map(obs: ArrayObs | TensorObs, *steps: Callable[[Any], Any]) -> Any:
-    """Functions applied one after the other to observations, key by key if they are a dict."""
-    if isinstance(obs, dict):
-        return {key: _map(array, *steps) for key, array in obs.items()}
-    for step in steps:
-        obs = step(obs)
-    return obs
-
-
 def _array(values: Tensor | np.ndarray) -> np.ndarray:
     return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)
-
-
-def _section(state: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Entries whose key starts with a prefix, without it."""
-    return {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
 
 
 class DictReplayBuffer(ReplayBuffer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,30 +12,43 @@ from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.batch import DictRolloutBufferSamples, RolloutBufferSamples, RolloutRows, TensorObs
+from polyak.data.schema import Column, Schema
+from polyak.data.step import Step
 from polyak.data.storage.memory import check_memory
 from polyak.data.storage.table import ArrayObs, observation_dtype
-from polyak.ops.returns import gae
+from polyak.data.trajectory import Trajectory, gae_of_arrays
 from polyak.ops.transfer import to_device
 
-# in the order of RolloutBufferSamples
-FIELDS = ("observations", "actions", "values", "log_probs", "advantages", "returns")
+FLATTENED = (
+    "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "extras"
+)  # fmt: skip
+COLLECTED = (
+    "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "truncated", "final_values", "extras"
+)  # fmt: skip
+"""What is written step by step."""
 
 
 class RolloutBuffer(BaseBuffer):
     """``buffer_size`` steps of ``n_envs`` environments, with advantages and value targets.
 
-    ``values`` and ``log_probs`` may be filled step by step through :meth:`add` or assigned as whole arrays afterwards.
+    ``values``, ``log_probs`` and ``final_values`` may be filled step by step or assigned as whole arrays afterwards.
 
     Attributes:
         observations: [buffer_size, n_envs, ...], or a dict of these.
         actions: [buffer_size, n_envs, action_dim].
         rewards, values, log_probs, advantages, returns, episode_starts: [buffer_size, n_envs] float32.
-        generator_ready: whether :meth:`get` has begun; from then on all arrays are [n_envs * buffer_size, ...].
+        extras: name -> [buffer_size, n_envs, ...]
+        truncated: [buffer_size, n_envs] bool: the row ended an episode that was cut short; only :meth:`record` knows.
+        final_values: [buffer_size, n_envs] float32 values of the observations that such episodes ended with.
+        generator_ready: whether :meth:`get` has begun; from then on all arrays but the last two are
+            [n_envs * buffer_size, ...].
 
     Args:
         buffer_size: steps of each environment.
         gae_lambda: trace decay of the advantages; 1 gives Monte Carlo returns.
         gamma: discount.
+        columns: what else each row holds: a :class:`~polyak.data.schema.Schema`, or columns. Every step must bring them
+            as ``extras``, and every minibatch has them.
     """
 
     def __init__(
@@ -47,8 +60,11 @@ class RolloutBuffer(BaseBuffer):
         gae_lambda: float = 1,
         gamma: float = 0.99,
         n_envs: int = 1,
+        *,
+        columns: Schema | Iterable[Column] | None = None,
     ):
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
+        self.schema = Schema.of(columns)
         for name, value in (("gae_lambda", gae_lambda), ("gamma", gamma)):
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {value}.")
@@ -57,7 +73,8 @@ class RolloutBuffer(BaseBuffer):
         self.reset()
 
     def _check_memory(self) -> None:
-        row = observation_dtype(self.observation_space, self.obs_shape).itemsize + 8 * self.action_dim + 6 * 4
+        row = observation_dtype(self.observation_space, self.obs_shape).itemsize + 8 * self.action_dim + 7 * 4 + 1
+        row += sum(column.layout.itemsize for column in self.schema)
         check_memory(
             row * self.buffer_size * self.n_envs,
             f"The rollout buffer ({self.buffer_size:,} steps of n_envs={self.n_envs}, {self.observation_space})",
@@ -73,6 +90,8 @@ class RolloutBuffer(BaseBuffer):
         self.rewards, self.episode_starts = self._zeros(), self._zeros()
         self.values, self.log_probs = self._zeros(), self._zeros()
         self.advantages, self.returns = self._zeros(), self._zeros()
+        self.truncated, self.final_values = self._zeros(dtype=bool), self._zeros()
+        self.extras = self.schema.zeros(self.buffer_size, self.n_envs)
 
     def _zeros(self, shape: tuple[int, ...] = (), dtype: Any = np.float32) -> np.ndarray:
         return np.zeros((self.buffer_size, self.n_envs, *shape), dtype)
@@ -90,15 +109,22 @@ class RolloutBuffer(BaseBuffer):
         episode_start: np.ndarray,
         value: Tensor | np.ndarray | None,
         log_prob: Tensor | np.ndarray | None,
+        extras: dict[str, Any] | None = None,
     ) -> None:
         """Store one vectorised step.
 
         Args:
             obs: [n_envs, ...] or a dict of these.
             action: [n_envs, action_dim].
-            reward: [n_envs]; at a time limit with the discounted value of the final observation added.
+            reward: [n_envs]; at a time limit with the discounted value of the final observation added, unless
+                ``truncated`` and ``final_values`` are assigned, or :meth:`record` does so.
             episode_start: [n_envs] whether ``obs`` is the first of an episode.
             value, log_prob: [n_envs] of the policy that acted; None leaves them to be assigned after the rollout.
+            extras: name -> [n_envs, ...], of all ``columns``.
+
+        Raises:
+            ValueError: the buffer is full, something has another shape than it must have, or a column is missing or
+                unknown.
         """
         if self.full:
             raise ValueError(
@@ -123,8 +149,82 @@ class RolloutBuffer(BaseBuffer):
             self.values[pos] = _flat(value)
         if log_prob is not None:
             self.log_probs[pos] = _flat(log_prob)
+        if extras or self.schema.columns:
+            for name, array in self.schema.checked(extras, self.n_envs).items():
+                self.extras[name][pos] = array
         self.pos = pos + 1
         self.full = self.pos == self.buffer_size
+
+    @property
+    def values_may_follow(self) -> bool:
+        """Whether :meth:`record` needs no values, which may be assigned after the rollout.
+
+        Not if a subclass has an ``add`` or ``compute_returns_and_advantage`` of its own: these see each step as SB3 has
+        it, with its values, and rewards that hold those of final observations.
+        """
+        cls, ours = type(self), RolloutBuffer
+        return cls.add is ours.add and cls.compute_returns_and_advantage is ours.compute_returns_and_advantage
+
+    def record(
+        self,
+        step: Step,
+        value: Tensor | np.ndarray | None = None,
+        log_prob: Tensor | np.ndarray | None = None,
+        final_values: Tensor | np.ndarray | None = None,
+    ) -> None:
+        """Store one step of the environments: :meth:`add` for what tells truncation from rewards.
+
+        Args:
+            step: rewards as the environments gave them.
+            value, log_prob: as in :meth:`add`.
+            final_values: [n_envs] values of ``step.next_observations``, read where an episode was truncated. None, if
+                :attr:`values_may_follow`: they are assigned to the attribute of that name after the rollout.
+
+        Raises:
+            ValueError: as :meth:`add`; or an episode was truncated and the ``final_values`` may not follow.
+        """
+        pos, rewards, cut = self.pos, step.rewards, step.ended and bool(step.truncated.any())
+        more = {"extras": step.extras} if step.extras else {}
+        if cut and not self.values_may_follow:
+            if final_values is None:
+                raise ValueError(
+                    f"An episode was truncated: pass record() the final_values. They cannot follow, for "
+                    f"{type(self).__name__} has an add() or compute_returns_and_advantage() of its own."
+                )
+            bootstrap = np.where(step.truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
+            rewards = rewards + bootstrap.astype(rewards.dtype)
+        self.add(step.observations, step.actions, rewards, step.episode_starts, value, log_prob, **more)
+        if cut and self.values_may_follow:
+            self.truncated[pos] = step.truncated
+            if final_values is not None:
+                self.final_values[pos] = np.where(step.truncated, _flat(final_values), 0)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether :meth:`state_dict` says all about a rollout that is being collected: no subclass stores otherwise."""
+        return type(self).add is RolloutBuffer.add
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random state."""
+        written = {name: getattr(self, name) for name in COLLECTED}
+        rows = slice(self.pos)
+        return {"rng": self.rng_state()} | {
+            name: {key: part[rows] for key, part in column.items()} if isinstance(column, dict) else column[rows]
+            for name, column in written.items()
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with the rollout that :meth:`state_dict` described."""
+        self.reset()
+        self.load_rng_state(state["rng"])
+        self.pos = len(state["rewards"])
+        self.full = self.pos == self.buffer_size
+        for name in COLLECTED:
+            column, saved = getattr(self, name), state[name]
+            for mine, theirs in (
+                [(column[key], saved[key]) for key in column] if isinstance(column, dict) else [(column, saved)]
+            ):
+                mine[: self.pos] = theirs
 
     def flat_inputs(self) -> tuple[TensorObs, Tensor]:
         """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...]; before :meth:`get`."""
@@ -132,24 +232,59 @@ class RolloutBuffer(BaseBuffer):
         def joined(column: np.ndarray) -> np.ndarray:
             return column.reshape(-1, *column.shape[2:])
 
-        obs = self.observations
-        obs = {key: joined(column) for key, column in obs.items()} if isinstance(obs, dict) else joined(obs)
-        return self._tensors(obs), self._tensor(joined(self.actions))
+        return self._tensors(_map(joined, self.observations)), self._tensor(joined(self.actions))
 
     def compute_returns_and_advantage(self, last_values: Tensor | np.ndarray, dones: np.ndarray) -> None:
         """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
 
-        An episode end is never bootstrapped here: at a time limit the value of the final observation is expected in
-        ``rewards`` already.
+        Where :attr:`truncated` is True the value of the final observation is taken from :attr:`final_values`. No other
+        end of an episode is bootstrapped: what came by :meth:`add` has that value in ``rewards`` already.
 
         Args:
             last_values: [n_envs] (or [n_envs, 1]) values of the observations after the last step.
             dones: [n_envs] whether the last step ended an episode.
         """
         next_values = np.concatenate([self.values[1:], _flat(last_values)[None]])
-        ends = np.concatenate([self.episode_starts[1:], np.asarray(dones, np.float32).reshape(1, self.n_envs)])
-        self.advantages, self.returns = gae(
-            self.rewards, self.values, next_values, self.gamma * (1 - ends), self.gae_lambda, ends
+        cuts = self._cuts(dones)
+        discounts = self.gamma * (1 - cuts)
+        if self.truncated.any():
+            next_values = np.where(self.truncated, self.final_values, next_values)
+            discounts[self.truncated] = self.gamma
+        self.advantages, self.returns = gae_of_arrays(
+            self.rewards, self.values, next_values, discounts, self.gae_lambda, cuts
+        )
+
+    def _cuts(self, dones: np.ndarray) -> np.ndarray:
+        """[buffer_size, n_envs] float32: 1 where an episode ended, with the last row if ``dones`` says so."""
+        return np.concatenate([self.episode_starts[1:], np.asarray(dones, np.float32).reshape(1, self.n_envs)])
+
+    def trajectory(self, last_observations: Any, dones: np.ndarray) -> Trajectory:
+        """The whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
+
+        Args:
+            last_observations: [n_envs, ...] after the last step, or a dict of these.
+            dones: [n_envs] whether the last step ended an episode.
+
+        Raises:
+            ValueError: the buffer is not full.
+        """
+        if not self.full or self.generator_ready:
+            raise ValueError(
+                f"A trajectory needs a full rollout that get() has not flattened yet; this one holds {self.pos} of "
+                f"{self.buffer_size} steps, and generator_ready={self.generator_ready}."
+            )
+        last = self._batched("last_observations", last_observations, self._obs_batch)
+        cuts = self._cuts(dones) > 0
+        alive = ~cuts | self.truncated
+        return Trajectory(
+            self._tensors(_map(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)),
+            self._tensor(self.actions),
+            self._tensor(self.rewards),
+            self._tensor((self.gamma * alive).astype(np.float32)),
+            self._tensor(cuts),
+            self._tensor(self.log_probs),
+            self._tensor(self.final_values),
+            {name: self._tensor(column) for name, column in self.extras.items()},
         )
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
@@ -196,19 +331,27 @@ class RolloutBuffer(BaseBuffer):
 
     def _flatten(self) -> None:
         """Join the steps of all environments into one axis, environment by environment."""
-        for name in (*FIELDS, "rewards", "episode_starts"):
-            column = getattr(self, name)
-            flat = self.swap_and_flatten
-            setattr(self, name, {k: flat(a) for k, a in column.items()} if isinstance(column, dict) else flat(column))
+        for name in FLATTENED:
+            setattr(self, name, _map(self.swap_and_flatten, getattr(self, name)))
+        for name, column in self.schema.layouts().items():
+            self.extras[name] = self.extras[name].reshape(-1, *column.shape)  # [rows], not [rows, 1], of single numbers
         self.generator_ready = True
 
     def _rollout(self) -> RolloutBufferSamples:
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
-        obs, actions, *scalars = (getattr(self, name) for name in FIELDS)
+        obs, actions = self.observations, self.actions
+        scalars = (self.values, self.log_probs, self.advantages, self.returns)
+        values, log_probs, advantages, returns = (self._tensor(column.reshape(-1)) for column in scalars)
         actions = actions.astype(np.float32, copy=False)  # one type for all spaces, as in SB3: policies cast back
         samples = DictRolloutBufferSamples if isinstance(obs, dict) else RolloutBufferSamples
         return samples(
-            self._tensors(obs), self._tensor(actions), *(self._tensor(column.reshape(-1)) for column in scalars)
+            self._tensors(obs),
+            self._tensor(actions),
+            values,
+            log_probs,
+            advantages,
+            returns,
+            {name: self._tensor(column) for name, column in self.extras.items()},
         )
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutBufferSamples:
@@ -227,3 +370,10 @@ class DictRolloutBuffer(RolloutBuffer):
 
 def _flat(values: Tensor | np.ndarray) -> np.ndarray:
     return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)
+
+
+def _map(function: Callable[..., np.ndarray], *columns: Any) -> Any:
+    """A function of arrays applied to them, or to those of each key if they are dicts."""
+    if isinstance(columns[0], dict):
+        return {key: function(*(column[key] for column in columns)) for key in columns[0]}
+    return function(*columns)

@@ -167,7 +167,7 @@ def make_vec_env(
 
     Raises:
         ValueError: for an unknown name or ``n_envs`` below 1.
-        TypeError: when ``env_id`` is neither name nor callable.
+        TypeError: when ``env_id`` is neither name nor callable, or ``vec_env_cls`` is not callable.
         ImportError: when the environment needs a package that is not installed.
     """
     if n_envs < 1:
@@ -195,6 +195,11 @@ def make_vec_env(
         return make_one
 
     vec_env_class = DummyVecEnv if vec_env_cls is None else vec_env_cls
+    if not callable(vec_env_class):
+        raise TypeError(
+            f"vec_env_cls={vec_env_cls!r} cannot be used: pass the class itself, DummyVecEnv or SubprocVecEnv, not its "
+            "name."
+        )
     venv = vec_env_class([factory(start_index + index) for index in range(n_envs)], **(vec_env_kwargs or {}))
     venv.seed(seed)
     return venv

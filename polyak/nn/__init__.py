@@ -1,19 +1,18 @@
 """Networks: features extractors, action distributions, policies, and the choice of them by space."""
 
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
-from polyak.nn.distributions import (
-    BernoulliDistribution,
-    CategoricalDistribution,
-    DiagGaussianDistribution,
-    Distribution,
-    MultiCategoricalDistribution,
-    SquashedDiagGaussianDistribution,
-    StateDependentNoiseDistribution,
-    TanhBijector,
-    kl_divergence,
-    make_proba_distribution,
-    sum_independent_dims,
+from polyak.nn.distributions.base import Distribution, Family
+from polyak.nn.distributions.choice import make_family
+from polyak.nn.distributions.discrete import (
+    Bernoulli,
+    BernoulliFamily,
+    Categorical,
+    CategoricalFamily,
+    MultiCategorical,
+    MultiCategoricalFamily,
 )
+from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily, Squashed
+from polyak.nn.distributions.state_dependent import StateDependentGaussian, StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import (
     BaseFeaturesExtractor,
@@ -32,17 +31,22 @@ from polyak.nn.policies.value import QNetwork, ValuePolicy
 __all__ = [
     "ActorCriticPolicy",
     "BaseFeaturesExtractor",
-    "BernoulliDistribution",
-    "CategoricalDistribution",
+    "Bernoulli",
+    "BernoulliFamily",
+    "Categorical",
+    "CategoricalFamily",
     "CombinedExtractor",
     "ContinuousCritic",
     "ContinuousPolicy",
     "DeterministicActor",
-    "DiagGaussianDistribution",
     "Distribution",
+    "Family",
     "FlattenExtractor",
+    "Gaussian",
+    "GaussianFamily",
     "MlpExtractor",
-    "MultiCategoricalDistribution",
+    "MultiCategorical",
+    "MultiCategoricalFamily",
     "NatureCNN",
     "Network",
     "Policy",
@@ -50,16 +54,14 @@ __all__ = [
     "PolicyRecipe",
     "QNetwork",
     "RMSpropTFLike",
-    "SquashedDiagGaussianDistribution",
+    "Squashed",
     "SquashedGaussianActor",
-    "StateDependentNoiseDistribution",
-    "TanhBijector",
+    "StateDependentGaussian",
+    "StateDependentGaussianFamily",
     "ValuePolicy",
     "create_mlp",
     "get_actor_critic_arch",
-    "kl_divergence",
-    "make_proba_distribution",
+    "make_family",
     "policy_aliases",
     "preprocess_obs",
-    "sum_independent_dims",
 ]

@@ -16,9 +16,10 @@ from polyak.zoo.enjoy import frames_per_second, play
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
+from polyak.zoo.output import outlasting_the_reader, writable_folder
 from polyak.zoo.plot import PlotOptions, draw, evaluation_curve, training_curve
 from polyak.zoo.recording import draw_without_screen, write_video
-from polyak.zoo.registry import find_algorithm
+from polyak.zoo.registry import find_algorithm, find_env
 from polyak.zoo.settings import Settings, load_settings
 from polyak.zoo.train import EVAL_SEED_OFFSET
 
@@ -42,6 +43,7 @@ class DemoOptions:
     progress: bool = option(True, "--progress/--no-progress", "-P", help="Show a progress bar.")
 
 
+@outlasting_the_reader("the demonstration")
 def demo(options: DemoOptions) -> float:
     """Run the demonstration, print where its files are and return the mean return of the final evaluation."""
     from polyak.core.engine.threads import chosen_threads
@@ -50,7 +52,7 @@ def demo(options: DemoOptions) -> float:
         raise ZooError(f"--video must be gif or mp4, got {options.video!r}.")
     if options.max_timesteps < 1:
         raise ZooError(f"--max-timesteps must be at least 1, got {options.max_timesteps}.")
-    folder = Path(options.output)
+    folder = writable_folder("--output", options.output)
     folder.mkdir(parents=True, exist_ok=True)
     for old in [*folder.glob("*.monitor.csv"), folder / "evaluations.npz"]:  # would be drawn into this one's curve
         old.unlink(missing_ok=True)
@@ -91,8 +93,8 @@ def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folde
     """Train until an evaluation of ten episodes reaches 500 (or to the cap); the progress bar counts to the cap."""
     from polyak.core.watching.callbacks import EvalCallback, StopTrainingOnRewardThreshold
 
-    envs = make_envs(ENV_ID, settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
-    eval_envs = make_envs(ENV_ID, settings, 5, seed=options.seed + EVAL_SEED_OFFSET)
+    envs = make_envs(find_env(ENV_ID), settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
+    eval_envs = make_envs(find_env(ENV_ID), settings, 5, seed=options.seed + EVAL_SEED_OFFSET)
     try:
         # It stops long before the cap: too early for compiling to pay.
         options_here = {"seed": options.seed, "device": "cpu", "verbose": 0, "compile": False}
@@ -138,7 +140,7 @@ def _draw_curve(folder: Path) -> Path:
 def _record(model: Any, settings: Settings, options: DemoOptions, folder: Path) -> Path:
     """Play one episode and write it as a picture that moves."""
     draw_without_screen()
-    envs = make_envs(ENV_ID, settings, 1, seed=options.seed, env_kwargs={"render_mode": "rgb_array"})
+    envs = make_envs(find_env(ENV_ID), settings, 1, seed=options.seed, env_kwargs={"render_mode": "rgb_array"})
     frames: list[np.ndarray] = []
     path = folder / f"episode.{options.video}"
     try:

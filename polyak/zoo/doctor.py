@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -30,7 +32,7 @@ def doctor(options: DoctorOptions) -> None:
     """Print what `options` ask for."""
     import torch
 
-    from polyak.zoo.machine import call_rate, choices, matrix_rates, memory_rate
+    from polyak.zoo.measurements import call_cost, matrix_speeds, memory_speed
 
     print(f"polyak {metadata.version('polyak')}, torch {torch.__version__}, Python {platform.python_version()}")
     print(f"{platform.system()} {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}")
@@ -40,8 +42,37 @@ def doctor(options: DoctorOptions) -> None:
     if options.quick:
         return
     print("measured, best of many:")
-    for found in (*matrix_rates(), memory_rate(), call_rate()):
+    for found in (*matrix_speeds(), memory_speed(), call_cost()):
         print(f"  {found.what:<60} {found.value:8.1f} {found.unit}")
+
+
+def choices(measure: bool = True) -> Iterator[str]:
+    """Say what ``"auto"`` settings come to here; without `measure` the device, a matter of speed, is left open."""
+    import torch
+
+    from polyak.core.engine.cache import cache_folder
+    from polyak.core.engine.device import TYPICAL, choose
+    from polyak.core.engine.speeds import speeds
+    from polyak.core.engine.threads import AT_IMPORT, chosen_by_user
+
+    if not torch.cuda.is_available():
+        yield "device: cpu, since torch sees no usable GPU"
+    elif not measure:
+        yield "device: cuda or cpu, by their measured speed"
+    else:
+        for name, work in TYPICAL.items():
+            yield f"{name}: {choose(work, speeds())}"
+    if chosen_by_user():
+        yield f"threads: {torch.get_num_threads()}, as set by you"
+    else:
+        yield f"threads: 1 for small networks, {AT_IMPORT} for others"
+    compiler = next((c for c in ("g++", "clang++", "c++") if shutil.which(c)), None)
+    if compiler is None:
+        yield "gradient steps: uncompiled, since there is no C++ compiler (install g++)"
+    else:
+        yield f"gradient steps: compiled in long runs, with {compiler} on the CPU"
+    folder = cache_folder()
+    yield f"compiled programs: {len(list(folder.glob('*/program.so')))} in {folder}"
 
 
 def _installed(name: str, extra: str) -> str:

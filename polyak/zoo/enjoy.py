@@ -13,10 +13,12 @@ from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
+from polyak.zoo.output import outlasting_the_reader, writable_folder
+from polyak.zoo.own_code import check_remembered
 from polyak.zoo.recording import check_path, draw_without_screen, is_headless, write_video
-from polyak.zoo.registry import find_algorithm, find_env, is_atari_id
+from polyak.zoo.registry import Environment, env_name, find_algorithm, find_env, is_atari_id
 from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.settings import Settings, interpret
+from polyak.zoo.settings import Settings, import_paths, interpret
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -27,7 +29,7 @@ class EnjoyOptions:
     """Load a trained agent from logs/<algo>/<env>_<n>/ and let it act; print its returns."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
-    env: str = option("CartPole-v1", "--env", "-e", help="Environment id, or module:id to import a module first.")
+    env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
     folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
     n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps to make, over all environments.")
     exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
@@ -67,49 +69,72 @@ def enjoy(options: EnjoyOptions) -> Episodes:
 
     record = _check(options)
     algorithm = find_algorithm(options.algo)
-    env_id = find_env(options.env, options.gym_packages)
-    folder = RunFolder.find(Path(options.folder), options.algo, env_id, options.exp_id)
+    folder = RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id)
     path = folder.model(
         best=options.load_best,
         checkpoint=options.load_checkpoint if options.load_checkpoint >= 0 else None,
         last_checkpoint=options.load_last_checkpoint,
     )
-    settings = interpret(algorithm, options.algo, folder.read_yaml("config.yml"), str(folder.settings_folder))
-    envs = _make_envs(options, env_id, settings, folder)
+    environment = _find_env(options, folder)
+    settings = _read_settings(options, algorithm, folder)
+    envs = _make_envs(options, environment, settings, folder)
     frames: list[np.ndarray] = []
     try:
         with usage_errors(f"Cannot load {path}"):
             model = algorithm.load(path, env=envs, device=options.device, seed=options.seed)
         envs = _frozen(model)
-        print(f"Loaded {path} ({model.num_timesteps:,} steps of training)")
-        with chosen_threads(options.num_threads):
+        with outlasting_the_reader("playing"), chosen_threads(options.num_threads):
+            print(f"Loaded {path} ({model.num_timesteps:,} steps of training)")
             episodes = play(
                 model,
                 envs,
                 options.n_timesteps,
-                deterministic=options.deterministic or not (options.stochastic or is_atari_id(env_id)),
+                deterministic=options.deterministic or not (options.stochastic or is_atari_id(environment.name)),
                 frames=frames if record else None,
                 progress=options.progress,
                 verbose=options.verbose,
             )
-        if record is not None:
-            write_video(record, frames, frames_per_second(envs))
-            print(f"Recorded {len(frames)} frames to {record}")
+            if record is not None:
+                write_video(record, frames, frames_per_second(envs))
+                print(f"Recorded {len(frames)} frames to {record}")
+            _print_summary(episodes)
     finally:
         envs.close()
-    _print_summary(episodes)
     return episodes
 
 
-def _make_envs(options: EnjoyOptions, env_id: str, settings: Settings, folder: RunFolder) -> VecEnv:
+def _find_env(options: EnjoyOptions, folder: RunFolder) -> Environment:
+    """Find the environment that the command names; where it gives a mere name, as the training run was given it."""
+    arguments = folder.read_yaml("args.yml")
+    text, packages = options.env, options.gym_packages
+    remembered = str(arguments.get("env", ""))
+    if text == env_name(remembered) != remembered:
+        check_remembered(remembered.rpartition(":")[0], Path(options.folder))
+        text = remembered
+    if not packages:
+        packages = [str(package) for package in arguments.get("gym_packages") or []]
+        for package in packages:
+            check_remembered(package, Path(options.folder))
+    return find_env(text, packages)
+
+
+def _read_settings(options: EnjoyOptions, algorithm: type[Any], folder: RunFolder) -> Settings:
+    raw = folder.read_yaml("config.yml")
+    for path in import_paths(raw):
+        check_remembered(path, Path(options.folder))
+    return interpret(algorithm, options.algo, raw, str(folder.settings_folder))
+
+
+def _make_envs(options: EnjoyOptions, environment: Environment, settings: Settings, folder: RunFolder) -> VecEnv:
     """Build the environments as the training run had them, and so that they can be seen."""
     kwargs = {**folder.read_yaml("args.yml").get("env_kwargs", {}), **parse_pairs(options.env_kwargs, "--env-kwargs")}
     mode = _render_mode(options)
     if mode is not None:
         kwargs.setdefault("render_mode", mode)
     reward_log = Path(options.reward_log) if options.reward_log else None
-    with usage_errors(f"Cannot make the environment {env_id}"):
-        return make_envs(env_id, settings, options.n_envs, seed=options.seed, env_kwargs=kwargs, monitor_dir=reward_log)
+    how: dict[str, Any] = {"seed": options.seed, "env_kwargs": kwargs, "monitor_dir": reward_log}
+    with usage_errors(f"Cannot make the environment {environment.name}"):
+        return make_envs(environment, settings, options.n_envs, **how)
 
 
 def play(
@@ -157,6 +182,8 @@ def _check(options: EnjoyOptions) -> Path | None:
     for flag, value in (("--n-timesteps", options.n_timesteps), ("--n-envs", options.n_envs)):
         if value < 1:
             raise ZooError(f"{flag} must be at least 1, got {value}.")
+    if options.reward_log:
+        writable_folder("--reward-log", options.reward_log)
     return check_path(options.record) if options.record else None
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.own_code import errors_of_own_code, file_of
+from polyak.zoo.registry import Environment
 from polyak.zoo.settings import Settings, WrapperSpec
 
 if TYPE_CHECKING:
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def make_envs(
-    env_id: str,
+    environment: Environment,
     settings: Settings,
     n_envs: int,
     *,
@@ -22,7 +25,7 @@ def make_envs(
     vec_env: str = "dummy",
     monitor_dir: Path | None = None,
 ) -> VecEnv:
-    """Build `n_envs` vectorised copies of `env_id`: monitored, wrapped and stacked, not normalised.
+    """Build `n_envs` vectorised copies of `environment`: monitored, wrapped and stacked, not normalised.
 
     `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy.
     """
@@ -32,7 +35,7 @@ def make_envs(
     if vec_env not in classes:
         raise ZooError(f"--vec-env must be dummy or subproc, got {vec_env!r}.")
     envs: VecEnv = make_vec_env(
-        env_id,
+        environment.spec,
         n_envs=n_envs,
         seed=seed,
         monitor_dir=None if monitor_dir is None else str(monitor_dir),
@@ -46,6 +49,36 @@ def make_envs(
     if settings.frame_stack is not None:
         envs = VecFrameStack(envs, settings.frame_stack)
     return as_vec_env(envs)
+
+
+def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict[str, Any]) -> list[str]:
+    """Make one environment of the user's own, wrapped as the settings say, and check that it can be trained in.
+
+    Returns what `check_env` advises, in sentences. Raises ZooError with what is wrong and where, if the environment's
+    own code raised it.
+    """
+    from gymnasium.envs.registration import load_env_creator
+
+    from polyak.envs import check_env
+
+    entry_point: Any = environment.spec.entry_point
+    maker = (
+        load_env_creator(entry_point) if isinstance(entry_point, str) else getattr(entry_point, "maker", entry_point)
+    )
+    kwargs = {**environment.spec.kwargs, **settings.env_kwargs, **env_kwargs}
+    for of_gymnasium_make in ("max_episode_steps", "disable_env_checker"):
+        kwargs.pop(of_gymnasium_make, None)
+    what = f"The environment {environment.source} cannot be trained in yet"
+    with errors_of_own_code(what, file_of(maker)), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        env = maker(**kwargs)
+        try:
+            check_env(WrapperChain(settings.env_wrapper)(env))
+        except AssertionError as error:
+            raise ZooError(f"{what}: {error}") from error
+        finally:
+            getattr(env, "close", lambda: None)()
+    return [str(warning.message) for warning in caught]
 
 
 def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> VecEnv:

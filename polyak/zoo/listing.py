@@ -25,20 +25,19 @@ def show(options: ListOptions) -> None:
     if options.algo:
         find_algorithm(options.algo)
         names = [options.algo.lower()]
-    if options.env:
-        find_env(options.env)
+    env = find_env(options.env).name if options.env else ""
     tuned = {name: _tuned(name) for name in names}
     if options.algo:
-        _show_settings(names[0], tuned[names[0]], options.env)
+        _show_settings(names[0], tuned[names[0]], env)
         return
     for name in names:
-        if options.env and options.env not in tuned[name]:
+        if env and env not in tuned[name]:
             continue
         print(f"{name:<6} {summary(find_algorithm(name))}")
-        if not options.env:
+        if not env:
             print(f"{'':6} tuned: {', '.join(tuned[name]) or 'nothing yet; give --conf-file'}")
-    if options.env and not any(options.env in blocks for blocks in tuned.values()):
-        print(f"No algorithm has settings tuned for {options.env}; `polyak train` takes its default settings.")
+    if env and not any(env in blocks for blocks in tuned.values()):
+        print(f"No algorithm has settings tuned for {env}; `polyak train` takes its default settings.")
 
 
 def _tuned(name: str) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.output import writable_file
 
 
 def is_headless() -> bool:
@@ -24,11 +25,10 @@ def draw_without_screen() -> None:
 
 
 def check_path(path: str) -> Path:
-    """Return where to record; ZooError if the suffix is neither .gif nor .mp4."""
-    result = Path(path)
-    if result.suffix.lower() not in (".gif", ".mp4"):
+    """Return where to record; ZooError if the suffix is neither .gif nor .mp4, or no file can be written there."""
+    if Path(path).suffix.lower() not in (".gif", ".mp4"):
         raise ZooError(f"--record {path!r} must end in .gif or .mp4.")
-    return result
+    return writable_file("--record", path)
 
 
 def write_video(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.zoo.own_code import find_env_file, import_module, is_own_module
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
 
 
 def algorithm_names() -> list[str]:
@@ -38,35 +42,51 @@ def parameter_names(algorithm: type[Any]) -> list[str]:
     return [name for name in inspect.signature(algorithm).parameters if name not in ("self", "env")]
 
 
-def find_env(env_id: str, packages: Iterable[str] = ()) -> str:
-    """Return `env_id` once gymnasium knows it, importing `packages` and the usual providers first.
+@dataclass(frozen=True)
+class Environment:
+    """An environment that the user named.
 
-    ``module:EnvId`` imports the module, as `gymnasium.make` does. Raises ZooError naming the closest ids otherwise.
+    Fields: ``name`` stands for it in the names of folders and in settings; ``spec`` is what gymnasium makes, in worker
+    processes too; ``source`` is the text that finds it again; ``is_own`` says whether it is the user's own code.
+    """
+
+    name: str
+    spec: EnvSpec
+    source: str
+    is_own: bool = False
+
+
+def env_name(text: str) -> str:
+    """Return what runs in an environment are called: ``my_env.py:MyEnv`` -> ``MyEnv``, ``module:X-v0`` -> ``X-v0``."""
+    return text.rpartition(":")[2]
+
+
+def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
+    """Find the environment that `text` names, importing `packages` and the usual providers first.
+
+    `text` is a registered id; ``module:EnvId``, which imports the module as `gymnasium.make` does; or ``file.py:Name``,
+    a class or function in a file. Raises ZooError naming the closest ids when there is none.
     """
     import gymnasium
 
-    module, colon, bare = env_id.rpartition(":")
-    for package in [*packages, *([module] if colon else [])]:
-        _import_package(package)
-    if is_atari_id(bare):
+    module, _, name = text.rpartition(":")
+    if text.endswith(".py"):
+        raise ZooError(f"--env {text!r} names a file only. Add the class or function that makes it: {text}:NAME.")
+    imported = [import_module(package) for package in packages]
+    if module.endswith(".py"):
+        file = find_env_file(text)
+        return Environment(name, gymnasium.envs.registration.EnvSpec(name, entry_point=file), file.source, is_own=True)
+    imported += [import_module(module)] if module else []
+    if is_atari_id(name):
         register_atari()
-    if bare in gymnasium.registry:
-        return bare
     try:
-        gymnasium.spec(bare)
+        spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
         raise ZooError(
-            f"Unknown environment --env {env_id!r}.{did_you_mean(bare, gymnasium.registry)} If a package of yours "
-            "registers it, name that package with --gym-packages."
+            f"Unknown environment --env {text!r}.{did_you_mean(name, gymnasium.registry)} One of your own is given "
+            "as file.py:NAME, as module:EnvId, or by the module that registers it in --gym-packages."
         ) from error
-    return bare
-
-
-def _import_package(package: str) -> None:
-    try:
-        importlib.import_module(package)
-    except ImportError as error:
-        raise ZooError(f"Cannot import the package {package!r} that should register environments: {error}.") from error
+    return Environment(name, spec, text, is_own=any(map(is_own_module, imported)))
 
 
 def is_atari_id(env_id: str) -> bool:

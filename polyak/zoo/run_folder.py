@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from uuid import uuid4
 
 from polyak.zoo.errors import ZooError, did_you_mean
 
+_RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
 
 
@@ -28,29 +30,38 @@ def file_name(env_id: str) -> str:
     return env_id.replace("/", "-")
 
 
+def run_name(folder: Path) -> str | None:
+    """Return the environment, as it is used in file names, whose run `folder` is; None if it is no run's folder."""
+    match = _RUN.fullmatch(folder.name)
+    return match.group(1) if match else None
+
+
 def run_numbers(parent: Path, env_id: str) -> dict[int, Path]:
     """Return the runs of exactly this environment under ``<logs>/<algo>``, by number."""
-    pattern = re.compile(rf"{re.escape(file_name(env_id))}_(\d+)(_[0-9a-f-]+)?")
     folders = sorted(parent.iterdir()) if parent.is_dir() else []
-    matches = [(pattern.fullmatch(folder.name), folder) for folder in folders if folder.is_dir()]
-    return {int(match.group(1)): folder for match, folder in matches if match}
+    matches = [(_RUN.fullmatch(folder.name), folder) for folder in folders if folder.is_dir()]
+    name = file_name(env_id)
+    return {int(match.group(2)): folder for match, folder in matches if match and match.group(1) == name}
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run.
 
-    Fields: ``path`` the run's folder, ``env_id`` the environment's id as given to gymnasium.
+    Fields: ``path`` the run's folder; ``env_id`` the environment's id as given to gymnasium; ``new`` the folders above
+    it that were made for it, the innermost first.
     """
 
     path: Path
     env_id: str
+    new: tuple[Path, ...] = ()
 
     @classmethod
     def create(cls, logs: Path, algo: str, env_id: str, unique: bool = False) -> RunFolder:
         """Make the next free folder of ``<logs>/<algo>/``; `unique` appends a random identifier to its name."""
         parent = logs / algo.lower()
         number = max(run_numbers(parent, env_id), default=0) + 1
+        new = tuple(above for above in (parent, *parent.parents) if not above.exists())
         while True:
             path = parent / f"{file_name(env_id)}_{number}{f'_{uuid4()}' if unique else ''}"
             try:
@@ -60,7 +71,7 @@ class RunFolder:
             except OSError as error:
                 raise ZooError(f"Cannot make the run folder {path} (--log-folder {logs}): {error}.") from error
             else:
-                folder = cls(path, env_id)
+                folder = cls(path, env_id, new)
                 folder.settings_folder.mkdir()
                 return folder
 
@@ -145,8 +156,11 @@ class RunFolder:
         return content or {}
 
     def remove(self) -> None:
-        """Delete the folder of a run that never started."""
+        """Delete the folder of a run that never started, and those above it that hold nothing else."""
         shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):  # another run is in there by now
+            for folder in self.new:
+                folder.rmdir()
 
 
 def plain(value: Any) -> Any:
@@ -167,6 +181,6 @@ def _what_there_is(parent: Path, runs: dict[int, Path]) -> str:
         return f" Runs there: {', '.join(map(str, runs))}."
     if not parent.is_dir():
         return " That folder does not exist: train first, or point --folder at your logs."
-    names = sorted({re.sub(r"_\d+(_[0-9a-f-]+)?$", "", folder.name) for folder in parent.iterdir() if folder.is_dir()})
+    names = sorted({name for folder in parent.iterdir() if folder.is_dir() and (name := run_name(folder))})
     wanted = did_you_mean(parent.name, names)
     return f" Environments with runs there: {', '.join(names) or 'none'}.{wanted}"

@@ -32,7 +32,8 @@ RUN_KEYS: dict[str, str] = {
     "noise_std": "standard deviation of the action noise, in units of scaled actions",
 }
 _SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
-_VERBATIM = ("env_wrapper", "vec_env_wrapper", "callback", "policy", "noise_type")
+_IMPORTED = ("env_wrapper", "vec_env_wrapper", "callback")
+_VERBATIM = (*_IMPORTED, "policy", "noise_type")
 
 
 @dataclass
@@ -180,6 +181,13 @@ def interpret(algorithm: type[Any], algo: str, raw: dict[str, Any], source: str)
     )
     _set_noise(settings, run, "action_noise" in parameters, algo)
     return settings
+
+
+def import_paths(raw: dict[str, Any]) -> list[str]:
+    """Return the import paths that a block names: of a policy, wrappers and callbacks."""
+    policy = raw.get("policy")
+    specs = [spec for key in _IMPORTED for spec in _wrappers(key, raw.get(key))]
+    return [spec.path for spec in specs] + ([policy] if isinstance(policy, str) and "." in policy else [])
 
 
 def _read(value: Any) -> Any:

@@ -10,17 +10,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyak.zoo.environments import make_envs, normalized
+from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
-from polyak.zoo.registry import find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.output import note, outlasting_the_reader, writable_folder
+from polyak.zoo.registry import Environment, find_algorithm, find_env, is_atari_id, parameter_names
 from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from polyak.core.watching.callbacks import BaseCallback
     from polyak.envs import VecEnv
+
+#: Exit status of a program that Ctrl-C ended: 128 and the number of the signal.
+INTERRUPTED = 130
 
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.
 EVAL_SEED_OFFSET = 1_000_000
@@ -31,7 +35,7 @@ class TrainOptions:
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
-    env: str = option("CartPole-v1", "--env", "-e", help="Environment id, or module:id to import a module first.")
+    env: str = option("CartPole-v1", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")
     n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; -1 takes the tuned number.")
     seed: int = option(-1, "--seed", help="Seed of everything random; -1 draws one and prints it.")
     n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.")
@@ -73,24 +77,26 @@ class TrainOptions:
 def train(options: TrainOptions) -> Any:
     """Train as `options` say and return the trained model.
 
-    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C stops early and still saves. Raises ZooError
-    for a wrong option, algorithm, environment or setting, before any folder is made or after removing it again.
+    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C stops early, still saves, and exits with status
+    130. Raises ZooError for a wrong option, algorithm, environment or setting, before any folder is made or after
+    removing it again.
     """
     from polyak.core.engine.threads import chosen_threads
 
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
     algorithm = find_algorithm(options.algo)
-    env_id = find_env(options.env, options.gym_packages)
+    environment = find_env(options.env, options.gym_packages)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
-    settings = load_settings(algorithm, options.algo, env_id, options.conf_file or None, overrides)
+    settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides)
     _check(options, algorithm)
     if options.n_envs > 0:
         settings.n_envs = options.n_envs
-    folder = RunFolder.create(Path(options.log_folder), options.algo, env_id, options.uuid)
-    run = _Run(options, algorithm, env_id, settings, folder)
-    with chosen_threads(options.num_threads):
-        return _execute(run)
+    with outlasting_the_reader("training"), chosen_threads(options.num_threads):
+        if environment.is_own:
+            _check_own_env(options, environment, settings)
+        folder = RunFolder.create(Path(options.log_folder), options.algo, environment.name, options.uuid)
+        return _execute(_Run(options, algorithm, environment, settings, folder))
 
 
 def _execute(run: _Run) -> Any:
@@ -103,11 +109,22 @@ def _execute(run: _Run) -> Any:
         raise
     try:
         run.announce(model)
-        run.learn(model, callbacks)
+        finished = run.learn(model, callbacks)
         run.save(model)
     finally:
         run.close()
+    if not finished:
+        note(f"interrupted after {model.num_timesteps:,} steps; the model is in {run.folder.final_model}")
+        raise SystemExit(INTERRUPTED)
     return model
+
+
+def _check_own_env(options: TrainOptions, environment: Environment, settings: Settings) -> None:
+    advice = check_own_env(environment, settings, parse_pairs(options.env_kwargs, "--env-kwargs"))
+    if options.verbose > 0:
+        print(f"Checked {environment.source}: it follows the Gymnasium API.")
+        for sentence in advice:
+            print(f"  advice: {sentence}")
 
 
 def _check(options: TrainOptions, algorithm: type[Any]) -> None:
@@ -123,17 +140,26 @@ def _check(options: TrainOptions, algorithm: type[Any]) -> None:
         raise ZooError(f"--save-replay-buffer: {options.algo} has no replay buffer. Leave the flag out.")
     if options.trained_agent and not Path(options.trained_agent).is_file():
         raise ZooError(f"--trained-agent {options.trained_agent!r} is not a file. Give the path of a saved .zip model.")
+    writable_folder("--log-folder", options.log_folder)
+    if options.tensorboard_log:
+        writable_folder("--tensorboard-log", options.tensorboard_log)
 
 
 class _Run:
     """One training run: its environments, model, callbacks and files."""
 
     def __init__(
-        self, options: TrainOptions, algorithm: type[Any], env_id: str, settings: Settings, folder: RunFolder
+        self,
+        options: TrainOptions,
+        algorithm: type[Any],
+        environment: Environment,
+        settings: Settings,
+        folder: RunFolder,
     ) -> None:
         self.options = options
         self.algorithm = algorithm
-        self.env_id = env_id
+        self.environment = environment
+        self.env_id = environment.name
         self.settings = settings
         self.folder = folder
         self.n_timesteps = options.n_timesteps if options.n_timesteps > 0 else settings.n_timesteps
@@ -151,7 +177,7 @@ class _Run:
 
     def _make_envs(self, n_envs: int, seed: int, **how: Any) -> VecEnv:
         kwargs = {"env_kwargs": self.env_kwargs, "vec_env": self.options.vec_env, **how}
-        envs = make_envs(self.env_id, self.settings, n_envs, seed=seed, **kwargs)
+        envs = make_envs(self.environment, self.settings, n_envs, seed=seed, **kwargs)
         self.envs.append(envs)
         return envs
 
@@ -246,8 +272,8 @@ class _Run:
         self._say(f"Environments: {self.settings.n_envs} ({self.options.vec_env}), device: {model.device}")
         self._say(f"Log path: {self.folder.path}")
 
-    def learn(self, model: Any, callbacks: list[BaseCallback]) -> None:
-        """Train; Ctrl-C ends training early and is not an error."""
+    def learn(self, model: Any, callbacks: list[BaseCallback]) -> bool:
+        """Train; Ctrl-C ends training early. Returns whether it went to its end."""
         kwargs: dict[str, Any] = {}
         if self.options.log_interval == -2:
             kwargs["log_interval"] = None
@@ -259,6 +285,8 @@ class _Run:
             model.learn(self.n_timesteps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
         except KeyboardInterrupt:
             self._say("Interrupted: saving what was learned.")
+            return False
+        return True
 
     def save(self, model: Any) -> None:
         """Save the final model, the normalisation statistics and, if wanted, the replay buffer."""
@@ -277,7 +305,8 @@ class _Run:
 
     def _write_settings(self) -> None:
         self.folder.write_yaml("config.yml", {**self.settings.raw, "n_envs": self.settings.n_envs})
-        self.folder.write_yaml("args.yml", {**asdict(self.options), "env_kwargs": self.env_kwargs})
+        found_again = {"env": self.environment.source, "env_kwargs": self.env_kwargs}
+        self.folder.write_yaml("args.yml", {**asdict(self.options), **found_again})
         command = shlex.join(["polyak", *sys.argv[1:]])
         (self.folder.settings_folder / "command.txt").write_text(command + "\n", encoding="utf-8")
 

@@ -12,6 +12,7 @@ from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
 from polyak.data import Transition
 from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update
+from tests.tolerance import bound, sampling
 
 CLIP = torch.tensor(0.2)
 
@@ -51,7 +52,9 @@ def test_approximate_kl_is_unbiased_for_gaussians() -> None:
     exact = math.log(sd) + (1 + mu**2) / (2 * sd**2) - 0.5
     x = torch.from_numpy(rng.standard_normal(400_000))
     log_ratio = (-0.5 * ((x - mu) / sd) ** 2 - math.log(sd)) + 0.5 * x**2
-    assert ppo.approximate_kl(log_ratio).item() == pytest.approx(exact, abs=3e-3)
+    assert ppo.approximate_kl(log_ratio).item() == pytest.approx(
+        exact, abs=sampling(400_000, (log_ratio.exp() - 1 - log_ratio).std().item())
+    )
     assert ppo.approximate_kl(numbers(100)).item() >= 0
 
 
@@ -70,8 +73,8 @@ def test_value_and_entropy_losses() -> None:
 
 def test_normalized_advantages() -> None:
     scaled = policy_gradient.normalized(5 + 3 * numbers(1000))
-    assert scaled.mean().item() == pytest.approx(0, abs=1e-6)
-    assert scaled.std().item() == pytest.approx(1, abs=1e-5)
+    assert scaled.mean().item() == pytest.approx(0, abs=bound(1000, dtype=np.float64))
+    assert scaled.std().item() == pytest.approx(1, abs=2e-8)  # 1e-8 is added to a deviation of about 3
 
 
 # -- A2C ---------------------------------------------------------------------------------------------------------------
@@ -118,9 +121,9 @@ def test_target_smoothing_is_clipped_gaussian_noise_kept_in_range() -> None:
     torch.manual_seed(0)
     sigma, clip = torch.tensor(0.2), torch.tensor(0.3)
     noise = td3.smoothed(torch.zeros(200_000, 1), sigma, clip).flatten()
-    assert noise.abs().max().item() <= 0.3 + 1e-6
-    inside = (noise.abs() < 0.3 - 1e-6).float().mean().item()
-    assert inside == pytest.approx(math.erf(0.3 / 0.2 / math.sqrt(2)), abs=5e-3)
+    assert noise.abs().max().item() <= 0.3 + bound(1, 0.3)
+    inside = (noise.abs() < 0.3 - bound(2, 0.3)).float().mean().item()
+    assert inside == pytest.approx(math.erf(0.3 / 0.2 / math.sqrt(2)), abs=sampling(200_000, 0.5))
     assert td3.smoothed(torch.full((1000, 1), 0.95), sigma, clip).max().item() <= 1
 
 
@@ -138,7 +141,9 @@ def test_td3s_actor_follows_the_first_critic_only() -> None:
 def test_soft_value_and_actor_loss() -> None:
     q, log_prob, alpha = numbers(3, 6), numbers(6, seed=1), torch.tensor(0.3)
     least = q.numpy().min(0)
-    np.testing.assert_allclose(sac.soft_value(q, log_prob, alpha), least - 0.3 * log_prob.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        sac.soft_value(q, log_prob, alpha), least - 0.3 * log_prob.numpy(), rtol=0, atol=bound(1, 0.3 * 3)
+    )  # 0.3 is in float32
     assert sac.actor_loss(q, log_prob, alpha).item() == pytest.approx(np.mean(0.3 * log_prob.numpy() - least))
 
 

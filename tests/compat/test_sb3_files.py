@@ -29,6 +29,7 @@ from polyak.core.watching.evaluation import evaluate_policy
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.nn import BaseFeaturesExtractor
 from tests.compat.make_sb3_files import DATA, ENVS, observations
+from tests.tolerance import LIKELY, bound
 
 MODELS = {
     "ppo": PPO,
@@ -54,7 +55,7 @@ def agree(actions: np.ndarray, expected: np.ndarray) -> None:
     if expected.dtype.kind in "iu":
         assert (actions != expected).sum() <= 1
     else:
-        np.testing.assert_allclose(actions, expected, atol=2e-6)
+        np.testing.assert_allclose(actions, expected, rtol=0, atol=bound(3 * 64, size=2))  # the widths of the layers
 
 
 Change = Callable[[dict[str, Any], dict[str, bytes]], None]
@@ -493,9 +494,13 @@ def pendulum() -> DummyVecEnv:
 def test_statistics_come_along(tmp_path: Path) -> None:
     env = VecNormalize.load(DATA / "vecnormalize.pkl", pendulum())
     assert (env.gamma, env.clip_obs, env.training, env.norm_obs_keys) == (0.9, 5.0, True, None)
-    np.testing.assert_allclose(env.normalize_obs(observations("Pendulum-v1")), EXPECTED["vecnormalize/obs"], atol=1e-6)
+    np.testing.assert_allclose(
+        env.normalize_obs(observations("Pendulum-v1")), EXPECTED["vecnormalize/obs"], rtol=0, atol=bound(4, size=10)
+    )
     rewards = np.linspace(-10, 0, 1000)
-    np.testing.assert_allclose(env.normalize_reward(rewards), EXPECTED["vecnormalize/reward"], atol=1e-6)
+    np.testing.assert_allclose(
+        env.normalize_reward(rewards), EXPECTED["vecnormalize/reward"], rtol=0, atol=bound(4, size=10)
+    )
     env.save_sb3(tmp_path / "again.pkl")
     again = VecNormalize.load(tmp_path / "again.pkl", pendulum())
     np.testing.assert_array_equal(again.obs_rms.mean, env.obs_rms.mean)
@@ -591,7 +596,7 @@ def test_one_file_predicts_on_raw_observations(cls: type[Algorithm], tmp_path: P
     alone = cls.load(tmp_path / "m", device="cpu")
     np.testing.assert_array_equal(alone.predict(raw, deterministic=True)[0], expected)
     single = np.array([alone.predict(obs, deterministic=True)[0] for obs in raw[:20]])
-    np.testing.assert_allclose(single, expected[:20], atol=1e-6)
+    np.testing.assert_allclose(single, expected[:20], rtol=0, atol=bound(3 + 8 + LIKELY, size=4))
     alone.save(tmp_path / "again")
     np.testing.assert_array_equal(cls.load(tmp_path / "again").predict(raw, deterministic=True)[0], expected)
 

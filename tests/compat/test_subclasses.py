@@ -263,3 +263,79 @@ def test_attributes_of_a_subclass_and_of_a_program_are_saved(tmp_path: Path) -> 
     with pytest.warns(UserWarning, match="hook"):
         assert not hasattr(Mine.load(tmp_path / "m.zip"), "hook")
     assert Mine.load(tmp_path / "m.zip", trust=True).hook() == 1
+
+
+# -- acting and storing ------------------------------------------------------------------------------------------------
+
+
+def test_an_overridden_sample_action_chooses_the_actions() -> None:
+    class Mine(SAC):
+        seen: Any = None
+
+        def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> Any:
+            type(self).seen = learning_starts, action_noise, n_envs, self._last_obs.copy()
+            action, buffer_action = super()._sample_action(learning_starts, action_noise, n_envs)
+            return 0 * action, 0 * buffer_action + 0.25
+
+    model = Mine("MlpPolicy", "Pendulum-v1", **REPLAY).learn(30)
+    assert Mine.seen[:3] == (10, None, 1)
+    assert Mine.seen[3].shape == (1, 3)
+    assert (model.replay_buffer.actions[:30] == 0.25).all()
+    assert Mine("MlpPolicy", "Pendulum-v1", **REPLAY).learn(5).replay_buffer.size() == 5
+
+
+def test_what_an_override_passes_on_to_sample_action_counts() -> None:
+    class Bold(TD3):
+        def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> Any:
+            return super()._sample_action(0, None, n_envs)
+
+    def policy_only(cls: Any) -> np.ndarray:
+        model = cls("MlpPolicy", "Pendulum-v1", seed=0, **{**REPLAY, "learning_starts": 100})
+        return model.learn(20).replay_buffer.actions[:20].flatten()
+
+    bold, random = policy_only(Bold), policy_only(TD3)
+    assert np.abs(bold).max() < np.abs(random).max()
+    assert not np.array_equal(bold, random)
+
+
+def test_an_overridden_store_transition_decides_what_is_stored() -> None:
+    class Mine(DQN):
+        def _store_transition(
+            self, replay_buffer: Any, buffer_action: Any, new_obs: Any, reward: Any, dones: Any, infos: Any
+        ) -> None:
+            assert self._last_obs.shape == new_obs.shape
+            assert not np.array_equal(self._last_obs, new_obs)
+            super()._store_transition(replay_buffer, buffer_action, new_obs, reward - 5, dones, infos)
+
+    model, plain = (
+        cls("MlpPolicy", "CartPole-v1", seed=0, **{**REPLAY, "learning_starts": 100}) for cls in (Mine, DQN)
+    )
+    one, other = model.learn(60).replay_buffer, plain.learn(60).replay_buffer
+    assert (one.rewards[:60] == -4).all()
+    for name in ("observations", "next_observations", "dones", "actions"):
+        assert getattr(one, name)[:60].shape == getattr(other, name)[:60].shape
+    ends = one.dones[:60].flatten() > 0
+    assert ends.any()
+    following = one.observations[1:60][~ends[:59]]
+    np.testing.assert_array_equal(one.next_observations[:59][~ends[:59]], following)
+
+
+def test_collect_rollouts_is_what_training_calls() -> None:
+    seen: list[Any] = []
+
+    class On(PPO):
+        def collect_rollouts(self, env: Any, callback: Any, rollout_buffer: Any, n_rollout_steps: int) -> bool:
+            seen.append((env is self.env, rollout_buffer is self.rollout_buffer, n_rollout_steps))
+            return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
+
+    class Off(TD3):
+        def collect_rollouts(self, env: Any, callback: Any, train_freq: Any, replay_buffer: Any, **options: Any) -> Any:
+            seen.append((train_freq.frequency, replay_buffer is self.replay_buffer, sorted(options)))
+            return super().collect_rollouts(
+                env, callback, train_freq, replay_buffer, **{**options, "learning_starts": 0}
+            )
+
+    On("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, **SMALL).learn(16)
+    model = Off("MlpPolicy", "Pendulum-v1", train_freq=3, **REPLAY).learn(3)
+    assert seen == [(True, True, 16), (3, True, ["action_noise", "learning_starts", "log_interval"])]
+    assert model.learning_starts == 10

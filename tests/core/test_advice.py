@@ -105,3 +105,8 @@ def test_evaluation_without_the_normalisation_of_training(tmp_path: Path) -> Non
         evaluate_policy(model, VecNormalize(make_vec_env("CartPole-v1", 1), training=False), n_eval_episodes=1)
         evaluate_policy(PPO.load(tmp_path / "m.zip"), plain, n_eval_episodes=1)  # normalises by itself
         evaluate_policy(PPO("MlpPolicy", "CartPole-v1", **ON), plain, n_eval_episodes=1)
+
+
+def test_a_batch_larger_than_the_buffer_repeats_transitions() -> None:
+    with pytest.warns(UserWarning, match="buffer_size=10 holds fewer transitions than batch_size=64"):
+        SAC("MlpPolicy", "Pendulum-v1", buffer_size=10, batch_size=64, **SMALL).learn(1)

@@ -468,6 +468,30 @@ def test_normalisation_is_copied_before_each_evaluation():
         Model(train).learn(20, EvalCallback(cartpole(), eval_freq=20, verbose=0, warn=False))
 
 
+def test_an_evaluation_environment_by_name():
+    train = VecNormalize(cartpole(2), clip_obs=3.0)
+    callback = EvalCallback("CartPole-v1", eval_freq=20, n_eval_episodes=1, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = Model(train, seed=1).learn(40, callback)
+    assert len(model.sink.dumps) == 1
+    assert isinstance(callback.eval_env, VecNormalize)
+    assert (callback.eval_env.training, callback.eval_env.norm_reward, callback.eval_env.clip_obs) == (
+        False,
+        False,
+        3.0,
+    )
+    np.testing.assert_array_equal(callback.eval_env.obs_rms.mean, train.obs_rms.mean)
+    model.learn(40, callback)  # wrapped once, not again
+    assert isinstance(callback.eval_env.venv, DummyVecEnv)
+    with pytest.raises(ValueError, match="Did you mean 'CartPole-v1'"):
+        EvalCallback("CartPol-v1")
+    with pytest.raises(ValueError, match="env='MountainCar-v0' does not suit the model. Observation spaces"):
+        Model(cartpole()).learn(20, EvalCallback("MountainCar-v0"))
+    with pytest.raises(ValueError, match=r"env='MountainCar-v0' does not suit the model.*shape \(4,\)"):
+        model.learn(20, EvalCallback("MountainCar-v0"))
+
+
 def test_an_endless_evaluation_is_cut():
     model = Model()
     env = Monitor(gym.make("CartPole-v1"))
@@ -564,6 +588,15 @@ def test_progress_bar_shows_all_steps(capsys):
     model.learn(10, callback, reset_num_timesteps=False)
     assert (callback.pbar.n, callback.pbar.total) == (10, 10)
     assert "20/20" in capsys.readouterr().out.replace(" ", "")
+
+
+def test_progress_bar_ends_at_what_was_asked_for_though_rollouts_are_finished():
+    pytest.importorskip("tqdm")
+    pytest.importorskip("rich")
+    callback = ProgressBarCallback()
+    model = Model(cartpole(2)).learn(14, callback)
+    assert model.num_timesteps == 20
+    assert (callback.pbar.n, callback.pbar.total) == (14, 14)
 
 
 @pytest.mark.parametrize("missing", ["tqdm", "rich.progress"])

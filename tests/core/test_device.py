@@ -1,4 +1,4 @@
-"""device="auto": a choice by measured rates, which are measured once."""
+"""device="auto": a choice by measured speeds, which are measured once."""
 
 import json
 from pathlib import Path
@@ -11,40 +11,39 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-import polyak.core.algorithm as algorithm
 from polyak import DQN, PPO, SAC
-from polyak.core.engine.arithmetic import operations
+from polyak.core import deep
+from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.device import TYPICAL, Work, choose, get_device
-from polyak.core.engine.speeds import Rates, remembered
+from polyak.core.engine.speeds import Speeds, remembered
 from polyak.core.learner import Learner
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
-from polyak.zoo.machine import choices
 
-DESKTOP = Rates(cpu_flops=5e10, cuda_flops=2e13, cpu_call=1e-6, cuda_call=5e-6, cuda_wait=3e-5)
-STRONG_CPU = Rates(cpu_flops=3e12, cuda_flops=5e12, cpu_call=1e-6, cuda_call=8e-6, cuda_wait=5e-5)
+DESKTOP = Speeds(cpu_flops=5e10, cuda_flops=2e13, cpu_call=1e-6, cuda_call=5e-6, cuda_wait=3e-5)
+STRONG_CPU = Speeds(cpu_flops=3e12, cuda_flops=5e12, cpu_call=1e-6, cuda_call=8e-6, cuda_wait=5e-5)
 
 
 @pytest.mark.parametrize(
-    ("work", "rates", "expected"),
+    ("work", "speeds", "expected"),
     [
         (TYPICAL["PPO, two layers of 64"], DESKTOP, "cpu"),
         (TYPICAL["SAC, two layers of 1024"], DESKTOP, "cuda"),
         (TYPICAL["DQN, pictures"], DESKTOP, "cuda"),
         (TYPICAL["SAC, two layers of 256"], STRONG_CPU, "cpu"),
-        (Work(operations=5e7, tensors=12, acts=0, act_operations=0), DESKTOP, "cuda"),
-        (Work(operations=5e7, tensors=12, acts=100, act_operations=1e4), DESKTOP, "cpu"),  # actions must be fetched
-        (Work(operations=0, tensors=0, acts=0, act_operations=0), DESKTOP, "cpu"),
+        (Work(flops=5e7, tensors=12, acts=0, act_flops=0), DESKTOP, "cuda"),
+        (Work(flops=5e7, tensors=12, acts=100, act_flops=1e4), DESKTOP, "cpu"),  # actions must be fetched
+        (Work(flops=0, tensors=0, acts=0, act_flops=0), DESKTOP, "cpu"),
     ],
 )
-def test_the_faster_device_is_chosen(work: Work, rates: Rates, expected: str) -> None:
-    choice = choose(work, rates)
+def test_the_faster_device_is_chosen(work: Work, speeds: Speeds, expected: str) -> None:
+    choice = choose(work, speeds)
     assert choice.device == expected
     assert (choice.cuda_seconds < choice.cpu_seconds) == (expected == "cuda")
     assert str(choice).startswith(f"device: {expected} (")
 
 
 def test_estimates_are_in_seconds() -> None:
-    choice = choose(Work(operations=5e10, tensors=0, acts=2, act_operations=5e10), DESKTOP)
+    choice = choose(Work(flops=5e10, tensors=0, acts=2, act_flops=5e10), DESKTOP)
     assert choice.cpu_seconds == pytest.approx(3.0)
     assert choice.cuda_seconds == pytest.approx(1.5e11 / 2e13 + 6e-5)
 
@@ -70,19 +69,19 @@ class Curious(BaseFeaturesExtractor):
 
 def test_a_perceptron_multiplies_each_row_with_each_parameter() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", device="cpu")
-    assert operations(model.learner, 10) == 60 * sum(p.numel() for p in model.learner.parameters())
+    assert flops(model.learner, 10) == 60 * sum(p.numel() for p in model.learner.parameters())
 
 
 def test_a_convolution_does_so_at_every_position() -> None:
     model = DQN("CnnPolicy", Pictures(), buffer_size=10, device="cpu")
     network = 20 * 20 * (8 * 8 * 3 + 1) * 32 + 9 * 9 * (4 * 4 * 32 + 1) * 64 + 7 * 7 * (3 * 3 * 64 + 1) * 64
     network += (3136 + 1) * 512 + (512 + 1) * 4
-    assert operations(model.learner, 1) == 6 * 2 * network  # and the target
+    assert flops(model.learner, 1) == 6 * 2 * network  # and the target
 
 
 def test_code_that_cannot_be_looked_through_counts_each_parameter_once() -> None:
     extractor = Curious(Pictures.observation_space)
-    assert operations(extractor, 1) == 6 * (3 * 84 * 84 * 2 + 2)
+    assert flops(extractor, 1) == 6 * (3 * 84 * 84 * 2 + 2)
 
 
 # -- remembering -------------------------------------------------------------------------------------------------------
@@ -95,24 +94,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_rates_are_measured_once_for_each_machine(folder: Path) -> None:
+def test_speeds_are_measured_once_for_each_machine(folder: Path) -> None:
     measured = []
 
-    def measure() -> Rates:
+    def measure() -> Speeds:
         measured.append(1)
         return DESKTOP
 
     assert [remembered(machine, measure) for machine in ("a", "a", "b", "a")] == [DESKTOP] * 4
     assert len(measured) == 2
-    assert set(json.loads((folder / "rates.json").read_text())) == {"a", "b"}
-    assert list(folder.iterdir()) == [folder / "rates.json"]
+    assert set(json.loads((folder / "speeds.json").read_text())) == {"a", "b"}
+    assert list(folder.iterdir()) == [folder / "speeds.json"]
 
 
 @pytest.mark.parametrize(
     "content", ["", "[]", "7", '{"a": 3}', '{"a": {"cpu_flops": 1.0}}', '{"a": {"cpu_flops": "x"}}', "\xff"]
 )
 def test_a_file_that_cannot_be_understood_is_written_anew(folder: Path, content: str) -> None:
-    (folder / "rates.json").write_bytes(content.encode("latin-1"))
+    (folder / "speeds.json").write_bytes(content.encode("latin-1"))
     assert remembered("a", lambda: DESKTOP) == DESKTOP
     assert remembered("a", lambda: STRONG_CPU) == DESKTOP
 
@@ -136,7 +135,7 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(Learner, "to", to)
-    monkeypatch.setattr(algorithm, "rates", lambda: DESKTOP)
+    monkeypatch.setattr(deep, "speeds", lambda: DESKTOP)
     return sent
 
 
@@ -154,15 +153,5 @@ def test_a_model_goes_where_it_is_faster(with_gpu: list[str], capsys: pytest.Cap
 
 def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(algorithm, "rates", None)
+    monkeypatch.setattr(deep, "speeds", None)
     assert PPO("MlpPolicy", "CartPole-v1").device.type == "cpu"
-    assert next(iter(choices())) == "device: cpu, since torch sees no usable GPU"
-
-
-def test_the_doctor_says_what_typical_networks_get(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("polyak.zoo.machine.rates", lambda: DESKTOP)
-    lines = list(choices())
-    assert lines[0].startswith("PPO, two layers of 64: device: cpu (")
-    assert lines[3].startswith("DQN, pictures: device: cuda (")
-    assert next(iter(choices(measure=False))) == "device: cuda or cpu, by their measured speed"

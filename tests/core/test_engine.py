@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from polyak import PPO
+from polyak.algorithms.ppo import PPOLearner
 from polyak.core.engine.program import Program
-from polyak.core.learner import Learner
+from polyak.core.learner import Update
 from polyak.core.schedules import get_schedule_fn
+from tests.tolerance import drift
 
 ASKED: list[dict[str, Any]] = [{"precision": "bfloat16"}, {"compile": True}]
 
@@ -86,7 +88,7 @@ def test_it_is_refused_before_learning_if_it_was_set_up_later() -> None:
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_training_loop_that_goes_round_the_learner_is_refused_after_its_first_update(asked: dict[str, Any]) -> None:
     model = make(Steps, **asked)
-    with pytest.raises(ValueError, match=r"Steps makes gradient steps of its own.*\(gradient_step, evaluate\)"):
+    with pytest.raises(ValueError, match=r"Steps makes gradient steps of its own.*self\.run\(self\.gradient"):
         model.learn(64)
     assert model.num_timesteps == 16
     assert make(Steps).learn(32)._n_updates == 2
@@ -99,7 +101,8 @@ def test_a_training_loop_that_asks_the_learner_is_not(asked: dict[str, Any]) -> 
         assert model._n_updates == 4
         return torch.cat([p.detach().flatten() for p in model.policy.parameters()])
 
-    same = torch.allclose(weights(), weights(**asked), rtol=0, atol=2e-5)
+    near = drift(updates=4, rate=3e-4, terms=16 + 4 + 8)
+    same = torch.allclose(weights(), weights(**asked), rtol=0, atol=near)
     assert same == (asked == {"compile": True})
 
 
@@ -110,17 +113,15 @@ def test_going_on_with_a_loaded_model_is_no_such_case(tmp_path: Any) -> None:
     assert model.learn(32, reset_num_timesteps=False)._n_updates == 8
 
 
-def test_a_learner_without_methods_to_take_over_is_refused() -> None:
-    class Whole(Learner):
-        def __init__(self, policy: Any) -> None:
-            super().__init__()
-            self.policy = policy
+def test_a_learner_that_does_not_run_its_steps_by_the_engine_is_refused_after_its_first_update() -> None:
+    class Alone(PPOLearner):
+        def update(self, batch: Any) -> Update:
+            self.steps += 1
+            return self.gradient_step(batch)
 
     class Odd(PPO):
-        def learner_factory(self) -> Any:
-            make_policy = self.make_policy()
-            return lambda: Whole(make_policy())
+        learner_class = Alone
 
-    with pytest.raises(ValueError, match=r"Odd makes gradient steps of its own.*\(gradient_step\)"):
-        make(Odd, precision="bfloat16")
-    assert make(Odd).engine is not None
+    with pytest.raises(ValueError, match=r"Odd makes gradient steps of its own.*self\.run\(self\.gradient"):
+        make(Odd, precision="bfloat16").learn(64)
+    assert make(Odd).learn(32)._n_updates == 4

@@ -15,7 +15,9 @@ from polyak.core.watching.evaluation import (
     interquartile_mean,
 )
 from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.monitor import Monitor
+from polyak.envs.wrappers.normalize import VecNormalize, detached
 from polyak.envs.wrappers.vec_monitor import VecMonitor
 
 
@@ -240,6 +242,79 @@ def test_bootstrap_interval_approaches_the_normal_one():
     values = np.random.default_rng(0).normal(3.0, 2.0, size=400)
     low, high = bootstrap_interval(values, n_resamples=4000)
     half = 1.96 * values.std() / 400**0.5
-    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1 * half)
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1 * half)  # 4000 resamples
     narrow = bootstrap_interval(values, confidence=0.5)
     assert low < narrow[0] < narrow[1] < high
+
+
+# -- environments by name ----------------------------------------------------------------------------------------------
+
+
+def test_names_are_made_in_a_monitor_and_closed(monkeypatch):
+    closed = []
+    monkeypatch.setattr(DummyVecEnv, "close", lambda self: closed.append(self))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # among them the one of a missing Monitor
+        returns, lengths = evaluate_policy(Player(), "CartPole-v1", 2, return_episode_rewards=True)
+    assert returns == lengths
+    assert len(closed) == 1
+    assert evaluate(Player(), "CartPole-v1", 3, seed=1).returns.tolist() == (
+        evaluate(Player(), Monitor(gym.make("CartPole-v1")), 3, seed=1).returns.tolist()
+    )
+    assert len(closed) == 2
+    with pytest.raises(ValueError, match="env_id='CartPol-v1' is not a registered environment. Did you mean"):
+        evaluate(Player(), "CartPol-v1")
+
+
+class Balancing(Player):
+    """Balances the pole as long as it sees raw observations, or normalises those of ``env`` back to them."""
+
+    predicts_raw = True
+
+    def __init__(self, env=None):
+        super().__init__()
+        self.env = env
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        raw = observation if self.env is None else self.env.unnormalize_obs(observation)
+        self.asked.append(observation)
+        return (raw[:, 2] + raw[:, 3] > 0).astype(int), None
+
+
+def test_a_name_is_put_under_the_models_own_normalisation():
+    training = VecNormalize(VecMonitor(DummyVecEnv([lambda: gym.make("CartPole-v1")])))
+    training.obs_rms.mean[:], training.obs_rms.var[:] = 5.0, 4.0
+    before = training.state_dict()
+    model = Balancing(training)
+    played = evaluate(model, "CartPole-v1", 2, seed=0).returns.tolist()
+    assert min(played) > 150
+    assert np.mean(model.asked) == pytest.approx(-2.5, abs=0.3)  # (0 - 5) / 2
+    assert all(np.array_equal(value, before[name]) for name, value in training.state_dict().items())
+    raw = Balancing()
+    assert evaluate(raw, "CartPole-v1", 2, seed=0).returns.tolist() == played
+    assert np.mean(raw.asked) == pytest.approx(0, abs=0.3)
+    # A program that normalises by itself: the statistics are only in the model's file.
+    raw.predicts_raw, raw._statistics = False, detached(training.state_dict())
+    raw.asked.clear()
+    evaluate(raw, "CartPole-v1", 2, seed=0)
+    assert np.mean(raw.asked) == pytest.approx(-2.5, abs=0.3)
+
+
+def test_a_name_with_other_spaces_than_the_models():
+    model = Player()
+    stacked = VecFrameStack(DummyVecEnv([lambda: gym.make("CartPole-v1")]), 2)
+    model.observation_space, model.action_space = stacked.observation_space, stacked.action_space
+    with pytest.raises(ValueError, match=r"env='CartPole-v1' does not suit the model. Observation spaces do not match"):
+        evaluate(model, "CartPole-v1")
+
+
+def test_models_are_evaluated_by_name_before_and_after_loading(tmp_path):
+    from polyak import PPO
+
+    model = PPO("MlpPolicy", VecNormalize(DummyVecEnv([lambda: Monitor(gym.make("CartPole-v1"))])), n_steps=64, seed=0)
+    model.learn(256)
+    model.save(tmp_path / "model")
+    first = evaluate(model, "CartPole-v1", 5, seed=3)
+    alone = evaluate(PPO.load(tmp_path / "model"), "CartPole-v1", 5, seed=3)
+    given = evaluate(PPO.load(tmp_path / "model", env="CartPole-v1"), "CartPole-v1", 5, seed=3)
+    assert first.returns.tolist() == alone.returns.tolist() == given.returns.tolist()

@@ -295,9 +295,9 @@ def test_what_cannot_overlap_is_refused() -> None:
     goals.close()
 
     class Own(DQN):
-        def collect_rollouts(self, env: Any, callback: Any, *args: Any, **kwargs: Any) -> Any:
+        def collect(self, callback: Any, *args: Any, **kwargs: Any) -> Any:
             ahead, self.runner._ahead = self.runner._ahead, None
-            result = super().collect_rollouts(env, callback, *args, **kwargs)
+            result = super().collect(callback, *args, **kwargs)
             self.runner._ahead = ahead
             return result
 

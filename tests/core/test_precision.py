@@ -14,6 +14,7 @@ from polyak.core.engine.program import Program
 from polyak.data import Transition
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox
 from polyak.nn.fast.precision import products_in
+from tests.tolerance import bound, drift
 
 
 def sac(**options: Any) -> SAC:
@@ -41,7 +42,7 @@ def gradients(model: Any, batch: Any, precision: str) -> dict[str, Tensor]:
     twin.learner.precision = precision
     torch.manual_seed(0)
     static = (True,) if isinstance(model, SAC) else ()
-    twin.learner.forward("gradient_step", batch, *static)
+    twin.learner.eagerly(twin.learner.gradient_step, batch, *static)
     return {
         name: torch.cat([p.grad.flatten() for group in optimizer.param_groups for p in group["params"]])
         for name, optimizer in twin.learner.optimizers.items()
@@ -59,7 +60,8 @@ def test_products_alone_are_rounded() -> None:
     exact = layer(x)
     assert rounded.dtype is torch.float32
     assert not torch.equal(rounded, exact)
-    torch.testing.assert_close(rounded, exact, rtol=2e-2, atol=2e-2)
+    half = 2.0**-7  # the epsilon of bfloat16, to which inputs, weights and the result are rounded
+    torch.testing.assert_close(rounded, exact, rtol=0, atol=2 * half * (x.abs() @ layer.weight.abs().T).max().item())
     with products_in("float32"):
         assert torch.equal(layer(x), exact)
 
@@ -70,7 +72,7 @@ def test_weights_that_moved_are_not_taken_from_memory() -> None:
         before = layer(x)
         with torch.no_grad():
             layer.bias.add_(1.0)
-        torch.testing.assert_close(layer(x), before + 1.0, rtol=0, atol=0.05)
+        torch.testing.assert_close(layer(x), before + 1.0, rtol=0, atol=4 * 2.0**-7)  # bfloat16
 
 
 @pytest.mark.parametrize("make", [sac, ppo])
@@ -95,7 +97,8 @@ def test_compiled_it_is_the_plain_step(make: Any, monkeypatch: pytest.MonkeyPatc
     assert traced.engine.status == "compiled"
     theirs = traced.learner.state_dict()
     for name, tensor in plain.learner.state_dict().items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=2e-5)
+        near = drift(plain.learner.steps, 3e-3, terms=64 + 2 * 64)
+        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=near)
 
 
 def test_parameters_and_optimizers_stay_in_float32() -> None:
@@ -109,10 +112,10 @@ def test_parameters_and_optimizers_stay_in_float32() -> None:
 def test_ratios_of_probabilities_begin_at_one() -> None:
     model = ppo(precision="bfloat16", n_epochs=1, batch_size=128)
     model.learn(128)
-    model.collect_rollouts(model.env, model._setup_learn(128)[1], model.rollout_buffer, 128)
-    metrics = model.learner.update(next(iter(model.rollout_buffer.get(128))))
+    model.collect(model._setup_learn(128)[1], model.rollout_buffer, 128)
+    metrics = model.learner.update(next(iter(model.rollout_buffer.get(128)))).metrics
     assert float(metrics["clip_fraction"]) == 0.0
-    assert abs(float(metrics["approx_kl"])) < 1e-6
+    assert abs(float(metrics["approx_kl"])) < bound(4, size=2)
 
 
 @pytest.mark.parametrize(("make", "steps"), [(sac, 800), (ppo, 2_500)])

@@ -12,6 +12,7 @@ from polyak import SAC
 from polyak.core.engine import cache, program
 from polyak.core.engine import matrix_products as products
 from polyak.core.engine.matrix_products import Product, measured, undo_unbiased, use_faster
+from tests.tolerance import bound, drift
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 
@@ -29,6 +30,11 @@ def example() -> tuple[Tensor, ...]:
     return tuple(torch.randn(shape, generator=generator) for shape in ((128, 160), (96, 160), (96,), (8, 8)))
 
 
+def assert_equal_sums(ours: Tensor, theirs: Tensor) -> None:
+    """Products of up to 160 terms, in which the layers' outputs (below 60) are multiplied once more."""
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=bound(2 * 160, size=60))
+
+
 @pytest.mark.parametrize("a_transposed", [False, True])
 @pytest.mark.parametrize("b_transposed", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
@@ -38,7 +44,8 @@ def test_operator_multiplies(a_transposed: bool, b_transposed: bool, bias: bool)
     c = torch.randn(20) if bias else None
     expected = (a.double() @ b.double()) + (0 if c is None else c.double())
     product = torch.ops.polyak.product(a, b, c)
-    torch.testing.assert_close(product.double(), expected, rtol=1e-5, atol=1e-5)
+    near = bound(31, size=(a.abs() @ b.abs()).max().item() + (0 if c is None else c.abs().max().item()))
+    torch.testing.assert_close(product.double(), expected, rtol=0, atol=near)
 
 
 def test_large_float32_products_are_replaced_and_nothing_else() -> None:
@@ -53,7 +60,7 @@ def test_large_float32_products_are_replaced_and_nothing_else() -> None:
     assert targets.count(torch.ops.polyak.product.default) == 3
     assert targets.count(torch.ops.aten.mm.default) == 2  # the small one and the one of doubles
     for ours, theirs in zip(graph(*inputs), before, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+        assert_equal_sums(ours, theirs)
 
 
 def test_where_torch_is_faster_biases_are_added_afterwards() -> None:
@@ -63,11 +70,11 @@ def test_where_torch_is_faster_biases_are_added_afterwards() -> None:
     assert "aten.addmm" not in graph.code
     assert "polyak.unbiased" in graph.code
     for ours, theirs in zip(graph(*arguments), expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+        assert_equal_sums(ours, theirs)
     undo_unbiased(graph)
     assert "polyak.unbiased" not in graph.code
     for ours, theirs in zip(graph(*arguments), expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4)
+        assert_equal_sums(ours, theirs)
 
 
 QUICK, SLOW = (Product((64, 64, 64), ((64, 1), b), False) for b in ((64, 1), (1, 64)))
@@ -101,7 +108,7 @@ def test_measurements_are_read_once_for_a_program(tmp_path: Path, monkeypatch: p
     forbid_measuring(monkeypatch)
     assert empty(QUICK)  # what another process has measured meanwhile counts
     read: list[str] = []
-    monkeypatch.setattr(products, "recall", lambda name: read.append(name) or cache.recall(name))
+    monkeypatch.setattr(cache, "recall", lambda name, recall=cache.recall: read.append(name) or recall(name))
     faster = measured()
     assert faster(QUICK)
     assert faster(QUICK)
@@ -144,4 +151,5 @@ def test_compiled_with_onednn_learns_as_without(tmp_path: Path, monkeypatch: pyt
     assert given[0] > 10
     assert ours.engine.status == "compiled"
     for name, tensor in ours.learner.state_dict().items():
-        torch.testing.assert_close(tensor, theirs.learner.state_dict()[name], rtol=0, atol=2e-5)
+        near = drift(theirs.learner.steps, 3e-4, terms=4 * 128)
+        torch.testing.assert_close(tensor, theirs.learner.state_dict()[name], rtol=0, atol=near)

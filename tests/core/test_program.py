@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.core.engine import engine
 from polyak.core.engine import shared_library as libraries
-from polyak.core.engine.engine import Engine
-from polyak.core.engine.nesting import flatten
+from polyak.core.engine.nesting import tensors_of
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.engine.program import Program
 from polyak.data import Transition
@@ -24,6 +23,7 @@ from polyak.envs import make_vec_env
 from polyak.envs.testing import FakeImageEnv
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
+from tests.tolerance import bound, drift
 
 from .changes import loaded_optimizer, replaced_network
 
@@ -48,7 +48,13 @@ def weights(model: Any) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in model.learner.state_dict().items()}
 
 
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float = 2e-5) -> None:
+def near(model: Any, rate: float, rows: int) -> float:
+    """How far another program of the same updates may leave the parameters."""
+    widths = sum(p.shape[1:].numel() for p in model.learner.parameters() if p.dim() > 1)
+    return drift(model.learner.steps, rate, rows + widths)
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: float) -> None:
     for name, tensor in ours.items():
         torch.testing.assert_close(
             tensor, theirs[name], rtol=0, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
@@ -94,7 +100,7 @@ def test_rules_do_what_torchs_optimizers_do(make: Callable[..., torch.optim.Opti
                 p.grad = grad.clone()
             rule.step()
     for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(a, b.detach(), rtol=0, atol=bound(8 * 12, size=3))  # 8 steps of up to 12 roundings
 
 
 @pytest.mark.parametrize("forbidden", [True, False])
@@ -127,7 +133,7 @@ def test_optimizers_without_a_rule_are_named() -> None:
 def test_it_draws_the_random_numbers_of_the_plain_step() -> None:
     plain, traced = (sac(compile=choice).learn(60) for choice in (False, True))
     assert traced.engine.status == "compiled"
-    assert_same(weights(plain), weights(traced))
+    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
     assert plain._last_obs.tobytes() == traced._last_obs.tobytes()  # acting drew the same numbers too
 
 
@@ -148,7 +154,7 @@ def test_ppo_stops_where_the_plain_update_stops(kl: float) -> None:
     assert plain.learner.steps == traced.learner.steps == (20 if kl > 1 else plain.learner.steps)
     assert (plain._n_updates == 20) == (kl > 1)
     assert plain._n_updates == traced._n_updates
-    assert_same(weights(plain), weights(traced))
+    assert_same(weights(plain), weights(traced), near(plain, 3e-3, rows=64))
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.RMSprop, RMSpropTFLike])
@@ -174,7 +180,7 @@ def test_learning_rates_and_other_dials_reach_it() -> None:
         model.learn(160)
         model.ent_coef, model.max_grad_norm = 0.5, 0.01
         models.append(model.learn(160, reset_num_timesteps=False))
-    assert_same(*map(weights, models))
+    assert_same(*map(weights, models), near(models[0], 1e-2, rows=32))
 
 
 def test_a_learning_rate_that_is_a_plain_number_reaches_it_too() -> None:
@@ -185,7 +191,7 @@ def test_a_learning_rate_that_is_a_plain_number_reaches_it_too() -> None:
         for compile in (False, True)
     ]
     assert not isinstance(models[1].policy.optimizer.param_groups[0]["lr"], Tensor)
-    assert_same(*map(weights, models))
+    assert_same(*map(weights, models), near(models[0], 1e-2, rows=5))
 
 
 def other_activation(model: SAC) -> None:
@@ -221,19 +227,23 @@ def test_it_notices_what_is_done_to_the_learner(change: Callable[[SAC], None]) -
         for batch in batches(model, 4):
             model.learner.update(batch)
     assert traced.engine.status == "compiled"
-    assert_same(weights(plain), weights(traced), tolerance=1e-4)
+    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
 
 
 def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
     model = sac(compile=True).learn(40)
-    (step,) = [model.learner.gradient_step]
-    (before,) = step._programs.values()
+    ((before,),) = model.engine.programs["gradient_step"].values()
     loaded_optimizer(model)
     model.train(gradient_steps=1, batch_size=16)
-    assert list(step._programs.values()) == [before]
+    assert list(model.engine.programs["gradient_step"].values()) == [[before]]
+    kept = model.policy.actor.latent_pi[1]
     other_activation(model)
     model.train(gradient_steps=1, batch_size=16)
-    assert list(step._programs.values()) != [before]
+    ((new, old),) = model.engine.programs["gradient_step"].values()
+    assert old is before
+    model.policy.actor.latent_pi[1] = kept
+    model.train(gradient_steps=1, batch_size=16)
+    assert list(model.engine.programs["gradient_step"].values()) == [[before, new]]
 
 
 @pytest.mark.parametrize("n_envs", [1, 3])
@@ -246,8 +256,8 @@ def test_new_exploration_noise_needs_no_new_program_and_no_look_at_the_learner(
     options: dict[str, Any] = {"use_sde": True, "sde_sample_freq": 2, "env": env, "train_freq": 3, "gradient_steps": 2}
     plain, traced = (sac(compile=choice, **options).learn(120) for choice in (False, True))
     assert traced.engine.status == "compiled"
-    assert_same(weights(plain), weights(traced))
-    assert len(traced.learner.gradient_step._programs) == 1
+    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
+    assert len(traced.engine.programs["gradient_step"]) == 1
     assert not bound
 
 
@@ -262,11 +272,10 @@ def test_a_copy_draws_exploration_noise_of_its_own() -> None:
     model = sac(compile=True, use_sde=True).learn(40)
     for twin in (copy.deepcopy(model.learner), pickle.loads(pickle.dumps(model.policy))):
         policy = getattr(twin, "policy", twin)
-        dist, theirs = model.policy.actor.action_dist, policy.actor.action_dist
-        assert theirs.noise is policy.actor.exploration_noise
-        assert torch.equal(theirs.exploration_mat, dist.exploration_mat)
+        noise, theirs = model.policy.actor.exploration_noise, policy.actor.exploration_noise
+        assert torch.equal(theirs.shared, noise.shared)
         policy.reset_noise()
-        assert not torch.equal(theirs.exploration_mat, dist.exploration_mat)
+        assert not torch.equal(theirs.shared, noise.shared)
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, RMSpropTFLike])
@@ -277,18 +286,18 @@ def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: 
         A2C("MlpPolicy", env, seed=0, device="cpu", compile=compile, policy_kwargs=kwargs).learn(450)
         for compile in (False, True)
     )
-    assert [program.current for program in traced.learner.evaluate._programs.values()] == [True]
-    assert_same(weights(plain), weights(traced))
+    assert [[program.current for program in each] for each in traced.engine.programs["evaluation"].values()] == [[True]]
+    assert_same(weights(plain), weights(traced), near(plain, 7e-4, rows=15))
     for one, other in zip(plain.rollout_buffer.values, traced.rollout_buffer.values, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(one, other, rtol=0, atol=bound(4 + 8) + 8 * drift(30, 7e-4, 15 + 4 + 8))
     counts = [next(iter(m.policy.optimizer.state.values()))["step"] for m in (plain, traced)]
     assert counts[0] == counts[1] == 30
 
 
 def test_large_rollouts_are_judged_without_a_program() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=320, seed=0, device="cpu", compile=True).learn(640)
-    assert model.learner.gradient_step._programs
-    assert not model.learner.evaluate._programs
+    assert model.engine.programs["gradient_step"]
+    assert "evaluation" not in model.engine.programs
 
 
 def test_an_optimizer_that_rests_counts_no_step() -> None:
@@ -313,25 +322,25 @@ def test_a_module_with_several_names_is_put_back_as_it_was(share: bool) -> None:
     ours, theirs = train(True), train(False)
     assert ours.engine.status == "compiled"
     assert all(type(p) is nn.Parameter for p in ours.learner.parameters())
-    assert_same(weights(ours), weights(theirs))
+    assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=8))
 
 
 def test_another_batch_size_gets_another_program() -> None:
     model = sac(compile=True).learn(40)
     small = Transition.from_samples(model.replay_buffer.sample(5), 0.99)
     model.learner.update(small)
-    assert len(model.learner.gradient_step._programs) == 2
+    assert len(model.engine.programs["gradient_step"]) == 2
 
 
 @pytest.mark.parametrize("buffer", [{}, {"sampler": "prioritized"}])
 def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     ours = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
     assert {tuple(leaf.shape) for leaf in ours.replay_buffer.storage.shared} == {(200, 3), (200, 1), (200,)}
-    assert all(any(shape[:1] == (200,) for shape, *_ in key[0]) for key in ours.learner.gradient_step._programs)
+    assert all(any(shape[:1] == (200,) for shape, *_ in key[0]) for key in ours.engine.programs["gradient_step"])
     monkeypatch.setattr(SAC, "_gathers_late", False)
     theirs = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
-    assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.learner.gradient_step._programs)
-    assert_same(weights(ours), weights(theirs))
+    assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.engine.programs["gradient_step"])
+    assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=16))
 
 
 def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
@@ -339,13 +348,13 @@ def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
     twin = copy.deepcopy(model)
     before = weights(model)
     twin.learner.update(batches(twin, 1)[0])
-    assert_same(before, weights(model))
+    assert_same(before, weights(model), 0.0)
     assert any(not torch.equal(a, b) for a, b in zip(before.values(), weights(twin).values(), strict=True))
 
 
-def test_flatten_keeps_the_order_of_dicts_and_tuples() -> None:
+def test_the_tensors_of_a_batch_keep_the_order_of_dicts_and_tuples() -> None:
     a, b, c = (torch.full((1,), float(i)) for i in range(3))
-    assert [t.item() for t in flatten(({"x": a, "y": b}, None, c))] == [0.0, 1.0, 2.0]
+    assert [t.item() for t in tensors_of(({"x": a, "y": b}, None, c))] == [0.0, 1.0, 2.0]
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------
@@ -427,16 +436,6 @@ def test_what_cannot_be_compiled_but_must_be_is_an_error() -> None:
 def test_a_wrong_choice_is_refused() -> None:
     with pytest.raises(ValueError, match="compile='yes'"):
         dqn(compile="yes")
-
-
-def test_averaging_over_learners_runs_uncompiled() -> None:
-    model = dqn(compile=True)
-    seen: list[int] = []
-    model.learner.sync_gradients = lambda grads: seen.append(len(grads))
-    model.learn(100)
-    assert seen
-    assert isinstance(model.engine, Engine)
-    assert model.engine.status == "uncompiled"
 
 
 def test_an_algorithm_that_sets_itself_up_without_an_engine_learns() -> None:

@@ -107,7 +107,7 @@ def napping(clock: Clock, algorithm: Any) -> tuple[Any, BaseCallback]:
 
     buffer = {"replay_buffer_class": Replay} if algorithm is DQN else {"rollout_buffer_class": Rollout}
     model = small(algorithm, Count(lambda: clock.nap("env")), **buffer)
-    to_env, update = model.policy.to_env, model.learner.update
+    to_env, update = model.policy.codec.to_env, model.learner.update
 
     def slow_to_env(actions: Any) -> Any:
         clock.nap("inference")
@@ -117,7 +117,7 @@ def napping(clock: Clock, algorithm: Any) -> tuple[Any, BaseCallback]:
         clock.nap("update")
         return update(batch)
 
-    model.policy.to_env, model.learner.update = slow_to_env, slow_update
+    model.policy.codec.to_env, model.learner.update = slow_to_env, slow_update
     return model, Callback()
 
 
@@ -218,9 +218,9 @@ def test_a_stopwatch_counts_what_stands_in_it_and_what_is_made(clock: Clock) -> 
 
 def test_a_loop_of_the_users_own_counts_as_other(clock: Clock) -> None:
     class Mine(DQN):
-        def collect_rollouts(self, env: Any, callback: Any, *args: Any, **kwargs: Any) -> Any:
+        def collect(self, callback: Any, *args: Any, **kwargs: Any) -> Any:
             clock.now += 1
-            return super().collect_rollouts(env, callback, *args, **kwargs)
+            return super().collect(callback, *args, **kwargs)
 
         def train(self, gradient_steps: int, batch_size: int = 256) -> None:
             clock.now += 1

@@ -12,6 +12,7 @@ import pytest
 from polyak.algorithms import get
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.envs import BitFlippingEnv, VecNormalize, make_vec_env
+from tests.tolerance import LIKELY, bound
 
 FILES = Path(__file__).parent / "version_0_1_0"
 MODELS = sorted(path.stem for path in FILES.glob("*.zip"))
@@ -33,7 +34,7 @@ def test_it_loads_and_acts_as_it_did(name: str) -> None:
     obs = was["obs"] if keys == ["obs"] else {key.removeprefix("obs/"): was[key] for key in keys}
     actions, _ = model.policy.predict(obs, deterministic=True)
     # networks of two hidden layers of 8: products of at most 8 terms of order 1, squashed or unsquashed to +-2
-    np.testing.assert_allclose(actions, was["actions"], rtol=0, atol=2e-5)
+    np.testing.assert_allclose(actions, was["actions"], rtol=0, atol=bound(3 * 8 + LIKELY, size=4))
     assert model.num_timesteps == was["steps"]
     assert model._n_updates == was["updates"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.data import InsufficientMemoryError, ReplayBuffer, RolloutBuffer
+from polyak.data import InsufficientMemoryError, ReplayBuffer, RolloutBuffer, Schema
 from polyak.data.storage import memory as module
 from polyak.data.storage.memory import available_memory, check_memory
 from polyak.data.storage.storage import PairStorage, SingleStorage
@@ -69,16 +69,16 @@ def test_impossible_buffers_are_refused_at_once(monkeypatch):
 
 def test_impossible_rollouts_are_refused(monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: int(16e9))
-    with pytest.raises(InsufficientMemoryError, match=r"1,000,000 steps of n_envs=2.*needs 56.51 GB.*n_steps"):
+    with pytest.raises(InsufficientMemoryError, match=r"1,000,000 steps of n_envs=2.*needs 56.52 GB.*n_steps"):
         RolloutBuffer(1_000_000, ATARI, spaces.Discrete(4), n_envs=2)
 
 
 def test_a_million_atari_frames_take_less_than_8_gb():
     buffer = ReplayBuffer.__new__(ReplayBuffer)
     buffer.action_space, buffer.action_dim = spaces.Discrete(4), 1
-    buffer.observation_space, buffer.obs_shape = ATARI, ATARI.shape
-    assert SingleStorage.size_of(*buffer._layout, 1_000_000) < 8e9
-    assert PairStorage.size_of(*buffer._layout, 1_000_000) > 56e9
+    buffer.observation_space, buffer.obs_shape, buffer.schema = ATARI, ATARI.shape, Schema()
+    assert SingleStorage.size_of(buffer._layout, 1_000_000) < 8e9
+    assert PairStorage.size_of(buffer._layout, 1_000_000) > 56e9
 
 
 @pytest.mark.parametrize("saving", [False, True])
@@ -89,8 +89,8 @@ def test_the_estimate_is_what_gets_allocated(saving, space):
     allocated = storage.table.rows.nbytes
     if saving:
         allocated += storage._side_row.nbytes + sum(stack.planes.nbytes for stack in storage.stacks.values())
-    estimate = type(storage).size_of(*buffer._layout, 500)
-    assert allocated == pytest.approx(estimate, rel=0.01)
+    estimate = type(storage).size_of(buffer._layout, 500)
+    assert allocated == pytest.approx(estimate, rel=0.01)  # but for small change
 
 
 def test_unused_rows_cost_nothing():

@@ -15,7 +15,7 @@ from polyak.data import Hindsight, InsufficientMemoryError, ReplayBuffer
 from polyak.data.storage import placement as module
 from polyak.data.storage.mirror import DeviceTable, Mirror, SingleMirror, mirror_of, pieces
 from polyak.data.storage.placement import Placement
-from polyak.data.storage.storage import PairStorage
+from polyak.data.storage.storage import PairStorage, RowLayout
 from polyak.data.storage.table import Table, record_dtype
 
 GAMMA = 0.9
@@ -348,7 +348,7 @@ def test_subclasses_build_on_it(experience):
 def test_block_sizes_do_not_matter(experience, monkeypatch, rows_at_once):
     data = experience("box")
     ours, theirs = (data.fill(buffer) for buffer in pair(data))
-    monkeypatch.setattr("polyak.data.replay.DEVICE_BLOCK_BYTES", rows_at_once * ours.storage.row_bytes)
+    monkeypatch.setattr("polyak.data.sampling.pipeline.DEVICE_BLOCK_BYTES", rows_at_once * ours.storage.row_bytes)
     for _ in range(3):
         assert_draw_the_same(ours, theirs, batches=6)
 
@@ -461,7 +461,7 @@ def test_free_memory_counts_what_torch_keeps(monkeypatch):
 def storage_of(cells):
     """One that takes 20 bytes for each cell."""
     number = np.dtype(np.int8)
-    return PairStorage(number, np.dtype((number, (4,))), cells, 1)
+    return PairStorage(RowLayout(number, np.dtype((number, (4,)))), cells, 1)
 
 
 @pytest.mark.parametrize(

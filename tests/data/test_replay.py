@@ -21,6 +21,7 @@ from polyak.data import (
     TransitionRows,
 )
 from polyak.data.batch import gathered
+from tests.tolerance import bound
 
 GAMMA = 0.9
 ACTIONS = spaces.Box(-1, 1, (2,), np.float32)
@@ -74,10 +75,10 @@ def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler,
                     assert same(obs[i], expected)
                     assert same(then[i], final)
                     total = sum(GAMMA**k * r for k, r in enumerate(rewards))
-                    assert batch.rewards[i].item() == pytest.approx(total, abs=1e-5)
+                    assert batch.rewards[i].item() == pytest.approx(total, abs=bound(n + 2, size=4 * n))
                     assert batch.dones[i].item() == float(last["done"][env] and not last["truncated"][env])
                     if n > 1:
-                        assert batch.discounts[i].item() == pytest.approx(GAMMA ** len(times), abs=1e-6)
+                        assert batch.discounts[i].item() == pytest.approx(GAMMA ** len(times), abs=bound(n))
                 if sampler == "prioritized":
                     buffer.update_priorities(batch.indices, torch.rand(64, 1))
         assert len(seen) > 20
@@ -256,7 +257,9 @@ def test_normalisation(experience, n):
         np.testing.assert_array_equal(batch.observations[i].numpy(), data.rows[t]["obs"][env] * 2)
         np.testing.assert_array_equal(batch.next_observations[i].numpy(), data.rows[times[-1]]["next_obs"][env] * 2)
         total = sum(GAMMA**k * np.clip(data.rows[s]["reward"][env], -0.5, 0.5) for k, s in enumerate(times))
-        assert batch.rewards[i].item() == pytest.approx(total, abs=1e-6), "each reward is clipped, then summed"
+        assert batch.rewards[i].item() == pytest.approx(total, abs=bound(n + 2, size=n)), (
+            "each reward is clipped, then summed"
+        )
 
 
 def test_uniform_draws_are_uniform(experience):
@@ -501,7 +504,7 @@ def test_transitions_are_the_samples(experience, goal_env, monkeypatch, kind, sa
     for buffer in buffers:
         data.fill(buffer)
     for batches, rows_at_once in [(1, 1000), (7, 1000), (7, 33)]:
-        monkeypatch.setattr("polyak.data.replay.BLOCK_BYTES", rows_at_once * buffers[0].storage.row_bytes)
+        monkeypatch.setattr("polyak.data.sampling.pipeline.BLOCK_BYTES", rows_at_once * buffers[0].storage.row_bytes)
         results, states = [], []
         for draw in (one_by_one, together, late):
             np.random.seed(3)

@@ -12,9 +12,11 @@ from polyak.data import PrioritizedReplayBuffer
 from polyak.data.sampling import sum_tree, tree_kernels
 from polyak.data.sampling.samplers import Prioritized, Uniform
 from polyak.data.sampling.sum_tree import SumTree
+from tests.tolerance import LIKELY, bound, sampling
 
 stats = pytest.importorskip("scipy.stats")
 UNIT = spaces.Box(-1, 1, (1,), np.float32)
+EPS = 2e-6  # 1e-6 that is added to errors of 0.5 and more
 
 
 @pytest.mark.parametrize("size", [1, 5, 16, 17, 300, 5000])
@@ -27,13 +29,13 @@ def test_sum_tree_finds_what_a_running_sum_finds(size):
         tree.set(index, value)
         weights[index] = value  # of repeated indices the last counts, as in numpy
         np.testing.assert_array_equal(tree.leaves, weights)
-        assert tree.total == pytest.approx(weights.sum(), rel=1e-12)
+        assert tree.total == pytest.approx(weights.sum(), rel=bound(size, dtype=np.float64))
         if weights.sum() > 0:
             mass = rng.random(50) * weights.sum()
             found = tree.find(mass)
             assert (weights[found] > 0).all()
             running = np.cumsum(weights)
-            slack = 1e-9 * weights.sum()
+            slack = bound(size, weights.sum(), np.float64)
             assert (running[found] >= mass - slack).all()
             assert (running[found] - weights[found] <= mass + slack).all()
 
@@ -68,7 +70,7 @@ def test_sum_tree_does_not_drift():
     tree = SumTree(1000)
     for _ in range(2000):
         tree.set(rng.integers(0, 1000, 500), rng.random(500) * 10.0 ** rng.integers(-12, 12))
-    assert tree.total == pytest.approx(tree.leaves.sum(), rel=1e-14)
+    assert tree.total == pytest.approx(tree.leaves.sum(), rel=bound(1000, dtype=np.float64))
 
 
 def numba_kernels():
@@ -149,7 +151,7 @@ def test_importance_weights(beta):
     cells, weights = sampler.draw(32, 100, None)
     p = (np.abs(errors) + 1e-6) ** 0.7
     expected = (100 * p[cells] / p.sum()) ** -beta
-    np.testing.assert_allclose(weights, expected / expected.max(), rtol=1e-5)
+    np.testing.assert_allclose(weights, expected / expected.max(), rtol=bound(LIKELY))  # float32
 
 
 def test_full_correction_is_unbiased():
@@ -162,7 +164,8 @@ def test_full_correction_is_unbiased():
     sampler.update_priorities(np.arange(40), errors)
     cells, _ = sampler.draw(200_000, 40, None)
     weights = 1 / (40 * sampler.tree.leaves[cells] / sampler.tree.total)
-    assert (weights * values[cells]).mean() == pytest.approx(values.mean(), abs=5e-3)
+    weighted = weights * values[cells]
+    assert weighted.mean() == pytest.approx(values.mean(), abs=sampling(200_000, weighted.std()))
 
 
 def test_new_rows_get_the_highest_priority():
@@ -171,9 +174,9 @@ def test_new_rows_get_the_highest_priority():
     assert buffer.sampler.tree.leaves.tolist() == [1] * 4 + [0] * 4
     buffer.update_priorities(torch.tensor([0, 1]), torch.tensor([[-7.0], [0.5]]))
     add(buffer, 2)
-    np.testing.assert_allclose(buffer.sampler.tree.leaves, [7, 0.5, 1, 1, 7, 7, 0, 0], rtol=1e-5)
+    np.testing.assert_allclose(buffer.sampler.tree.leaves, [7, 0.5, 1, 1, 7, 7, 0, 0], rtol=EPS + bound())
     add(buffer, 4)  # wraps around: rows 0 and 1 are new again
-    np.testing.assert_allclose(buffer.sampler.tree.leaves, [7, 7, 1, 1, 7, 7, 7, 7], rtol=1e-5)
+    np.testing.assert_allclose(buffer.sampler.tree.leaves, [7, 7, 1, 1, 7, 7, 7, 7], rtol=EPS + bound())
 
 
 def test_beta_is_a_dial():

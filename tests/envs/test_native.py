@@ -11,6 +11,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from polyak.envs import AtariGameVecEnv, GymVectorEnv, Monitor, make_native_vec_env
 from polyak.envs.native.envpool import EnvPoolVectorEnv
+from tests.tolerance import bound
 
 # --- CartPole -------------------------------------------------------------------------------------------------------
 
@@ -33,7 +34,8 @@ def test_cartpole_steps_as_the_single_environment_does():
             expected, reward, terminated, _, _ = single.step(int(actions[index]))
             assert (rewards[index], dones[index]) == (reward, terminated)
             last = infos[index]["terminal_observation"] if terminated else obs[index]
-            np.testing.assert_allclose(last, expected, rtol=1e-6)
+            # the physics in float64, its result rounded once
+            np.testing.assert_allclose(last, expected, rtol=bound(2), atol=bound(100, size=5, dtype=np.float64))
             if terminated:
                 ended += 1
                 assert np.abs(obs[index]).max() <= 0.05  # a first observation

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from polyak.nn import RMSpropTFLike
+from tests.tolerance import bound
 
 
 def test_two_steps_by_hand():
@@ -16,11 +17,11 @@ def test_two_steps_by_hand():
     optimizer.step()
     square = 0.9 * 1 + 0.1 * 9  # the mean square starts at 1
     expected = 2 - 0.1 * 3 / math.sqrt(square + 0.5)  # eps inside the root
-    assert w.item() == pytest.approx(expected)
+    assert w.item() == pytest.approx(expected, abs=bound(10, size=3))
     w.grad = torch.tensor([-1.0])
     optimizer.step()
     square = 0.9 * square + 0.1 * 1
-    assert w.item() == pytest.approx(expected + 0.1 / math.sqrt(square + 0.5))
+    assert w.item() == pytest.approx(expected + 0.1 / math.sqrt(square + 0.5), abs=bound(20, size=3))
 
 
 def test_momentum_weight_decay_and_centering_by_hand():
@@ -34,7 +35,7 @@ def test_momentum_weight_decay_and_centering_by_hand():
         square, mean = 0.9 * square + 0.1 * g * g, 0.9 * mean + 0.1 * g
         velocity = 0.7 * velocity + g / math.sqrt(square - mean**2 + 0.01)
         value -= 0.1 * velocity
-        assert w.item() == pytest.approx(value, rel=1e-5)
+        assert w.item() == pytest.approx(value, abs=bound(3 * 10, size=10))
 
 
 def test_agrees_with_a_run_of_the_peer():
@@ -53,7 +54,8 @@ def test_agrees_with_a_run_of_the_peer():
             optimizer.zero_grad()
             ((w - torch.arange(5.0)) ** 2).sum().backward()
             optimizer.step()
-        torch.testing.assert_close(w.detach(), torch.tensor(result), rtol=1e-4, atol=1e-4)
+        # twenty steps of ten roundings, of numbers up to 7
+        torch.testing.assert_close(w.detach(), torch.tensor(result), rtol=0, atol=bound(20 * 10, size=7))
 
 
 def test_a_learning_rate_tensor_may_be_moved_in_place():

@@ -55,7 +55,10 @@ DELIBERATE = (
         "Assertions vanish under python -O and seldom name the argument; every kind of wrong value is the same error.",
         (
             *(f"mistakes/constructors/{name}" for name in _CONSTRUCTORS),
-            *(f"mistakes/learning/{name}" for name in ("episodes of two", "no environment", "other number")),
+            *(
+                f"mistakes/learning/{name}"
+                for name in ("episodes of two", "no environment", "other number", "log interval")
+            ),
             *(f"mistakes/pieces/{name}" for name in ("unknown keys", "device", "no environments", "frame stack order")),
             "normalizing/other_shape",
         ),

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from polyak.zoo import machine
 from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists
@@ -64,7 +62,18 @@ def test_words_after_a_list_flag() -> None:
         (["enjoy", "--deterministic", "--stochastic"], "exclude each other"),
         (["enjoy", "-n", 0], "--n-timesteps must be at least 1, got 0"),
         (["enjoy", "--record", "x.avi"], "must end in .gif or .mp4"),
-        (["plot"], "Which environment"),
+        (["plot"], "Which environment? Give --env. But there are no runs under logs: train first"),
+        (
+            ["train", "-tb", "a_file/tb"],
+            "--tensorboard-log 'a_file/tb' cannot be written: Not a directory. Give a path",
+        ),
+        (["train", "-f", "a_file"], "--log-folder 'a_file' cannot be written: Not a directory"),
+        (["train", "-f", "a/b/c", "--env-kwargs", "gravity:1"], "Cannot make the environment CartPole-v1"),
+        (["enjoy", "--record", "a_file/x.gif"], "--record 'a_file/x.gif' cannot be written: Not a directory"),
+        (["enjoy", "--reward-log", "/proc/rewards"], "--reward-log '/proc/rewards' cannot be written: "),
+        (["demo", "--output", "a_file"], "--output 'a_file' cannot be written: Not a directory"),
+        (["plot", "-e", "CartPole-v1", "-o", "a_folder"], "--output 'a_folder' is a folder. Give the path of a file"),
+        (["plot", "-e", "CartPole-v1", "-o", "/proc/x.png"], "--output '/proc/x.png' cannot be written: "),
         (["plot", "-e", "CartPole-v1"], "Nothing to plot"),
         (["list", "--algo", "sac", "--env", "CartPole-v1"], "sac has no settings tuned for --env 'CartPole-v1'"),
         (["demo", "--video", "avi"], "--video must be gif or mp4"),
@@ -78,12 +87,15 @@ def test_mistakes_end_with_status_2_and_one_line(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_file").touch()
+    (tmp_path / "a_folder").mkdir()
     assert run(*arguments) == 2
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert left == [], "a run that never started leaves nothing"
+    assert error.count("\n") == 1
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+    assert left == {"a_file", "a_folder"}, "a run that never started leaves nothing"
 
 
 def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,17 +222,59 @@ def test_enjoy_repeats_itself_and_leaves_the_statistics_alone(tmp_path: Path, mo
     assert len(seen) == 3
 
 
-def test_doctor_says_what_it_would_choose(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("POLYAK_CACHE", "/nowhere")
-    assert run("doctor", "--quick") == 0
-    printed = capsys.readouterr().out
-    assert f"threads: {torch.get_num_threads()}, as set by you" in printed
-    assert "compiled programs: 0 in /nowhere" in printed
-    assert "GFLOP/s" not in printed
+SMALL = ("-params", "n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2")
 
 
-def test_doctor_measures_positive_rates() -> None:
-    found = [*machine.matrix_rates(), machine.call_rate()]
-    assert len(found) >= 3
-    assert all(0 < measurement.value < 1e6 for measurement in found)
+def test_an_interrupted_training_is_saved_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from polyak import PPO
+
+    iterate = PPO._iterate
+
+    def iterate_once(self: Any, *args: Any) -> bool:
+        if self.num_timesteps:
+            raise KeyboardInterrupt
+        return iterate(self, *args)
+
+    monkeypatch.setattr(PPO, "_iterate", iterate_once)
+    assert run("train", "-f", tmp_path, "-n", 1000, "--eval-freq", -1, *SMALL) == 130
+    model = tmp_path / "ppo" / "CartPole-v1_1" / "CartPole-v1.zip"
+    assert f"interrupted after 32 steps; the model is in {model}" in capsys.readouterr().err
+    assert PPO.load(model).num_timesteps == 32
+
+
+def test_a_training_outlasts_its_reader(tmp_path: Path) -> None:
+    """``polyak train | head -1``: the reader closes the pipe while the training goes on."""
+    command = [sys.executable, "-u", "-m", "polyak", "train", "-f", str(tmp_path), "-n", "640", "--eval-freq", "-1"]
+    with subprocess.Popen([*command, *SMALL], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert "PPO on CartPole-v1" in program.stdout.readline()
+        program.stdout.close()
+        said = program.stderr.read()
+        assert program.wait(timeout=120) == 0, said
+    assert "nobody reads the output any more; training goes on without it." in said
+    assert said.count("nobody reads") == 1
+    assert "Traceback" not in said
+    assert (tmp_path / "ppo" / "CartPole-v1_1" / "CartPole-v1.zip").is_file()
+
+
+def test_nothing_is_left_by_looking_whether_a_path_can_be_written(tmp_path: Path) -> None:
+    from polyak.zoo.output import writable_file, writable_folder
+
+    assert writable_file("--x", str(tmp_path / "a" / "b.png")) == tmp_path / "a" / "b.png"
+    assert writable_folder("--x", str(tmp_path / "c" / "d")) == tmp_path / "c" / "d"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_folder_that_is_removed_spares_what_others_made(tmp_path: Path) -> None:
+    from polyak.zoo.run_folder import RunFolder
+
+    mine = RunFolder.create(tmp_path / "new" / "logs", "ppo", "X-v0")
+    other = RunFolder.create(tmp_path / "new" / "logs", "sac", "X-v0")
+    mine.remove()
+    assert other.path.is_dir()
+    assert not (tmp_path / "new" / "logs" / "ppo").exists()
+    other.remove()
+    assert not (tmp_path / "new" / "logs" / "sac").exists()

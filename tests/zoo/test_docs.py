@@ -1,18 +1,31 @@
-"""Code in the README and the documentation compiles, and every name that it imports exists."""
+"""Code in the README and the documentation runs, names what exists, and every page can be reached."""
 
 import ast
 import importlib
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def blocks(page: Path) -> list[str]:
+    """Return the Python code of a page."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
 SNIPPETS = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+    for number, block in enumerate(blocks(page))
 ]
 
 
@@ -29,17 +42,60 @@ def test_snippets_name_what_exists(snippet: str) -> None:
                 importlib.import_module(name.name)
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_snippets_run(snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
+def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snippets of a page, one after the other in one folder; those that start processes run as scripts."""
     monkeypatch.chdir(tmp_path)
-    short = re.sub(r"(learn\((?:total_timesteps=)?)[\d_]+", r"\g<1>130", snippet)
-    short = re.sub(r"(eval_freq=|save_freq=)[\d_]+", r"\g<1>100", short)
-    if "make_atari_env" in short:
-        pytest.importorskip("ale_py")
-    exec(compile(short, "snippet", "exec"), {"__name__": "__main__"})
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    for number, block in enumerate(blocks(page)):
+        short = re.sub(r"(learn\((?:total_timesteps=)?)[\d_]+", r"\g<1>130", block)
+        short = re.sub(r"(eval_freq=|save_freq=)[\d_]+", r"\g<1>100", short)
+        if "make_atari_env" in short:
+            pytest.importorskip("ale_py")
+        if "SubprocVecEnv" in short:
+            run_as_script(short, tmp_path / f"snippet_{number}.py")
+        else:
+            program = ModuleType("__main__")  # loading looks for classes of the program there
+            monkeypatch.setitem(sys.modules, "__main__", program)
+            exec(compile(short, f"{page.name}, snippet {number}", "exec"), vars(program))
+
+
+def run_as_script(code: str, path: Path) -> None:
+    """Run `code` as ``python snippet.py`` does: workers import the file."""
+    path.write_text(code, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    result = subprocess.run(
+        [sys.executable, path.name], cwd=path.parent, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+\.md)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).is_file(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#:]*\.md|)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8")):
+        linked = (page.parent / target) if target else page
+        assert linked.is_file(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names of a page's headings, as links write them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_in_the_navigation_and_linked_from_the_readme() -> None:
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert pages == set(leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    linked = set(re.findall(r"\]\(docs/([^)#]+\.md)", (ROOT / "README.md").read_text()))
+    of_one_algorithm = {page for page in pages if page.startswith("algorithms/")} - {"algorithms/index.md"}
+    assert pages - of_one_algorithm == linked
+
+
+def leaves(tree: object) -> list[str]:
+    """Return the strings at the ends of nested lists and dicts."""
+    if isinstance(tree, str):
+        return [tree]
+    parts = tree.values() if isinstance(tree, dict) else tree
+    assert not isinstance(parts, str)
+    return [leaf for part in parts for leaf in leaves(part)]  # type: ignore[attr-defined]

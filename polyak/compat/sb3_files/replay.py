@@ -94,7 +94,7 @@ def _fill(buffer: ReplayBuffer, rows: _Rows, name: str) -> None:
             f"its rows are of n_envs={rows.n_envs} environments, the model's buffer is for {buffer.n_envs}: load it "
             "into a model with as many."
         )
-    one_row = PairStorage(*buffer._layout, steps=1, envs=buffer.n_envs)
+    one_row = PairStorage(buffer.storage.layout, steps=1, envs=buffer.n_envs)
     layout = {key: (array.dtype, array.shape[2:]) for key, array in flatten(one_row.columns)}
     columns = dict(flatten(rows.columns))
     for key, (dtype, shape) in layout.items():

@@ -16,7 +16,7 @@ from polyak.nn.networks.encoders import BaseFeaturesExtractor
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def operations(learner: nn.Module, rows: int) -> float:
+def flops(learner: nn.Module, rows: int) -> float:
     """Floating-point operations of a gradient step over ``rows`` rows, roughly.
 
     A row is multiplied with every parameter once, forward, and twice that backward; with those of a convolution at

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from polyak.core.files.archive import replacing
+
+Fact = TypeVar("Fact")
+"""What JSON can say."""
 
 
 def cache_folder() -> Path:
@@ -59,3 +63,37 @@ def remember(name: str, facts: dict[str, Any]) -> None:
         merged = json.dumps(recall(name) | facts, indent=1, sort_keys=True)
         with replacing(folder / f"{name}.json") as file:
             file.write(merged.encode())
+
+
+class Measurements:
+    """What was measured on machines, by what it was measured of. Each is measured once and then remembered in a file,
+    so that whatever is decided by it is decided the same way every time.
+
+    The file is read now, and again only before something is measured: another process may have been there since.
+
+    Args:
+        name: of the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known = recall(name)
+
+    def of(self, what: str, measure: Callable[[], Fact], sound: Callable[[Any], bool] = lambda fact: True) -> Fact:
+        """What is known of ``what``; else what is measured now, which is then kept.
+
+        Args:
+            what: names everything that the answer depends on: home folders are shared by machines.
+            measure: asked if nothing sound is known.
+            sound: whether something that was read is what ``measure`` might have returned.
+        """
+        if not self._knows(what, sound):
+            self._known |= recall(self._name)
+        if not self._knows(what, sound):
+            self._known[what] = measure()
+            remember(self._name, {what: self._known[what]})
+        fact: Fact = self._known[what]
+        return fact
+
+    def _knows(self, what: str, sound: Callable[[Any], bool]) -> bool:
+        return what in self._known and sound(self._known[what])

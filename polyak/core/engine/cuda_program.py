@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from polyak.core.engine.nesting import rebuilt
 from polyak.core.engine.optimizer_rules import device_factors
-from polyak.core.engine.program import Program, Rate
+from polyak.core.engine.parts import Run
+from polyak.core.engine.program import Cohort, Program, interpret
 from polyak.core.engine.shared_library import options, quiet
 from polyak.core.learner import Learner
 from polyak.core.seeding import random_states_kept
-
-Run = Callable[[Sequence[Tensor]], Sequence[Tensor]]
-"""Reads and changes some tensors, and returns others."""
 
 _WARM_UPS = 3
 """Runs before recording, in which libraries allocate their workspaces and kernels are built."""
@@ -34,7 +34,7 @@ _WARM_UPS = 3
 class Recorder(Protocol):
     """What records a run on given tensors, to repeat it on the same memory."""
 
-    def record(self, run: Run, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
+    def record(self, run: Run, arguments: list[Tensor]) -> Sequence[Tensor]:
         """Record ``run(arguments)`` without changing the arguments; every :meth:`replay` fills what is returned."""
         ...
 
@@ -54,14 +54,14 @@ class CudaGraph:
         self._device = device
         self._graph = torch.cuda.CUDAGraph()
 
-    def record(self, run: Run, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
+    def record(self, run: Run, arguments: list[Tensor]) -> Sequence[Tensor]:
         with torch.cuda.device(self._device), torch.no_grad():
             self._warm_up(run, [argument.detach().clone() for argument in arguments])
             # Other threads, such as those that step environments, may use the GPU meanwhile.
             with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
                 return run(arguments)
 
-    def _warm_up(self, run: Run, copies: Sequence[Tensor]) -> None:
+    def _warm_up(self, run: Run, copies: list[Tensor]) -> None:
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
@@ -84,11 +84,11 @@ class CudaProgram(Program):
         # refers to must exist when the step is tried out.
         self._own = [tensor.clone() for tensor in self._arguments[len(self._inputs.tensors) :]]
         self._arguments[len(self._inputs.tensors) :] = self._own
-        self._loaded: list[tuple[Callable[[], Tensor | None], int]] = [(lambda: None, 0)] * len(self._leaves)
+        self._loaded: list[tuple[Callable[[], Tensor | None], int]] = [(lambda: None, 0)] * len(self._batch)
         self._pointers: list[int] = []  # of the learner's tensors, in the recording
 
     @property
-    def _leaves(self) -> Sequence[Tensor]:
+    def _batch(self) -> Sequence[Tensor]:
         return self._own[len(self._draws) :]
 
     def compile(self) -> None:
@@ -98,16 +98,17 @@ class CudaProgram(Program):
             Exception: the step does something that cannot be recorded.
         """
         try:
-            self._run = fused(self.graph, self._arguments, self._inputs.device)
-            self._record()
+            with self._building():
+                self._run = fused(self.graph, self._arguments, self._inputs.device)
+                self._record()
             self.status = "compiled: one CUDA graph of fused kernels"
         except Exception as error:
-            self._run = self._interpret
+            self._run = partial(interpret, self.graph)
             self._record()
             reason = str(error).strip().partition("\n")[0]
             self.status = f"compiled: one CUDA graph of torch's own kernels ({type(error).__name__}: {reason})"
 
-    def __call__(self, leaves: Sequence[Tensor]) -> Mapping[str, Tensor]:
+    def __call__(self, given: Sequence[Tensor]) -> Any:
         if self._pointers != self._addresses():
             self._record()
         self._inputs.count()
@@ -115,7 +116,7 @@ class CudaProgram(Program):
             rate.follow()
         for draw, place in zip(self._draws, self._own, strict=False):
             draw(out=place)
-        self._load(leaves)
+        self._load(given)
         self._recorder.replay()
         return self._results()
 
@@ -125,7 +126,7 @@ class CudaProgram(Program):
 
     def _record(self) -> None:
         """Record anew, for the tensors that the learner has now."""
-        self._learning_rates = [_LearningRate(rate, self._inputs.device) for rate in self._inputs.rates]
+        self._learning_rates = [_LearningRate(cohort, self._inputs.device) for cohort in self._inputs.cohorts]
         self._recorder = self.recorder(self._inputs.device)
         self._scalars: list[int] = []
         self._outputs = self._recorder.record(self._step, self._arguments)
@@ -136,45 +137,44 @@ class CudaProgram(Program):
         for rate in self._learning_rates:
             arguments[rate.place].copy_(rate.factors(arguments))
         results = self._run(list(arguments))
+        self._returned = len(results)
         self._scalars = [i for i, result in enumerate(results) if result.dim() == 0 and result.dtype is torch.float32]
         others = [result for i, result in enumerate(results) if i not in self._scalars]
         return [torch.stack([results[i] for i in self._scalars]), *others] if self._scalars else others
 
-    def _load(self, leaves: Sequence[Tensor]) -> None:
+    def _load(self, given: Sequence[Tensor]) -> None:
         """Copy a batch to its place, but for tensors that are there already, such as a rollout seen before."""
-        for i, (leaf, place) in enumerate(zip(leaves, self._leaves, strict=True)):
+        for i, (tensor, place) in enumerate(zip(given, self._batch, strict=True)):
             last, version = self._loaded[i]
-            if last() is not leaf or version != leaf._version:
-                place.copy_(leaf, non_blocking=True)
-                self._loaded[i] = weakref.ref(leaf), leaf._version
+            if last() is not tensor or version != tensor._version:
+                place.copy_(tensor, non_blocking=True)
+                self._loaded[i] = weakref.ref(tensor), tensor._version
 
-    def _results(self) -> dict[str, Tensor]:
+    def _results(self) -> Any:
         """Copies of what was computed, since the next step overwrites it."""
         copies = iter([output.clone() for output in self._outputs])
-        values: list[Any] = [None] * len(self._names)
-        if self._scalars:
-            for i, value in zip(self._scalars, next(copies).unbind(), strict=True):
-                values[i] = value
-        return {name: next(copies) if v is None else v for name, v in zip(self._names, values, strict=True)}
+        scalars = dict(zip(self._scalars, next(copies).unbind(), strict=True)) if self._scalars else {}
+        results = (scalars[i] if i in scalars else next(copies) for i in range(self._returned))
+        return rebuilt(self._form, results)
 
 
 class _LearningRate:
-    """The learning rate of one group of an optimizer, on the device.
+    """The learning rate of some parameters, on the device.
 
     Args:
-        rate: which group, and where its factors and number of steps stand among the arguments.
+        cohort: which, and where their factors and number of steps stand among the arguments.
         device: where.
     """
 
-    def __init__(self, rate: Rate, device: torch.device) -> None:
-        self.place = rate.place
-        self._rate = rate
-        self._value = float(rate.group["lr"])
+    def __init__(self, cohort: Cohort, device: torch.device) -> None:
+        self.place = cohort.place
+        self._cohort = cohort
+        self._value = float(cohort.group["lr"])
         self._tensor = torch.full((), self._value, dtype=torch.float64, device=device)
 
     def follow(self) -> None:
         """Take up the group's learning rate, if it has moved."""
-        lr = self._rate.group["lr"]
+        lr = self._cohort.group["lr"]
         if isinstance(lr, Tensor) and lr.device.type == "cuda":  # to read it would be to wait
             self._tensor.copy_(lr)
         elif (value := float(lr)) != self._value:
@@ -183,8 +183,9 @@ class _LearningRate:
 
     def factors(self, arguments: Sequence[Tensor]) -> Tensor:
         """By what the next step multiplies."""
-        optimizer, group, _, step = self._rate
-        return device_factors(optimizer, group, self._tensor, None if step is None else arguments[step])
+        step = self._cohort.step
+        t = None if step is None else arguments[step]
+        return device_factors(self._cohort.optimizer, self._cohort.group, self._tensor, t)
 
 
 def fused(graph: GraphModule, arguments: Sequence[Tensor], device: torch.device) -> Run:

@@ -2,7 +2,7 @@
 
 A GPU does large steps much faster than a processor, and small ones slower: every operation of a step must be launched,
 and every action fetched. An algorithm with ``device="auto"`` therefore takes the device on which its own steps should
-take less time, by the measured rates of the machine.
+take less time, by the measured speeds of the machine.
 """
 
 import warnings
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from polyak.core.engine.speeds import Rates
+from polyak.core.engine.speeds import Speeds
 
 CALLS_PER_TENSOR = 15
 """Operations of a gradient step for each parameter tensor: forward, backward, clipping, optimizer, target."""
@@ -21,13 +21,13 @@ CALLS_TO_ACT = 2
 class Work(NamedTuple):
     """What a gradient step comes to, with the actions between it and the next."""
 
-    operations: float
+    flops: float
     """Floating-point operations of the gradient step."""
     tensors: int
     """Parameter tensors of the learner."""
     acts: float
     """How often the policy acts for each gradient step."""
-    act_operations: float
+    act_flops: float
     """Floating-point operations of acting once, for all environments."""
 
 
@@ -45,15 +45,15 @@ class Choice(NamedTuple):
         return f"device: {self.device} (a gradient step with its actions takes about {cpu} on the cpu, {cuda} on cuda)"
 
 
-def choose(work: Work, rates: Rates) -> Choice:
+def choose(work: Work, speeds: Speeds) -> Choice:
     """The device on which some work should take less time.
 
     Where steps are compiled both devices save most of their calls, and about the same share.
     """
     calls = work.tensors * (CALLS_PER_TENSOR + CALLS_TO_ACT * work.acts)
-    arithmetic = work.operations + work.acts * work.act_operations
-    cpu = calls * rates.cpu_call + arithmetic / rates.cpu_flops
-    cuda = calls * rates.cuda_call + arithmetic / rates.cuda_flops + work.acts * rates.cuda_wait
+    arithmetic = work.flops + work.acts * work.act_flops
+    cpu = calls * speeds.cpu_call + arithmetic / speeds.cpu_flops
+    cuda = calls * speeds.cuda_call + arithmetic / speeds.cuda_flops + work.acts * speeds.cuda_wait
     return Choice("cpu" if cpu <= cuda else "cuda", cpu, cuda)
 
 
@@ -66,7 +66,7 @@ TYPICAL: dict[str, Work] = {
 """Kinds of networks, and the work that they are."""
 
 
-def get_device(device: torch.device | str = "auto") -> torch.device:
+def get_device(device: torch.device | str | int = "auto") -> torch.device:
     """Resolve a device name.
 
     Args:

@@ -6,17 +6,16 @@ numbers, also when the first of them had to compile.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import torch
 from gymnasium import spaces
-from torch import Tensor
 
-from polyak.core.engine.arithmetic import operations
+from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.cuda_program import CudaProgram
-from polyak.core.engine.nesting import flatten, layout
+from polyak.core.engine.nesting import layout, tensors_of
 from polyak.core.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.engine.program import Program
 from polyak.core.learner import Learner
@@ -30,29 +29,36 @@ NUMBER_SECONDS = 6e-9
 PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
 """What a gradient step becomes, by the type of the learner's device."""
 MOST_LAYOUTS = 8
-"""Batch layouts that are compiled; any further ones run uncompiled."""
+"""Batch layouts that are compiled for each method; any further ones run uncompiled."""
+MOST_VARIANTS = 8
+"""Programs for one layout, with different options of the learner; one that needs more is changing all the time."""
+_ONE_AT_A_TIME = Lock()
+"""torch traces and compiles in one thread at a time."""
 
 
 class Engine:
     """Decides for one learner, and keeps its programs.
 
     Args:
-        learner: whose methods named in ``graphs`` it takes over.
+        learner: whose methods it calls from now on, see :meth:`~polyak.core.learner.Learner.run`.
         mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
             never does.
+        report: told what takes long, such as ``print``.
     """
 
-    def __init__(self, learner: Learner, mode: bool | str) -> None:
-        self.learner, self.mode = learner, mode
+    def __init__(self, learner: Learner, mode: bool | str, report: Callable[[str], None] | None = None) -> None:
+        self.learner, self.mode, self.report = learner, mode, report
         self.status = "uncompiled"
         """What was decided, in words."""
-        self.methods = [name for name in learner.graphs if hasattr(type(learner), name)]
-        """Those methods of the learner that it takes over, if there is anything to do."""
         self.learned = False
-        """Whether one of them has run where gradients are taken."""
+        """Whether a method has run where gradients are taken."""
+        self.programs: dict[str, dict[Any, list[Program] | None]] = {}
+        """By method, layout of the batch and static arguments: the programs for different options of the learner, the
+        latest first; None: there can be none."""
+        self._bound: set[Program] = set()
+        """Those that have looked at the learner since it was last changed."""
         self._compiles = mode is True
-        for name in self.methods if mode or learner.precision != "float32" else ():
-            setattr(learner, name, _Step(self, name))
+        learner.engine = self
 
     def expect(self, updates: int, rows: int) -> None:
         """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never taken
@@ -70,16 +76,63 @@ class Engine:
         else:
             self._compiles = True
 
-    def operations(self, batch_size: int) -> float:
+    def flops(self, batch_size: int) -> float:
         """Floating-point operations of a gradient step, roughly."""
-        return operations(self.learner, batch_size)
+        return flops(self.learner, batch_size)
 
     @property
     def compiles(self) -> bool:
         """Whether methods run as programs where they can."""
-        return self._compiles and self.learner.sync_gradients is None
+        return self._compiles
 
-    def give_up(self, error: Exception) -> None:
+    def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
+        """Call one of the learner's methods: itself, or its program for the layout of the batch at hand."""
+        self.learned |= torch.is_grad_enabled()
+        if not self._compiles:
+            return self.learner.eagerly(method, batch, *static)
+        given = tensors_of(batch)
+        programs = self.programs.setdefault(method.__name__, {})
+        key = (layout(given), static)
+        known = programs.get(key)
+        program = known[0] if known else None
+        if program is None or program not in self._bound or not program.current:
+            program = self._bind(programs, key, method.__name__, batch)
+        return self.learner.eagerly(method, batch, *static) if program is None else program(given)
+
+    def _bind(self, programs: dict[Any, list[Program] | None], key: Any, name: str, batch: Any) -> Program | None:
+        """A program for the learner as it is now: one that there is, or a new one; None if there can be none."""
+        known = programs.get(key, [])
+        if known is None or (not known and len(programs) >= MOST_LAYOUTS):
+            return None
+        if known and known[0] in self._bound:  # and so it has noticed that the learner was changed
+            self._bound.clear()
+        program = next((program for program in known if program.rebind()), None)
+        if program is None:
+            try:
+                if len(known) >= MOST_VARIANTS:
+                    raise UntraceableError(
+                        f"the learner keeps changing: {MOST_VARIANTS} programs of {name} fit no more"
+                    )
+                program = self._make(name, batch, key[1])
+            except UnsteppedError:
+                return None
+            except Exception as error:
+                programs[key] = None
+                self._give_up(error)
+                return None
+            self.status = program.status
+        programs[key] = [program, *(other for other in known if other is not program)]
+        self._bound.add(program)
+        return program
+
+    def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
+        with _ONE_AT_A_TIME:
+            program = _kind_of_program(self.learner, batch)(self.learner, name, batch, static)
+            program.report = self.report
+            program.compile()
+        return program
+
+    def _give_up(self, error: Exception) -> None:
         """Stay uncompiled, after an attempt that failed.
 
         Raises:
@@ -92,54 +145,8 @@ class Engine:
                 f"compile=True, but the gradient step could not be compiled: {error}. Use compile='auto' or False."
             ) from error
 
-
-class _Step:
-    """One method of a learner: the method itself, or its program for the layout of the batch at hand."""
-
-    def __init__(self, engine: Engine, name: str) -> None:
-        self._engine, self._name = engine, name
-        self._programs: dict[Any, Program | None] = {}
-
-    def __call__(self, batch: Any, *static: Any) -> Mapping[str, Tensor]:
-        engine = self._engine
-        engine.learned |= torch.is_grad_enabled()
-        if not engine.compiles:
-            return engine.learner.forward(self._name, batch, *static)
-        leaves = flatten(batch)
-        key = (layout(leaves), static)
-        program = self._programs.get(key)
-        if program is None or not (program.current or program.rebind()):
-            program = self._make(key, batch, static)
-        return engine.learner.forward(self._name, batch, *static) if program is None else program(leaves)
-
-    def _make(self, key: Any, batch: Any, static: tuple[Any, ...]) -> Program | None:
-        if key in self._programs and self._programs[key] is None:
-            return None
-        if key not in self._programs and len(self._programs) >= MOST_LAYOUTS:
-            return None
-        learner = self._engine.learner
-        try:
-            program = _kind_of_program(learner, batch)(learner, self._name, batch, static)
-            program.compile()
-        except UnsteppedError:
-            return None
-        except Exception as error:
-            self._programs[key] = None
-            self._engine.give_up(error)
-            return None
-        self._programs[key] = program
-        self._engine.status = program.status
-        return program
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Step:
-        duplicate = copy.copy(self)
-        memo[id(self)] = duplicate
-        duplicate._engine = copy.deepcopy(self._engine, memo)
-        duplicate._programs = {}
-        return duplicate
-
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_programs": {}}
+        return {**vars(self), "programs": {}, "_bound": set()}  # of a copy of the learner there will be others
 
 
 def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
@@ -148,12 +155,14 @@ def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
     Raises:
         UntraceableError: nothing does, or the batch is elsewhere.
     """
-    devices = {tensor.device for tensor in (*flatten(batch), *learner.parameters())}
+    devices = {tensor.device for tensor in (*tensors_of(batch), *learner.parameters())}
     if len(devices) > 1:
         raise UntraceableError(f"learner and batch are not on one device: {sorted(map(str, devices))}")
     kind = devices.pop().type
     if kind not in PROGRAMS:
         raise UntraceableError(f"programs run on {' and '.join(PROGRAMS)} devices, and the learner is on {kind}")
+    if learner.group is not None and kind != "cpu":
+        raise UntraceableError(f"learners that exchange gradients are compiled on the CPU only, this one is on {kind}")
     return PROGRAMS[kind]
 
 

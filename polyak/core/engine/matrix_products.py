@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from polyak.core.engine.cache import machine, recall, remember
+from polyak.core.engine.cache import Measurements, machine
 from polyak.core.engine.speeds import fastest
 
 aten = torch.ops.aten
@@ -41,7 +41,7 @@ class Product(NamedTuple):
     bias: bool
 
     @property
-    def operations(self) -> float:
+    def flops(self) -> float:
         """Floating-point operations."""
         m, k, n = self.shape
         return 2.0 * m * k * n
@@ -73,7 +73,7 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
         x, y = a.meta["val"], b.meta["val"]
         product = Product((*x.shape, y.shape[1]), (x.stride(), y.stride()), bias is not None)
         with graph.graph.inserting_before(node):
-            if torch.backends.mkldnn.is_available() and product.operations >= SMALLEST and faster(product):
+            if torch.backends.mkldnn.is_available() and product.flops >= SMALLEST and faster(product):
                 new = graph.graph.call_function(torch.ops.polyak.product.default, (a, b, bias))
                 changed += 1
             elif bias is not None:
@@ -114,25 +114,28 @@ def undo_unbiased(graph: GraphModule) -> None:
 
 
 def measured() -> Faster:
-    """Decides by measurement, with the present number of threads: what was found once on a machine is asked of a file,
-    which is read now; what nobody has measured yet is measured when it is asked for, and written there."""
-    known = recall(REMEMBERED)
+    """Decides by measurement, with the present number of threads."""
+    known = Measurements(REMEMBERED)
 
     def faster(product: Product) -> bool:
-        name = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
-        if name not in known:
-            known.update(recall(REMEMBERED))  # another process may have been here since
-        if name not in known:
-            ours, theirs = _seconds(product)
-            known[name] = {
-                "torch_us": round(ours * 1e6, 1),
-                "onednn_us": round(theirs * 1e6, 1),
-                "onednn": theirs * MARGIN < ours,
-            }
-            remember(REMEMBERED, {name: known[name]})
-        return bool(known[name]["onednn"])
+        what = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
+        return bool(known.of(what, lambda: _measure(product), _sound)["onednn"])
 
     return faster
+
+
+def _measure(product: Product) -> dict[str, Any]:
+    """Microseconds by either library, and whether that speaks for oneDNN."""
+    ours, theirs = _seconds(product)
+    return {
+        "torch_us": round(ours * 1e6, 1),
+        "onednn_us": round(theirs * 1e6, 1),
+        "onednn": theirs * MARGIN < ours,
+    }
+
+
+def _sound(fact: Any) -> bool:
+    return isinstance(fact, dict) and isinstance(fact.get("onednn"), bool)
 
 
 @cache

@@ -122,11 +122,16 @@ RULES: dict[type[Optimizer], Rule] = {
 """The optimizers whose steps can be part of a graph; subclasses are not, since they may step otherwise."""
 
 
-def factors(optimizer: Optimizer, group: Mapping[str, Any]) -> list[float]:
+def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Tensor] | None = None) -> list[float]:
     """The numbers by which the next step of a group multiplies.
 
     They depend on how many steps there were, and are computed outside of the graph: inside, the compiler would raise
     Adam's decay rates to their powers anew for every few parameters.
+
+    Args:
+        optimizer: whose group it is.
+        group: one of its groups.
+        params: those of the group that are meant, all of which have been stepped equally often; None means all.
 
     Returns:
         The learning rate; for Adam also lr / (1 - beta1**t) and sqrt(1 - beta2**t) of the coming step t.
@@ -134,10 +139,21 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any]) -> list[float]:
     lr = float(group["lr"])
     if not _corrects_bias(optimizer):
         return [lr]
-    states = (optimizer.state.get(param) for param in group["params"])
+    states = (optimizer.state.get(param) for param in (group["params"] if params is None else params))
     step = next((float(state["step"]) for state in states if state), 0.0) + 1.0
     beta1, beta2 = group["betas"]
     return [lr, lr / (1 - beta1**step), math.sqrt(1 - beta2**step)]
+
+
+def cohorts(optimizer: Optimizer, group: Mapping[str, Any]) -> list[list[Tensor]]:
+    """Those parameters of a group that may move, in parts with equal :func:`factors`: frozen ones miss steps."""
+    free = [param for param in group["params"] if param.requires_grad]
+    if not _corrects_bias(optimizer):
+        return [free] if free else []
+    parts: dict[float, list[Tensor]] = {}
+    for param in free:
+        parts.setdefault(float(optimizer.state.get(param, {}).get("step", -1.0)), []).append(param)
+    return list(parts.values())
 
 
 def device_factors(optimizer: Optimizer, group: Mapping[str, Any], lr: Tensor, t: Tensor | None) -> Tensor:
@@ -177,14 +193,16 @@ def check_traceable(optimizer: Optimizer, device: torch.device) -> None:
         for option in ("amsgrad", "maximize", "decoupled_weight_decay"):
             if group.get(option) and not (option == "decoupled_weight_decay" and type(optimizer) is torch.optim.AdamW):
                 raise UntraceableError(f"the optimizer's option {option}={group[option]!r} has no rule")
-        stateful = type(optimizer) is not torch.optim.SGD or group["momentum"] != 0
-        if stateful and not any(optimizer.state.get(p) for p in group["params"]):
+        free = [p for p in group["params"] if p.requires_grad]
+        if free and _is_stateful(optimizer, group) and not any(optimizer.state.get(p) for p in free):
             raise UnsteppedError(f"the optimizer {type(optimizer).__name__} has not stepped yet")
-        counts = [optimizer.state[p]["step"] for p in group["params"] if "step" in optimizer.state.get(p, {})]
+        counts = [optimizer.state[p]["step"] for p in free if "step" in optimizer.state.get(p, {})]
         if _corrects_bias(optimizer) and any(count.device != device for count in counts):
             raise UntraceableError("the optimizer counts its steps on another device (optimizer_kwargs: fused=True)")
-        if len({float(count) for count in counts}) > 1:
-            raise UntraceableError("the optimizer has stepped some parameters more often than others")
+
+
+def _is_stateful(optimizer: Optimizer, group: Mapping[str, Any]) -> bool:
+    return type(optimizer) is not torch.optim.SGD or group["momentum"] != 0
 
 
 class TracedOptimizer:
@@ -192,9 +210,10 @@ class TracedOptimizer:
 
     Args:
         optimizer: whose rule and options to follow.
-        params: for each group, the tensors that stand for its parameters.
-        states: for each group and parameter, the tensors that stand for its state.
-        rates: for each group, the tensor that stands for its :func:`factors`.
+        params: for each part of a group, see :func:`cohorts`, the tensors that stand for its parameters.
+        states: for each part and parameter, the tensors that stand for its state.
+        by: for each part, the tensor that stands for its :func:`factors`.
+        groups: for each part, the group that it belongs to; None: each group is one part.
     """
 
     def __init__(
@@ -202,12 +221,13 @@ class TracedOptimizer:
         optimizer: Optimizer,
         params: Sequence[Sequence[Tensor]],
         states: Sequence[Sequence[State]],
-        rates: Sequence[Tensor],
+        by: Sequence[Tensor],
+        groups: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        self._rule = RULES[type(optimizer)]
-        self._options = optimizer.param_groups
-        self._states, self._rates = states, rates
-        self.param_groups = [{"params": list(group)} for group in params]
+        self._optimizer, self._rule = optimizer, RULES[type(optimizer)]
+        self._options = optimizer.param_groups if groups is None else groups
+        self._states, self._by = states, by
+        self.param_groups = [{"params": list(part)} for part in params]
         self.stepped = False
         """Whether :meth:`step` was called."""
 
@@ -217,15 +237,18 @@ class TracedOptimizer:
 
         Args:
             unless: [] bool; where it is true everything stays as it is.
+
+        Raises:
+            UnsteppedError: one of them is new to the optimizer, such as one that was frozen until now.
         """
         self.stepped = True
-        for group, states, rate, options in zip(
-            self.param_groups, self._states, self._rates, self._options, strict=True
-        ):
-            moved = [(p, p.grad, s) for p, s in zip(group["params"], states, strict=True) if p.grad is not None]
+        for part, states, by, options in zip(self.param_groups, self._states, self._by, self._options, strict=True):
+            moved = [(p, p.grad, s) for p, s in zip(part["params"], states, strict=True) if p.grad is not None]
             params, grads, kept = [p for p, _, _ in moved], [g for _, g, _ in moved], [s for _, _, s in moved]
+            if _is_stateful(self._optimizer, options) and not all(kept):
+                raise UnsteppedError("the optimizer has yet to step some of its parameters")
             touched = [*params, *(t for state in kept for t in state.values() if isinstance(t, Tensor))]
             before = [t.clone() for t in touched] if unless is not None else []
-            self._rule(params, grads, kept, rate, options)
+            self._rule(params, grads, kept, by, options)
             for old, tensor in zip(before, touched, strict=False):
                 tensor.copy_(torch.where(unless, old, tensor))  # type: ignore[arg-type]

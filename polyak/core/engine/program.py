@@ -11,6 +11,7 @@ uncompiled training draw the same ones.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,17 +19,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from polyak.core.engine.matrix_products import use_faster
-from polyak.core.engine.nesting import flatten, layout, unflatten
-from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
+from polyak.core.engine.nesting import layout, rebuilt, tensors_of
+from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, cohorts, factors
+from polyak.core.engine.parts import Marking, Run, in_parts
 from polyak.core.engine.shared_library import library, load, quiet
 from polyak.core.learner import Learner
+from polyak.nn.fast.watch import Watch
 
 aten = torch.ops.aten
 
@@ -41,7 +44,7 @@ class Program:
 
     Args:
         learner: whose tensors are read and changed in place.
-        method: its name; called with a batch and ``static``, it returns tensors by name.
+        method: its name; called with a batch and ``static``, it returns tensors, in named tuples and dicts.
         batch: an example.
         static: further arguments, plain values that are built into the program.
 
@@ -52,39 +55,49 @@ class Program:
 
     status = "compiled"
     """What the engine says of itself once it runs such a program."""
+    report: Callable[[str], None] | None = None
+    """Told what takes long."""
 
     def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
         inputs = Inputs(learner)
-        leaves = flatten(batch)
-        names: list[str] = []
+        given = tensors_of(batch)
+        results: list[Any] = []
 
         def step(*tensors: Tensor) -> list[Tensor]:
-            mine, given = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
+            mine, theirs = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
             with inputs.replaced(mine) as state:
-                arguments = (method, unflatten(batch, iter(given)), *static)
-                results = functional_call(learner, state, arguments, tie_weights=False)
-            names[:] = results
-            return list(results.values())
+                arguments = (rebuilt(batch, iter(theirs)), *static)
+                results[:] = [functional_call(_Method(learner, method), state, arguments, tie_weights=False)]
+            return tensors_of(results)
 
         with quiet():
-            graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *leaves)
+            graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *given)
         inputs.follow(inputs.stepped)
         self.graph = graph
-        self._run: Callable[[list[Tensor]], Sequence[Tensor]] = self._interpret
+        self.method = method
         self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors))
-        self._names = names
+        (self._form,) = results
         self._inputs = inputs
-        self._arguments = [*inputs.tensors, *blanks, *leaves]
+        self._arguments = [*inputs.tensors, *blanks, *given]
+        self._group = learner.group
+        self._run: Run = self._parts(lambda part, _: partial(interpret, part))
 
     def compile(self) -> None:
         """Build the library, or find it on disk, and load it."""
         use_faster(self.graph)
-        self._run = load(library(self.graph, self._arguments))
+        self._run = self._parts(lambda part, arguments: load(library(part, arguments, self._building)))
 
-    @torch.no_grad()
-    def _interpret(self, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
-        """The graph as it is, operation by operation: what :meth:`compile` must not change."""
-        return self.graph(*arguments)
+    def _parts(self, make: Callable[[GraphModule, Sequence[Tensor]], Run]) -> Run:
+        return in_parts(self.graph, self._arguments, self._group, make)
+
+    @contextmanager
+    def _building(self) -> Iterator[None]:
+        """Says what takes so long."""
+        report, started = self.report or (lambda text: None), time.perf_counter()
+        what = self.method.replace("_", " ")
+        report(f"compiling the {what} (once for this machine, network and batch size; 15 to 40 s) ...")
+        yield
+        report(f"compiled the {what} in {time.perf_counter() - started:.0f} s")
 
     @property
     def current(self) -> bool:
@@ -93,6 +106,8 @@ class Program:
 
     def rebind(self) -> bool:
         """Take up the tensors that the learner has now. False if it needs another program: it is built otherwise."""
+        if self._inputs.learner.group is not self._group:
+            return False
         try:
             fresh = Inputs(self._inputs.learner)
         except UntraceableError:
@@ -104,17 +119,35 @@ class Program:
         self._inputs = fresh
         return True
 
-    def __call__(self, leaves: Sequence[Tensor]) -> Mapping[str, Tensor]:
-        """Run on a batch, given as :func:`~polyak.core.engine.nesting.flatten` gives it."""
+    def __call__(self, given: Sequence[Tensor]) -> Any:
+        """Run on a batch, given as :func:`~polyak.core.engine.nesting.tensors_of` gives it."""
         self._inputs.count()
-        self._inputs.refresh_rates()
+        self._inputs.refresh_factors()
         arguments = self._arguments
         at = len(self._inputs.tensors)
         for draw in self._draws:
             arguments[at] = draw()
             at += 1
-        arguments[at:] = leaves
-        return dict(zip(self._names, self._run(arguments), strict=True))
+        arguments[at:] = given
+        return rebuilt(self._form, iter(self._run(arguments)))
+
+
+@torch.no_grad()
+def interpret(graph: GraphModule, arguments: Sequence[Tensor]) -> Sequence[Tensor]:
+    """A graph as it is, operation by operation: what compiling must not change."""
+    results: Sequence[Tensor] = graph(*arguments)
+    return results
+
+
+class _Method(nn.Module):
+    """A learner's method, as what a module does when it is called."""
+
+    def __init__(self, learner: Learner, name: str) -> None:
+        super().__init__()
+        self.learner, self._name = learner, name
+
+    def forward(self, batch: Any, *static: Any) -> Any:
+        return self.learner.eagerly(getattr(self.learner, self._name), batch, *static)
 
 
 # -- what a learner is made of -----------------------------------------------------------------------------------------
@@ -130,31 +163,31 @@ class Inputs:
         of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
         self._slots = {slot: self.names.index(of[id(tensor)]) for slot, tensor in _slots(learner)}
         self.device = next((tensor.device for tensor in self.tensors), torch.device("cpu"))
-        self.rates: list[Rate] = []
         self._counters: list[tuple[Optimizer, dict[str, Any]]] = []
         self._views: list[np.ndarray] = []
         self.stepped: frozenset[str] = frozenset()
         """Names of the optimizers that the method steps."""
-        self._plans = [self._plan(name, optimizer, of) for name, optimizer in learner.optimizers.items()]
-        self._watch = _Watch(learner)
-        plans = [(plan.name, type(plan.optimizer), *plan[2:]) for plan in self._plans]
-        hooks = [[*m._forward_hooks.values(), *m._forward_pre_hooks.values()] for m in learner.modules()]
+        self.cohorts = [cohort for name in learner.optimizers for cohort in self._cohorts(name, of)]
+        self._watch = _LearnerWatch(learner)
+        plans = [(c.name, type(c.optimizer), c.params, c.states, c.place) for c in self.cohorts]
+        hooks = [list(each.values()) for each in self._watch.modules.hooks]
         self.signature = (repr(learner), hooks, self.names, layout(self.tensors), plans, self._watch.options)
         """What a program is made for: two learners that agree in it differ in the values of tensors only."""
 
-    def _plan(self, name: str, optimizer: Optimizer, of: Mapping[int, str]) -> _OptimizerPlan:
+    def _cohorts(self, name: str, of: Mapping[int, str]) -> Iterator[Cohort]:
+        optimizer = self.learner.optimizers[name]
         check_traceable(optimizer, self.device)
-        params, states, rates = [], [], []
         for group in optimizer.param_groups:
-            params.append([of[id(p)] for p in group["params"]])
-            states.append([self._state(optimizer, optimizer.state.get(p, {})) for p in group["params"]])
-            rates.append(self._add(torch.tensor(factors(optimizer, group), device=self.device)))
-            steps = (row.get("step") for row in states[-1])
-            self.rates.append(Rate(optimizer, group, rates[-1], next((s for s in steps if s is not None), None)))
-        return _OptimizerPlan(name, optimizer, params, states, rates)
+            for params in cohorts(optimizer, group):
+                states = [self._state(optimizer, optimizer.state.get(p, {})) for p in params]
+                place = self._add(torch.tensor(factors(optimizer, group, params), device=self.device))
+                step = next((state["step"] for state in states if state and state["step"] is not None), None)
+                yield Cohort(name, optimizer, group, params[:1], [of[id(p)] for p in params], states, place, step)
 
     def _state(self, optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
         """One parameter's state, with the places of its tensors among the inputs instead of them."""
+        if not state:
+            return {}
         row = {key: _Place(self._add(v)) if isinstance(v, Tensor) else v for key, v in state.items() if key != "step"}
         if isinstance(step := state.get("step"), Tensor) and step.device == self.device:
             return {"step": _Place(self._add(step)), **row}
@@ -168,26 +201,40 @@ class Inputs:
 
     @contextmanager
     def replaced(self, tensors: Sequence[Tensor]) -> Iterator[dict[str, Tensor]]:
-        """Let optimizers work on other tensors for a while; yields what stands in each place of the modules."""
-        state = dict(zip(self.names, tensors, strict=False))
-        optimizers = self.learner.optimizers
-        kept = dict(optimizers)
-        traced = {plan.name: plan.on(state, tensors) for plan in self._plans}
-        optimizers.update(traced)  # type: ignore[arg-type]
+        """Let optimizers work on other tensors for a while, and mark what the learner exchanges with others; yields
+        what stands in each place of the modules of a :class:`_Method`."""
+        learner = self.learner
+        kept, group = dict(learner.optimizers), learner.group
+        traced = {name: self._traced(name, optimizer, tensors) for name, optimizer in kept.items()}
+        learner.optimizers.update(traced)  # type: ignore[arg-type]
+        learner.group = None if group is None else Marking(group.size)
         try:
-            yield {slot: tensors[place] for slot, place in self._slots.items()}
+            yield {f"learner.{slot}": tensors[place] for slot, place in self._slots.items()}
         finally:
-            optimizers.update(kept)
+            learner.optimizers.update(kept)
+            learner.group = group
         self.stepped = frozenset(name for name, optimizer in traced.items() if optimizer.stepped)
+
+    def _traced(self, name: str, optimizer: Optimizer, tensors: Sequence[Tensor]) -> TracedOptimizer:
+        """An optimizer's step on other tensors."""
+        state = dict(zip(self.names, tensors, strict=False))
+        ours = [cohort for cohort in self.cohorts if cohort.name == name]
+        rows = [
+            [{k: tensors[v] if isinstance(v, _Place) else v for k, v in row.items()} for row in cohort.states]
+            for cohort in ours
+        ]
+        params = [[state[param] for param in cohort.params] for cohort in ours]
+        by = [tensors[cohort.place] for cohort in ours]
+        return TracedOptimizer(optimizer, params, rows, by, [cohort.group for cohort in ours])
 
     def follow(self, stepped: frozenset[str]) -> None:
         """Look after these optimizers alone: the method leaves the others as they are."""
         self.stepped = stepped
-        ours = [optimizer for name, optimizer in self.learner.optimizers.items() if name in stepped]
-        self.rates = [rate for rate in self.rates if rate.optimizer in ours]
+        self.cohorts = [cohort for cohort in self.cohorts if cohort.name in stepped]
+        ours = [cohort.optimizer for cohort in self.cohorts]
         self._counters = [counter for counter in self._counters if counter[0] in ours]
         if self.device.type == "cpu":
-            self._views = [self.tensors[rate.place].numpy() for rate in self.rates]
+            self._views = [self.tensors[cohort.place].numpy() for cohort in self.cohorts]
 
     @property
     def current(self) -> bool:
@@ -199,10 +246,10 @@ class Inputs:
         for _, state in self._counters:
             state["step"] += 1
 
-    def refresh_rates(self) -> None:
+    def refresh_factors(self) -> None:
         """Before a run on the CPU: bring what depends on learning rates and numbers of steps."""
-        for (optimizer, group, _, _), values in zip(self.rates, self._views, strict=True):
-            values[:] = factors(optimizer, group)
+        for cohort, values in zip(self.cohorts, self._views, strict=True):
+            values[:] = factors(cohort.optimizer, cohort.group, cohort.first)
 
 
 def _slots(learner: Learner) -> Iterator[tuple[str, Tensor]]:
@@ -218,52 +265,33 @@ class _Place(int):
     """A place among a program's inputs."""
 
 
-class Rate(NamedTuple):
-    """One group of an optimizer, and where its factors and its number of steps stand among the inputs."""
-
-    optimizer: Optimizer
-    group: dict[str, Any]
-    place: int
-    step: int | None
-
-
-class _OptimizerPlan(NamedTuple):
-    """Where an optimizer's tensors stand among the inputs, group by group."""
+class Cohort(NamedTuple):
+    """Parameters of an optimizer's group that have been stepped equally often, and where their tensors stand among the
+    inputs."""
 
     name: str
+    """Of the optimizer."""
     optimizer: Optimizer
-    params: list[list[str]]
-    states: list[list[dict[str, Any]]]
-    rates: list[int]
-
-    def on(self, state: Mapping[str, Tensor], tensors: Sequence[Tensor]) -> TracedOptimizer:
-        """The optimizer's step on other tensors."""
-        return TracedOptimizer(
-            self.optimizer,
-            [[state[name] for name in group] for group in self.params],
-            [
-                [{k: tensors[v] if isinstance(v, _Place) else v for k, v in row.items()} for row in group]
-                for group in self.states
-            ],
-            [tensors[at] for at in self.rates],
-        )
+    group: dict[str, Any]
+    first: list[Tensor]
+    """One of the parameters, which tells of all how often they were stepped."""
+    params: list[str]
+    """Their names."""
+    states: list[dict[str, Any]]
+    """Their states, with places instead of tensors."""
+    place: int
+    """Of their factors."""
+    step: int | None
+    """Place of their number of steps, if it is among the inputs."""
 
 
-class _Watch:
-    """Notices, in a few microseconds, that a learner was changed by hand.
-
-    Dictionaries are compared with copies of themselves, which C code does by the identity of what is in them.
-    """
+class _LearnerWatch:
+    """Notices, in a few microseconds, that a learner was changed by hand."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
-        kinds = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
-        self._made_of = [getattr(module, kind) for module in learner.modules() for kind in kinds] + [learner.optimizers]
-        self._was_made_of = [dict(each) for each in self._made_of]
-        plain = (bool, int, float, str, type(None))
-        self._options = [n for n, v in vars(learner).items() if isinstance(v, plain) and n not in learner.counters]
-        self._had_options = [getattr(learner, name) for name in self._options]
-        self._training = [module.training for module in learner.modules()]
+        self.modules = Watch(learner.modules(), moving=learner.counters)
+        self._had_optimizers = dict(learner.optimizers)
         self._optimizers = list(learner.optimizers.values())
         self._had_groups = [[{**g, "params": list(g["params"])} for g in o.param_groups] for o in self._optimizers]
         self._had_states = [{p: dict(state) for p, state in o.state.items()} for o in self._optimizers]
@@ -272,24 +300,23 @@ class _Watch:
     def options(self) -> list[Any]:
         """Plain values that are built into a program."""
         groups = [[{k: v for k, v in g.items() if k not in ("params", "lr")} for g in had] for had in self._had_groups]
-        return [self._had_options, groups, self._training]
+        return [self.modules.options, groups]
 
     @property
     def unchanged(self) -> bool:
         """Whether all is as it was; learning rates and counters may move."""
-        self._follow_rates()
-        learner = self._learner
+        self._follow_learning_rates()
         try:
             return bool(
-                self._made_of == self._was_made_of
-                and [getattr(learner, name) for name in self._options] == self._had_options
+                self.modules.unchanged()
+                and self._learner.optimizers == self._had_optimizers
                 and [o.param_groups for o in self._optimizers] == self._had_groups
                 and [o.state for o in self._optimizers] == self._had_states
             )
         except RuntimeError:  # other tensors than before, which cannot be compared as numbers are
             return False
 
-    def _follow_rates(self) -> None:
+    def _follow_learning_rates(self) -> None:
         for optimizer, groups in zip(self._optimizers, self._had_groups, strict=True):
             for group, had in zip(optimizer.param_groups, groups, strict=False):
                 if isinstance(group["lr"], float):
@@ -311,8 +338,21 @@ def _lerp(tensors: list[Tensor], ends: list[Tensor], weights: list[Tensor]) -> N
         tensor.lerp_(end, weight)
 
 
-_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {aten._foreach_norm.Scalar: _norms, aten._foreach_lerp_.List: _lerp}
-"""Operations on lists of tensors that the compiler knows tensor by tensor only."""
+def _batch_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor | None, variance: Tensor | None, *options: Any
+) -> Any:
+    """The same operation under the name that tells the compiler that running statistics change."""
+    if mean is None or variance is None:
+        return aten._native_batch_norm_legit.no_stats(x, weight, bias, *options)
+    return aten._native_batch_norm_legit.default(x, weight, bias, mean, variance, *options)
+
+
+_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten._foreach_norm.Scalar: _norms,
+    aten._foreach_lerp_.List: _lerp,
+    aten.native_batch_norm.default: _batch_norm,
+}
+"""Operations of which the compiler knows others only that do the same."""
 
 _RANDOM = {
     aten.randn_like.default: torch.randn,
@@ -321,6 +361,13 @@ _RANDOM = {
     aten.rand.default: torch.rand,
 }
 """Operations that draw numbers of a known distribution: what draws the same ones, given shape and type."""
+_FILLING: dict[Any, Any] = {
+    aten.bernoulli_.float: Tensor.bernoulli_,
+    aten.normal_.default: Tensor.normal_,
+    aten.uniform_.default: Tensor.uniform_,
+}
+"""Operations that draw them into a tensor that is there: what they are."""
+_EMPTY = (aten.empty_like.default, aten.empty.memory_format, aten.new_empty.default)
 
 
 def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], list[Tensor]]:
@@ -340,7 +387,8 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
         if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
             continue
         value = node.meta["val"]
-        if node.target not in _RANDOM or not value.is_contiguous():
+        draw = _drawing(node)
+        if draw is None or not value.is_contiguous():
             raise UntraceableError(f"it draws random numbers by {node.target}")
         with graph.graph.inserting_before(following):
             drawn = graph.graph.placeholder(f"drawn_{len(draws)}")
@@ -348,7 +396,24 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
         node.replace_all_uses_with(drawn)
         graph.graph.erase_node(node)
         shape = tuple(value.shape)
-        draws.append(partial(_RANDOM[node.target], shape, dtype=value.dtype, device=value.device))
+        draws.append(partial(draw, shape, dtype=value.dtype, device=value.device))
         blanks.append(torch.zeros(shape, dtype=value.dtype, device=value.device))
     graph.recompile()
     return draws, blanks
+
+
+def _drawing(node: Node) -> Draw | None:
+    """What draws the same numbers as an operation, given shape and type; None if that is not known."""
+    if node.target in _RANDOM:
+        return _RANDOM[node.target]
+    fill = _FILLING.get(node.target)
+    source = node.args[0] if node.args else None
+    if fill is not None and isinstance(source, Node) and source.target in _EMPTY and len(source.users) == 1:
+        return partial(_filled, fill, node.args[1:])
+    return None
+
+
+def _filled(
+    fill: Callable[..., Tensor], options: Sequence[Any], shape: Any, out: Tensor | None = None, **kind: Any
+) -> Tensor:
+    return fill(torch.empty(shape, **kind) if out is None else out, *options)

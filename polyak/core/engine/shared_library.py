@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,20 @@ differs by 1e-7."""
 LIBRARY = "program.so"
 
 
-def library(graph: GraphModule, arguments: Sequence[Tensor]) -> Path:
-    """The shared library of a graph: from the cache folder, else built into it."""
+def library(
+    graph: GraphModule, arguments: Sequence[Tensor], building: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Path:
+    """The shared library of a graph: from the cache folder, else built into it, inside of ``building()``."""
     folder = cache_folder() / _key(graph, arguments)
     library = folder / LIBRARY
     if library.exists():
         return library
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as building:
-        _build(graph, arguments, Path(building) / "made")
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as aside:
+        with building():
+            _build(graph, arguments, Path(aside) / "made")
         with suppress(OSError):  # another process was quicker
-            (Path(building) / "made").rename(folder)
+            (Path(aside) / "made").rename(folder)
     return library
 
 

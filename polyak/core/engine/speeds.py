@@ -5,19 +5,19 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import torch
 
-from polyak.core.engine.cache import machine, recall, remember
+from polyak.core.engine.cache import Measurements, machine
 
-REMEMBERED = "rates"
+REMEMBERED = "speeds"
 _CPU_SIZE, _CUDA_SIZE, _CALLS = 256, 2048, 200
 
 
 @dataclass(frozen=True)
-class Rates:
+class Speeds:
     """The speed of a processor and of a GPU beside it."""
 
     cpu_flops: float
@@ -42,38 +42,32 @@ def fastest(run: Callable[[], object], seconds: float = 0.05) -> float:
     return best
 
 
-def rates() -> Rates:
-    """The rates of this machine, from the cache folder if they were measured before. Needs a GPU."""
+def speeds() -> Speeds:
+    """The speeds of this machine, from the cache folder if they were measured before. Needs a GPU."""
     return remembered(_machine(), measure)
 
 
-def remembered(machine: str, measured: Callable[[], Rates]) -> Rates:
-    """What the cache folder knows of ``machine``; else what is measured now, which is then kept there.
-
-    Args:
-        machine: whose rates they are: home folders are shared by machines.
-        measured: asked if nothing sensible is known.
-    """
-    with suppress(KeyError, ValueError, TypeError, AttributeError):
-        return Rates(**{name: _positive(value) for name, value in recall(REMEMBERED)[machine].items()})
-    found = measured()
-    remember(REMEMBERED, {machine: asdict(found)})
-    return found
+def remembered(machine: str, measured: Callable[[], Speeds]) -> Speeds:
+    """What the cache folder knows of ``machine``; else what is measured now, which is then kept there."""
+    return Speeds(**Measurements(REMEMBERED).of(machine, lambda: asdict(measured()), _sound))
 
 
-def _positive(value: object) -> float:
-    if not isinstance(value, float) or not 0 < value < float("inf"):
-        raise ValueError(f"{value!r} is no rate")
-    return value
+def _sound(fact: Any) -> bool:
+    """Whether what was read is :class:`Speeds`: positive numbers under the names of its fields."""
+    return (
+        isinstance(fact, dict)
+        and fact.keys() == {field.name for field in fields(Speeds)}
+        and all(isinstance(value, float) and 0 < value < float("inf") for value in fact.values())
+    )
 
 
 def _machine() -> str:
-    """Names everything that the rates depend on."""
+    """Names everything that the speeds depend on."""
     gpu, threads = torch.cuda.get_device_name(), torch.get_num_threads()
     return f"{platform.node()}: {', '.join(machine())}, {threads} thread(s), {gpu}"
 
 
-def measure() -> Rates:
+def measure() -> Speeds:
     """Measure this machine, which takes about a quarter of a second once CUDA has started. Needs a GPU."""
     here, small = torch.zeros(_CPU_SIZE, _CPU_SIZE), torch.zeros(1)
     there, one = torch.zeros(_CUDA_SIZE, _CUDA_SIZE, device="cuda"), torch.zeros(1, device="cuda")
@@ -87,7 +81,7 @@ def measure() -> Rates:
         return repeat
 
     with torch.no_grad():
-        return Rates(
+        return Speeds(
             cpu_flops=2 * _CPU_SIZE**3 / fastest(lambda: here @ here),
             cuda_flops=2 * _CUDA_SIZE**3 * 10 / fastest(finished(lambda: there @ there, 10)),
             cpu_call=fastest(lambda: small + small),

@@ -50,13 +50,13 @@ def chosen_threads(number: int) -> Iterator[None]:
 
 
 @contextmanager
-def threads_for(operations: float) -> Iterator[int]:
+def threads_for(flops: float) -> Iterator[int]:
     """Let torch use one thread inside the block if steps are small, and nobody chose otherwise; yields the number.
 
     Args:
-        operations: floating-point operations of one gradient step.
+        flops: floating-point operations of one gradient step.
     """
-    if operations >= SMALL_STEP or chosen_by_user():
+    if flops >= SMALL_STEP or chosen_by_user():
         yield torch.get_num_threads()
         return
     with threads(1):

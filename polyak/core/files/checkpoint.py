@@ -34,6 +34,7 @@ from typing_extensions import Self
 
 from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, opened
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
+from polyak.core.hyperparameters import did_you_mean
 from polyak.core.seeding import rng_state, set_rng_state
 
 FORMAT_VERSION = 1
@@ -117,6 +118,11 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
     if unknown := include - {*model.saves_also, *model.hyperparameters(), *_COUNTERS}:
         also = " and ".join(map(repr, sorted(model.saves_also))) or "nothing"
         raise ValueError(f"include={sorted(unknown)} cannot be saved: only {also} and what is saved anyway.")
+    if nothing := sorted(
+        name for name in exclude - include if not (hasattr(model, name) or hasattr(type(model), name))
+    ):
+        hint = did_you_mean(nothing[0], [*model.hyperparameters(), *_COUNTERS])
+        raise ValueError(f"exclude={nothing} leaves nothing out: the model has no such attribute.{hint}")
     saved = Saved(_describe(model, exclude - include))
     rng_values, rng_arrays = rng_state()
     saved.info["rng"] = rng_values | {"action_space": encode(model.action_space.np_random.bit_generator.state)}

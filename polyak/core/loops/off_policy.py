@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -15,17 +15,16 @@ from typing_extensions import Self
 
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
-from polyak.core.deep import DeepAlgorithm
+from polyak.core.exploration import Dials, Exploration, RandomActions, WarmUp
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
-from polyak.core.hyperparameters import require
-from polyak.core.interaction import GymEnv, Interaction
-from polyak.core.noise import ActionNoise, VectorizedActionNoise
-from polyak.core.runner import Observations, Step
-from polyak.core.schedules import Schedule
+from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, Only, later, require
+from polyak.core.interaction import GymEnv
+from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
-from polyak.envs import DummyVecEnv, VecEnv
+from polyak.data.step import Step
+from polyak.envs import DummyVecEnv
 from polyak.envs.wrappers.normalize import detached
 
 _NOMINAL_EPISODE = 200
@@ -57,24 +56,23 @@ class RolloutReturn(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
+class OffPolicyAlgorithm(Collecting):
     """Algorithms that learn from a replay buffer."""
 
-    learning_rate: float | Schedule = 3e-4
     _: KW_ONLY
-    buffer_size: int = 1_000_000
+    buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
-    learning_starts: int = 100
+    learning_starts: Natural = 100
     """Environment steps of random actions before the first update."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per gradient step."""
-    tau: float = 0.005
+    tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
-    train_freq: int | tuple[int, str] = 1
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    gradient_steps: int = 1
+    gradient_steps: Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)] = 1
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     replay_buffer_class: type[ReplayBuffer] | None = None
     """Such as :class:`~polyak.data.HerReplayBuffer`; ``None`` takes :class:`~polyak.data.ReplayBuffer`."""
@@ -82,7 +80,7 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     """Further arguments of the replay buffer."""
     optimize_memory_usage: bool = False
     """Store each observation once instead of twice; the samples are the same."""
-    n_steps: int = 1
+    n_steps: Count = 1
     """Rewards summed before bootstrapping (n-step returns)."""
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
@@ -91,23 +89,18 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
 
     raw_experience: ClassVar[bool] = True
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
-    # Options of some algorithms only, which declare them as fields.
-    action_noise = cast("ActionNoise | None", None)
-    use_sde = False
-    use_sde_at_warmup = False
-    sde_sample_freq = -1
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        self._dials = Dials()
+        super().__post_init__(_init_setup_model)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         self.train_freq = convert_train_freq(self.train_freq)
-        require(self.buffer_size > 0, "buffer_size", self.buffer_size, "it must be at least 1.")
-        require(self.batch_size > 0, "batch_size", self.batch_size, "it must be at least 1.")
-        require(self.learning_starts >= 0, "learning_starts", self.learning_starts, "it must not be negative.")
-        require(0 <= self.tau <= 1, "tau", self.tau, "it must lie in [0, 1].")
-        require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
-        require(self.gradient_steps >= -1, "gradient_steps", self.gradient_steps, "it must be -1 or more.")
-        require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
-        require(isinstance(self.overlap, bool), "overlap", self.overlap, "it must be True or False.")
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "buffer_size": 500, "learning_starts": 50, "batch_size": 16}
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -169,16 +162,27 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         self._check_overlap()
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        freq: TrainFreq = self.train_freq  # type: ignore[assignment]
+        freq = self.train_freq
         training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
         if self.gradient_steps < 0:
             return training, self.batch_size
         steps = freq.frequency if freq.unit == "step" else _NOMINAL_EPISODE * freq.frequency
         return training // (steps * self.n_envs) * self.gradient_steps, self.batch_size
 
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if self.buffer_size < self.batch_size:
+            advise(
+                "batch larger than the buffer",
+                f"buffer_size={self.buffer_size} holds fewer transitions than batch_size={self.batch_size} draws, so "
+                "that every minibatch repeats some. Use a larger buffer_size or a smaller batch_size.",
+            )
+
     def _start_episodes(self) -> None:
-        super()._start_episodes()
         assert self.replay_buffer is not None
+        if self._collection is not None and self._collection.pending is not None:
+            self._store(self._collection.pending, self.replay_buffer)
+        super()._start_episodes()
         self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -197,17 +201,8 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     learn.__doc__ = Algorithm.learn.__doc__
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        assert self.env is not None
         assert self.replay_buffer is not None
-        rollout = self.collect_rollouts(
-            self.env,
-            callback,
-            self.train_freq,  # type: ignore[arg-type]
-            self.replay_buffer,
-            action_noise=self.action_noise,
-            learning_starts=self.learning_starts,
-            log_interval=log_interval,
-        )
+        rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
         if not rollout.continue_training:
             return False
         if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
@@ -225,127 +220,104 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
         All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
         """
         assert self.runner is not None
-        self.policy.set_training_mode(False)
-        if self.use_sde:
-            self.policy.reset_noise(self.n_envs)
-        self._prepare_to_act()
+        self._begin_acting()
+        self._dials.steps = self.num_timesteps
         normalizer = self._vec_normalize_env
         if normalizer is not None:
             self._vec_normalize_env = detached(normalizer.state_dict())
         try:
-            with self.runner.ahead(lambda _: self._sample_action(self.learning_starts, self.action_noise, self.n_envs)):
+            with self.runner.ahead():
                 yield
         finally:
             self._vec_normalize_env = normalizer
 
-    def collect_rollouts(
+    def _exploration(self) -> dict[str, Exploration]:
+        return {"warm_up": WarmUp(self._dials, self.learning_starts, self._random_actions())}
+
+    def _random_actions(self) -> RandomActions:
+        return RandomActions(self.action_space, self.policy.codec)
+
+    def collect(
         self,
-        env: VecEnv,
         callback: BaseCallback,
         train_freq: TrainFreq,
         replay_buffer: ReplayBuffer,
-        action_noise: ActionNoise | None = None,
-        learning_starts: int = 0,
         log_interval: int | None = None,
     ) -> RolloutReturn:
         """Step the environments and store what happens.
 
         Args:
-            env: the environments.
             callback: asked after every step whether to go on.
             train_freq: for how long.
             replay_buffer: where to.
-            action_noise: added to the actions.
-            learning_starts: act at random before this many environment steps.
             log_interval: episodes between log tables.
 
         Returns:
             how much was collected, and whether to go on.
         """
-        assert self.runner is not None
-        self.policy.set_training_mode(False)
-        if train_freq.unit == "episode" and env.num_envs > 1:
+        if train_freq.unit == "episode" and self.n_envs > 1:
             raise ValueError(
                 f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single "
-                f"environment, got n_envs={env.num_envs}. Use train_freq=(n, 'step')."
+                f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
-        if action_noise is not None and env.num_envs > 1 and not isinstance(action_noise, VectorizedActionNoise):
-            self.action_noise = action_noise = VectorizedActionNoise(action_noise, env.num_envs)
-        if self.use_sde:
-            self.policy.reset_noise(env.num_envs)
-        callback.on_rollout_start()
-        n_steps = n_episodes = 0
-        publish = callback.needs_locals
-        names = self._callback_locals(
-            replay_buffer=replay_buffer,
+        collection, n_envs = self._begin_collection(), self.n_envs
+        count_steps, publish = train_freq.unit == "step", callback.needs_locals
+        try:
+            callback.on_rollout_start()
+            names = self._collection_locals(callback, train_freq, replay_buffer, log_interval) if publish else {}
+            if collection.pending is not None:
+                self._take(collection.pending, collection, replay_buffer, log_interval)
+            while (collection.steps if count_steps else collection.episodes) < train_freq.frequency:
+                self._dials.steps = self.num_timesteps
+                step = self._make_step(collection)
+                if publish:
+                    counts = {"num_collected_steps": collection.steps, "num_collected_episodes": collection.episodes}
+                    callback.update_locals({**names, **off_policy_locals(step), **counts})
+                if not callback.on_step():
+                    return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=False)
+                self._take(step, collection, replay_buffer, log_interval)
+            callback.on_rollout_end()
+        finally:
+            self._collection = None
+        return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=True)
+
+    def _collection_locals(
+        self, callback: BaseCallback, train_freq: TrainFreq, replay_buffer: ReplayBuffer, log_interval: int | None
+    ) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` throughout a collection."""
+        return self._callback_locals(
             callback=callback,
-            learning_starts=learning_starts,
             train_freq=train_freq,
-            action_noise=action_noise,
+            replay_buffer=replay_buffer,
             log_interval=log_interval,
+            learning_starts=self.learning_starts,
+            action_noise=getattr(self, "action_noise", None),
         )
 
-        self._prepare_to_act()
-        n_envs, count_steps, copying = env.num_envs, train_freq.unit == "step", self._split.copy
+    def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
+        """Store a step that callbacks have let pass, and count what ended in it."""
+        self._update_info_buffer(step.infos, step.dones)
+        started = perf_counter()
+        self._store(step, replay_buffer)
+        self._split.copy.seconds += perf_counter() - started
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        self._on_step()
+        if step.ended:
+            collection.episodes += self._count_episodes(step, log_interval)
+        collection.pending = None
 
-        def act(obs: Observations) -> tuple[np.ndarray, np.ndarray]:
-            return self._sample_action(learning_starts, action_noise, n_envs)
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        """The one place where steps enter the buffer."""
+        replay_buffer.record(step)
 
-        while (n_steps if count_steps else n_episodes) < train_freq.frequency:
-            if self.use_sde and self.sde_sample_freq > 0 and n_steps % self.sde_sample_freq == 0:
-                self.policy.reset_noise(n_envs)
-            step = self.runner.step(act)
-            self.num_timesteps += n_envs
-            n_steps += 1
-            if publish:
-                counts = {"num_collected_steps": n_steps, "num_collected_episodes": n_episodes}
-                callback.update_locals({**names, **off_policy_locals(step), **counts})
-            if not callback.on_step():
-                return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=False)
-            self._update_info_buffer(step.infos, step.dones)
-            started = perf_counter()
-            replay_buffer.add(
-                step.observations, step.next_observations, step.actions, step.rewards, step.dones, step.infos
-            )
-            copying.seconds += perf_counter() - started
-            self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-            self._on_step()
-            if step.ended:
-                n_episodes += self._count_episodes(step, action_noise, log_interval)
-        callback.on_rollout_end()
-        return RolloutReturn(n_steps * env.num_envs, n_episodes, continue_training=True)
-
-    def _count_episodes(self, step: Step, action_noise: ActionNoise | None, log_interval: int | None) -> int:
-        """Note the episodes that ended: counters, action noise, log tables."""
-        ended = step.dones.nonzero()[0]
-        for i in ended:
+    def _count_episodes(self, step: Step, log_interval: int | None) -> int:
+        """Note the episodes that ended: counter and log tables."""
+        ended = int(np.count_nonzero(step.dones))
+        for _ in range(ended):
             self._episode_num += 1
-            if isinstance(action_noise, VectorizedActionNoise):
-                action_noise.reset([int(i)])
-            elif action_noise is not None:
-                action_noise.reset()
             if log_interval is not None and self._episode_num % log_interval == 0:
                 self.dump_logs()
-        return len(ended)
-
-    def _sample_action(
-        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Exploratory actions for the observations in hand: in environment units, and as they are stored."""
-        warm_up = self.num_timesteps < learning_starts and not (self.use_sde and self.use_sde_at_warmup)
-        actions = self._random_actions(n_envs) if warm_up else self._explore()
-        if action_noise is not None and isinstance(self.action_space, spaces.Box):
-            # np.clip costs several times as much on arrays this small
-            actions = np.minimum(np.maximum(actions + action_noise(), -1), 1)
-        return self.policy.to_env(actions), actions
-
-    def _explore(self) -> np.ndarray:
-        """The policy's own stochastic actions, [N, ...] in the network's units."""
-        return self._act_on(self._last_obs)
-
-    def _random_actions(self, n_envs: int) -> np.ndarray:
-        """Uniform actions, [N, ...] in the network's units."""
-        return self.policy.from_env(np.array([self.action_space.sample() for _ in range(n_envs)]))
+        return ended
 
     def _on_step(self) -> None:
         """Called after each environment step has been stored."""
@@ -367,11 +339,10 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
             batch_size, self.gamma, self._vec_normalize_env, gradient_steps, late=self._gathers_late
         )
         for transition, indices in self._split.sample.timing(batches):
-            results = dict(self.learner.update(transition))
-            td_error = results.pop("td_error", None)
-            if indices is not None and td_error is not None:
-                self.replay_buffer.update_priorities(indices, td_error)
-            for name, value in results.items():
+            update = self.learner.update(transition)
+            if indices is not None and update.td_error is not None:
+                self.replay_buffer.update_priorities(indices, update.td_error)
+            for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
@@ -387,7 +358,7 @@ class OffPolicyAlgorithm(Interaction, DeepAlgorithm):
     def hyperparameters(self) -> dict[str, Any]:
         values = super().hyperparameters()
         if "train_freq" in values:
-            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)  # type: ignore[union-attr]
+            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)
         if (options := values.get("replay_buffer_kwargs")) and "env" in options:
             values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
         return values

@@ -9,18 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.core.deep import DeepAlgorithm
-from polyak.core.hyperparameters import require
-from polyak.core.interaction import Interaction
+from polyak.core.exploration import Exploration, gsde
+from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Learner, Metrics
-from polyak.core.runner import Observations, Step
-from polyak.core.schedules import Schedule
+from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
-from polyak.envs import VecEnv
+from polyak.data.step import Observations, Step
 from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.ops.policy_gradient import normalized
 
 _EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
@@ -33,32 +33,45 @@ class OnPolicyLearner(Learner):
     """A learner with a stochastic actor and a value function, which also judges rollouts."""
 
     policy: ActorCriticPolicy
-    graphs = (*Learner.graphs, "evaluate")
 
-    @torch.no_grad()
     def evaluate(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
         """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there."""
+        results: Metrics = self.run(self.evaluation, batch)
+        return results
+
+    @torch.no_grad()
+    def evaluation(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
         values, log_prob, _ = self.policy.evaluate_actions(*batch)
         return {"values": values.flatten(), "log_prob": log_prob}
 
+    def normalized(self, advantages: Tensor) -> Tensor:
+        """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
+        if self.group is None:
+            return normalized(advantages)
+        x = advantages.double()  # in which sums of squares lose nothing
+        moments = torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()])
+        rows, total, squares = self.group.sum(moments).unbind()
+        mean = total / rows
+        deviation = ((squares - rows * mean.square()).clamp(min=0) / (rows - 1)).sqrt()
+        return ((x - mean) / (deviation + 1e-8)).to(advantages.dtype)
+
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
+class OnPolicyAlgorithm(Collecting):
     """Algorithms that learn from fresh rollouts of their own stochastic policy."""
 
-    learning_rate: float | Schedule = 3e-4
     _: KW_ONLY
-    n_steps: int = 2048
+    n_steps: Count = 2048
     """Steps per environment in one rollout."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
-    gae_lambda: float = 0.95
+    gae_lambda: Fraction = 0.95
     """Trace decay of generalised advantage estimation, in [0, 1]: 0 is one-step TD, 1 Monte Carlo."""
-    ent_coef: float = 0.0
+    ent_coef: NonNegative = 0.0
     """Weight of the entropy bonus."""
-    vf_coef: float = 0.5
+    vf_coef: NonNegative = 0.5
     """Weight of the value loss."""
-    max_grad_norm: float = 0.5
+    max_grad_norm: NonNegative = 0.5
     """Largest global norm of the gradient; beyond it the gradient is scaled down."""
     normalize_advantage: bool = True
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
@@ -71,12 +84,9 @@ class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.n_steps > 0, "n_steps", self.n_steps, "it must be at least 1.")
-        require(0 <= self.gamma <= 1, "gamma", self.gamma, "it must lie in [0, 1].")
-        require(0 <= self.gae_lambda <= 1, "gae_lambda", self.gae_lambda, "it must lie in [0, 1].")
-        require(self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "it must be positive.")
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_steps": 64}
 
     @property
     def _actor_critic(self) -> ActorCriticPolicy:
@@ -108,8 +118,7 @@ class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        assert self.env is not None
-        if not self.collect_rollouts(self.env, callback, self.rollout_buffer, self.n_steps):
+        if not self.collect(callback, self.rollout_buffer, self.n_steps):
             return False
         self._iteration += 1
         self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
@@ -131,100 +140,117 @@ class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
         """Gradient steps that :meth:`train` makes of a rollout of so many rows."""
         return 1
 
-    def collect_rollouts(
-        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
-    ) -> bool:
+    def _exploration(self) -> dict[str, Exploration]:
+        return gsde(self.use_sde, self.sde_sample_freq)
+
+    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
         """Fill the rollout buffer with fresh experience, advantages and returns.
 
         Where that is cheaper only the actor runs while stepping. Values and log-probabilities are then computed
         afterwards, in one pass over the whole rollout: the networks have not changed, so the numbers are the same.
 
         Args:
-            env: the environments.
             callback: asked after every step whether to go on.
             rollout_buffer: emptied first.
-            n_rollout_steps: steps per environment.
+            n_steps: steps per environment.
 
         Returns:
             whether to go on: False if a callback asked to stop.
         """
-        assert self.runner is not None
-        self.policy.set_training_mode(False)
-        rollout_buffer.reset()
-        if self.use_sde:
-            self.policy.reset_noise(env.num_envs)
-        forward = self._forward_act if self._actor_critic.values_while_acting else None
-        own_add = forward is not None or type(rollout_buffer).add is not RolloutBuffer.add
-        publish = callback.needs_locals
-        cut: list[tuple[int, int, Any]] = []
-        names = self._callback_locals(
-            callback=callback,
-            rollout_buffer=rollout_buffer,
-            n_rollout_steps=n_rollout_steps,
-            iteration=getattr(self, "_iteration", 0),
-        )
-        callback.on_rollout_start()
-        self._prepare_to_act()
-        act, n_envs, copying = forward or self._act, env.num_envs, self._split.copy
-        for t in range(n_rollout_steps):
-            if self.use_sde and self.sde_sample_freq > 0 and t % self.sde_sample_freq == 0:
-                self.policy.reset_noise(n_envs)
-            step = self.runner.step(act)
-            self.num_timesteps += n_envs
-            value = log_prob = None
-            if forward is not None:
-                value, log_prob = self._forwarded
-            elif own_add or publish:
-                with self._split.inference:
-                    value, log_prob = self._evaluate(step.observations, step.actions)
-            if publish:
-                tensors = self.policy.obs_to_tensor(step.observations)[0]
-                more = {"obs_tensor": tensors, "values": value, "log_probs": log_prob, "n_steps": t}
-                callback.update_locals({**names, **on_policy_locals(step), **more})
-            if not callback.on_step():
-                return False
-            self._update_info_buffer(step.infos, step.dones)
-            rewards = step.rewards
-            if step.ended and step.truncated.any():
-                final = [(t, int(i), step.infos[i]["terminal_observation"]) for i in step.truncated.nonzero()[0]]
-                if own_add:
-                    rewards = rewards.copy()
-                    for (_, i, _), v in zip(final, self._values_of(final), strict=True):
-                        rewards[i] += self.gamma * v
-                else:
-                    cut += final
-            started = perf_counter()
-            rollout_buffer.add(step.observations, step.actions, rewards, step.episode_starts, value, log_prob)
-            copying.seconds += perf_counter() - started
-        with self._split.inference:
-            if not own_add:
-                self._evaluate_rollout(rollout_buffer)
-                for (t, i, _), v in zip(cut, self._values_of(cut), strict=True):
-                    rollout_buffer.rewards[t, i] += self.gamma * v
-            with torch.no_grad():
-                last_values = self._actor_critic.predict_values(self.policy.obs_to_tensor(step.new_obs)[0])
-        with self._split.update:
-            rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=step.dones)
-        callback.on_rollout_end()
+        own_add, publish = not rollout_buffer.values_may_follow, callback.needs_locals
+        if self._collection is None:
+            rollout_buffer.reset()
+        collection = self._begin_collection()
+        try:
+            callback.on_rollout_start()
+            names = self._collection_locals(callback, rollout_buffer, n_steps) if publish else {}
+            if collection.pending is not None:
+                self._take(collection.pending, collection, rollout_buffer)
+            while collection.steps < n_steps:
+                step = self._make_step(collection)
+                if (own_add or publish) and "values" not in step.extras:
+                    step = collection.pending = self._judged(step)
+                if publish:
+                    callback.update_locals({**names, **self._step_locals(step), "n_steps": collection.steps - 1})
+                if not callback.on_step():
+                    return False
+                self._take(step, collection, rollout_buffer)
+            self._complete(rollout_buffer, judged=own_add or self._actor_critic.values_while_acting)
+            callback.on_rollout_end()
+        finally:
+            self._collection = None
         return True
 
-    def _act(self, obs: Observations) -> tuple[np.ndarray, np.ndarray]:
-        actions = self._act_on(obs)
-        return self.policy.to_env(actions), actions
+    def _collection_locals(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` throughout a collection."""
+        iteration = getattr(self, "_iteration", 0)
+        return self._callback_locals(
+            callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_steps, iteration=iteration
+        )
+
+    def _step_locals(self, step: Step) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` about a step."""
+        values, log_probs = (torch.from_numpy(step.extras[name]) for name in ("values", "log_probs"))
+        tensors = self.policy.obs_to_tensor(step.observations)[0]
+        return {**on_policy_locals(step), "obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
+
+    def _take(self, step: Step, collection: Collection, rollout_buffer: RolloutBuffer) -> None:
+        """Store a step that callbacks have let pass."""
+        self._update_info_buffer(step.infos, step.dones)
+        cut_values = self._cut_values(step) if step.ended and step.truncated.any() else None
+        started = perf_counter()
+        self._store(step, cut_values, rollout_buffer)
+        self._split.copy.seconds += perf_counter() - started
+        collection.pending = None
+
+    def _store(self, step: Step, cut_values: np.ndarray | None, rollout_buffer: RolloutBuffer) -> None:
+        """The one place where steps enter the buffer.
+
+        Args:
+            step: what happened.
+            cut_values: [N] values of the states in which episodes were cut short, 0 elsewhere; ``None``: nowhere.
+            rollout_buffer: where to.
+        """
+        values = log_probs = None
+        if step.extras:
+            extras = dict(step.extras)
+            values, log_probs = extras.pop("values", None), extras.pop("log_probs", None)
+            step = step._replace(extras=extras)
+        rollout_buffer.record(step, values, log_probs, cut_values)
+
+    def _cut_values(self, step: Step) -> np.ndarray:
+        """The values [N] of the states in which episodes were cut short; 0 elsewhere."""
+        final, rows = step.next_observations, step.truncated
+        final = {key: part[rows] for key, part in final.items()} if isinstance(final, dict) else final[rows]
+        with self._split.inference:
+            values = np.zeros(len(rows), np.float32)
+            values[rows] = self._values_of(final)
+        return values
+
+    def _values_of(self, observations: Observations) -> np.ndarray:
+        """State values [N]."""
+        with torch.no_grad():
+            tensors = self.policy.obs_to_tensor(observations)[0]
+            return self._actor_critic.predict_values(tensors).flatten().numpy(force=True)
 
     @torch.no_grad()
-    def _forward_act(self, obs: Observations) -> tuple[np.ndarray, np.ndarray]:
-        """As :meth:`_act`, with the values and log-probabilities that a subclass' ``forward`` makes of them."""
-        tensors, value, log_prob = self._actor_critic(self.policy.obs_to_tensor(obs)[0])
-        self._forwarded = value, log_prob
-        actions = tensors.numpy(force=True)
-        return self.policy.to_env(actions), actions
+    def _judged(self, step: Step) -> Step:
+        """``step`` with the values and log-probabilities of its rows."""
+        with self._split.inference:
+            observations = self.policy.obs_to_tensor(step.observations)[0]
+            values, log_probs = self._evaluated(observations, torch.as_tensor(step.actions, device=self.device))
+        judgement = {"values": values.flatten().numpy(force=True), "log_probs": log_probs.numpy(force=True)}
+        return step._replace(extras={**step.extras, **judgement})
 
-    @torch.no_grad()
-    def _evaluate(self, observations: Observations, actions: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Values [N, 1] and log-probabilities [N] of one step."""
-        obs = self.policy.obs_to_tensor(observations)[0]
-        return self._evaluated(obs, torch.as_tensor(actions, device=self.device))
+    def _complete(self, rollout_buffer: RolloutBuffer, judged: bool) -> None:
+        """Compute what only a whole rollout tells: advantages and returns, and, unless ``judged``, values."""
+        assert self.runner is not None
+        with self._split.inference:
+            if not judged:
+                self._evaluate_rollout(rollout_buffer)
+            last_values = torch.from_numpy(self._values_of(self.runner.obs))
+        with self._split.update:
+            rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=self.runner.episode_starts)
 
     def _evaluated(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Values and log-probabilities as gradient steps see them: ratios of probabilities begin at 1."""
@@ -253,14 +279,22 @@ class OnPolicyAlgorithm(Interaction, DeepAlgorithm):
         buffer.values[:] = torch.cat(values).numpy(force=True).reshape(buffer.values.shape)
         buffer.log_probs[:] = torch.cat(log_probs).numpy(force=True).reshape(buffer.log_probs.shape)
 
-    @torch.no_grad()
-    def _values_of(self, final: list[tuple[int, int, Any]]) -> list[float]:
-        """The values of the observations at which episodes were cut short."""
-        if not final:
-            return []
-        last = [observation for _, _, observation in final]
-        stacked = {k: np.stack([o[k] for o in last]) for k in last[0]} if isinstance(last[0], dict) else np.stack(last)
-        return self._actor_critic.predict_values(self.policy.obs_to_tensor(stacked)[0]).flatten().tolist()
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if self._collection is not None and self.rollout_buffer.resumable:
+            saved.info["rollout"], arrays = split_state(self.rollout_buffer.state_dict())
+            saved.state |= prefixed("rollout", arrays)
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if self._collection is None:
+            return
+        if "rollout" in saved.info and self.rollout_buffer.resumable:
+            self.rollout_buffer.load_state_dict(join_state(saved.info["rollout"], saved.state_of("rollout")))
+        else:
+            self._collection = None
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

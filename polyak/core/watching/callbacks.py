@@ -17,7 +17,7 @@ import numpy as np
 
 from polyak.core.advice import advise
 from polyak.core.files.archive import replacing
-from polyak.core.watching.evaluation import as_vector, evaluate_policy, seeded
+from polyak.core.watching.evaluation import as_vector, evaluate_policy, fitted, seeded
 from polyak.core.watching.logger import Logger
 from polyak.envs import VecEnv, sync_envs_normalization
 
@@ -79,7 +79,16 @@ class BaseCallback(ABC):
         return self.model.logger
 
     def init_callback(self, model: Any) -> None:
-        """Attach the callback to a model, before training."""
+        """Attach the callback to a model, before training.
+
+        Raises:
+            TypeError: the class has an ``__init__`` that does not call the one of :class:`BaseCallback`.
+        """
+        if "n_calls" not in vars(self):
+            name = type(self).__qualname__
+            raise TypeError(
+                f"{name}.__init__() did not call super().__init__(): write super().__init__(verbose) as its first line."
+            )
         self.model = model
         self._init_callback()
 
@@ -177,7 +186,33 @@ class ConvertCallback(BaseCallback):
         return f"ConvertCallback({self.callback!r})"
 
 
-class CallbackList(BaseCallback):
+class _Parent(BaseCallback):
+    """A callback with children: they hear of the beginning and the end of training, and see what it sees."""
+
+    _reads_locals = False
+
+    def _children(self) -> list[BaseCallback]:
+        raise NotImplementedError
+
+    def _relay(self, hook: str, *args: Any) -> None:
+        for child in self._children():
+            getattr(child, hook)(*args)
+
+    @property
+    def needs_locals(self) -> bool:
+        return super().needs_locals or any(child.needs_locals for child in self._children())
+
+    def update_child_locals(self, locals_: dict[str, Any]) -> None:
+        self._relay("update_locals", locals_)
+
+    def _on_training_start(self) -> None:
+        self._relay("on_training_start", self.locals, self.globals)
+
+    def _on_training_end(self) -> None:
+        self._relay("on_training_end")
+
+
+class CallbackList(_Parent):
     """Several callbacks, called in order; every one is called even if one before it stops training.
 
     Args:
@@ -193,42 +228,25 @@ class CallbackList(BaseCallback):
         super().__init__()
         self.callbacks = [_as_object(callback) for callback in callbacks]
 
-    @property
-    def needs_locals(self) -> bool:
-        return super().needs_locals or any(callback.needs_locals for callback in self.callbacks)
+    def _children(self) -> list[BaseCallback]:
+        return self.callbacks
 
     def _init_callback(self) -> None:
-        for callback in self.callbacks:
-            callback.init_callback(self.model)
-            # For callbacks that look for an EvalCallback above them.
-            callback.parent = self.parent
-
-    def _on_training_start(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_start(self.locals, self.globals)
-
-    def _on_rollout_start(self) -> None:
-        for callback in self.callbacks:
-            callback.on_rollout_start()
+        self._relay("init_callback", self.model)
+        for child in self.callbacks:
+            child.parent = self.parent  # some look for an EvalCallback above them
 
     def _on_step(self) -> bool:
-        answers = [callback.on_step() for callback in self.callbacks]
-        return all(answers)
+        return False not in [child.on_step() for child in self.callbacks]
+
+    def _on_rollout_start(self) -> None:
+        self._relay("on_rollout_start")
 
     def _on_rollout_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_rollout_end()
-
-    def _on_training_end(self) -> None:
-        for callback in self.callbacks:
-            callback.on_training_end()
-
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        for callback in self.callbacks:
-            callback.update_locals(locals_)
+        self._relay("on_rollout_end")
 
 
-class EventCallback(BaseCallback):
+class EventCallback(_Parent):
     """A callback that steps another one when something happens.
 
     The child hears of the beginning and the end of training, and of the event (as ``_on_step``); not of rollouts.
@@ -257,32 +275,15 @@ class EventCallback(BaseCallback):
     def _children(self) -> list[BaseCallback]:
         return [] if self.callback is None else [self.callback]
 
-    @property
-    def needs_locals(self) -> bool:
-        return super().needs_locals or any(child.needs_locals for child in self._children())
-
     def init_callback(self, model: Any) -> None:
         super().init_callback(model)
-        for child in self._children():
-            child.init_callback(model)
-
-    def _on_training_start(self) -> None:
-        for child in self._children():
-            child.on_training_start(self.locals, self.globals)
-
-    def _on_training_end(self) -> None:
-        for child in self._children():
-            child.on_training_end()
+        self._relay("init_callback", model)
 
     def _on_event(self) -> bool:
         return True if self.callback is None else self.callback.on_step()
 
     def _on_step(self) -> bool:
         return True
-
-    def update_child_locals(self, locals_: dict[str, Any]) -> None:
-        for child in self._children():
-            child.update_locals(locals_)
 
 
 def as_callback(maybe_callback: Any, model: Any, progress_bar: bool = False) -> BaseCallback:
@@ -435,7 +436,8 @@ class EvalCallback(EventCallback):
     nothing from the random generators of the training.
 
     Args:
-        eval_env: where to evaluate; wrapped as the training environment is.
+        eval_env: where to evaluate, wrapped as the training environment is; or a registered name: one such environment,
+            normalised if the training environment is.
         callback_on_new_best: stepped when the mean return is the best so far.
         callback_after_eval: stepped after every evaluation.
         n_eval_episodes: episodes of an evaluation.
@@ -452,7 +454,8 @@ class EvalCallback(EventCallback):
         max_steps_per_episode: cut an evaluation episode after so many steps, with a warning.
 
     Raises:
-        ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit``.
+        ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit`` or name; when training begins, a named
+            environment with other spaces than the model's.
         AssertionError: the training environment is normalised and ``eval_env`` is not.
     """
 
@@ -460,7 +463,7 @@ class EvalCallback(EventCallback):
 
     def __init__(
         self,
-        eval_env: gym.Env | VecEnv,
+        eval_env: gym.Env | VecEnv | str,
         callback_on_new_best: BaseCallback | CallbackFunction | None = None,
         callback_after_eval: BaseCallback | CallbackFunction | None = None,
         n_eval_episodes: int = 5,
@@ -481,6 +484,7 @@ class EvalCallback(EventCallback):
             raise ValueError(f"n_eval_episodes must be at least 1, got {n_eval_episodes!r}.")
         self.callback_on_new_best = self._adopt(callback_on_new_best)
         self.eval_env = as_vector(eval_env)
+        self._env_name = eval_env if isinstance(eval_env, str) else None
         self.n_eval_episodes = n_eval_episodes
         self.eval_freq = eval_freq
         self.best_mean_reward = -np.inf
@@ -504,7 +508,9 @@ class EvalCallback(EventCallback):
         return super()._children() + ([] if new_best is None else [new_best])
 
     def _init_callback(self) -> None:
-        if not isinstance(self.training_env, type(self.eval_env)):
+        if self._env_name is not None:
+            self.eval_env = fitted(self._env_name, self.eval_env, self.training_env, self.training_env)
+        elif not isinstance(self.training_env, type(self.eval_env)):
             warnings.warn(
                 f"eval_env is wrapped in another way than the training environment: {self.eval_env} and "
                 f"{self.training_env}. Wrap both alike, unless the difference is meant.",
@@ -801,8 +807,10 @@ class ProgressBarCallback(BaseCallback):
         self._n_shown = self.num_timesteps
 
     def _on_step(self) -> bool:
-        self.pbar.update(self.num_timesteps - self._n_shown)
-        self._n_shown = self.num_timesteps
+        # The last rollout is finished, past the steps that were asked for.
+        reached = min(self.num_timesteps, self.model._total_timesteps)
+        self.pbar.update(reached - self._n_shown)
+        self._n_shown = reached
         return True
 
     def _on_training_end(self) -> None:

@@ -12,10 +12,12 @@ import torch
 
 from polyak.core.advice import advise
 from polyak.core.seeding import random_states_kept
+from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
+from polyak.envs.wrap import as_vec_env
 from polyak.envs.wrappers.monitor import Monitor
-from polyak.envs.wrappers.normalize import unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
 from polyak.envs.wrappers.vec_monitor import VecMonitor
 
 EvalCallbackFn = Callable[[dict[str, Any], dict[str, Any]], None]
@@ -121,7 +123,7 @@ def bootstrap_interval(
 
 def evaluate_policy(
     model: Predictor,
-    env: gym.Env | VecEnv,
+    env: gym.Env | VecEnv | str,
     n_eval_episodes: int = 10,
     deterministic: bool = True,
     render: bool = False,
@@ -140,7 +142,7 @@ def evaluate_policy(
 
     Args:
         model: anything with ``predict``.
-        env: where to play; wrapped as in training.
+        env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
         n_eval_episodes: episodes in all.
         deterministic: the policy's best action instead of a sample.
         render: show every step.
@@ -153,10 +155,11 @@ def evaluate_policy(
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
 
     Raises:
-        ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1.
+        ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1, or ``env`` is an unknown name or
+            that of an environment with other spaces than the model's.
         AssertionError: the mean return does not exceed ``reward_threshold``.
     """
-    venv = as_vector(env)
+    venv = as_vector(env, model)
     if warn and not _is_monitored(venv):
         warnings.warn(
             "The environment to evaluate in has no ``Monitor``, so wrappers that change rewards or end episodes early "
@@ -165,7 +168,11 @@ def evaluate_policy(
             stacklevel=2,
         )
     _advise_on_normalisation(model, venv)
-    episodes = _play(model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode)
+    try:
+        episodes = _play(model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode)
+    finally:
+        if isinstance(env, str):
+            venv.close()
     returns, lengths = [e.ret for e in episodes], [e.length for e in episodes]
     mean, std = np.mean(returns), np.std(returns)
     if reward_threshold is not None and not mean > reward_threshold:
@@ -175,7 +182,7 @@ def evaluate_policy(
 
 def evaluate(
     model: Predictor,
-    env: gym.Env | VecEnv,
+    env: gym.Env | VecEnv | str,
     n_episodes: int = 20,
     *,
     deterministic: bool = True,
@@ -187,7 +194,7 @@ def evaluate(
 
     Args:
         model: anything with ``predict``.
-        env: where to play; wrapped as in training.
+        env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
         n_episodes: episodes in all, shared out evenly among the environments.
         deterministic: the policy's best action instead of a sample.
         seed: of the environments and of sampled actions; equal seeds give equal results, and the random generators of
@@ -196,13 +203,17 @@ def evaluate(
         confidence: level of the bootstrap intervals, in (0, 1).
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: a number out of range, an unknown name, or one of an environment with other spaces than the model's.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
-    venv = as_vector(env)
-    with seeded(venv, seed, getattr(model, "device", None)):
-        episodes = _play(model, venv, n_episodes, deterministic, max_steps=max_steps_per_episode)
+    venv = as_vector(env, model)
+    try:
+        with seeded(venv, seed, getattr(model, "device", None)):
+            episodes = _play(model, venv, n_episodes, deterministic, max_steps=max_steps_per_episode)
+    finally:
+        if isinstance(env, str):
+            venv.close()
     successes = [e.success for e in episodes]
     return EvaluationResult(
         returns=np.array([e.ret for e in episodes], dtype=np.float64),
@@ -286,9 +297,45 @@ class _Seat:
         return Episode(float(total), int(steps), None if success is None else bool(success), capped)
 
 
-def as_vector(env: gym.Env | VecEnv) -> VecEnv:
-    """``env`` itself, or a vector of it alone: as it is, with no wrapper around it."""
-    return env if isinstance(env, VecEnv) else DummyVecEnv([lambda: env])
+def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
+    """``env`` as a vector to evaluate in.
+
+    A vector is returned itself, and a single environment as a vector of it alone, with no wrapper around it. A name is
+    made as models make it (in a ``Monitor``, pictures with channels first), under the normalisation that ``model``
+    expects to see, frozen and with rewards as they are.
+
+    Raises:
+        ValueError: an unknown name, or one whose spaces are not those of ``model``.
+    """
+    if isinstance(env, VecEnv):
+        return env
+    if not isinstance(env, str):
+        return DummyVecEnv([lambda: env])
+    return fitted(env, as_vec_env(env), _normalisation_of(model), model)
+
+
+def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any) -> VecEnv:
+    """The environment made by ``name``, normalised as ``training_env`` is; it must have the spaces of ``spaces_of``.
+
+    Raises:
+        ValueError: the spaces or the shapes of the statistics differ; ``venv`` is then closed.
+    """
+    try:
+        venv = normalized_like(venv, training_env)
+        if hasattr(spaces_of, "observation_space"):
+            check_for_correct_spaces(venv, spaces_of.observation_space, spaces_of.action_space)
+    except ValueError as error:
+        venv.close()
+        raise ValueError(f"env={name!r} does not suit the model. {error}") from None
+    return venv
+
+
+def _normalisation_of(model: Any) -> VecEnv | None:
+    """Where the VecNormalize stands whose observations ``model.predict`` takes; None if it takes raw ones."""
+    env = getattr(model, "env", None)
+    # A model without an environment normalises by itself, unless its kind leaves that to the program.
+    by_itself = getattr(model, "predicts_raw", True)
+    return env if env is not None or by_itself else getattr(model, "_statistics", None)
 
 
 def _is_monitored(env: VecEnv) -> bool:

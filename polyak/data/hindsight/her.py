@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight
+from polyak.data.hindsight.relabel import GOAL_KEYS, GoalSelectionStrategy, Hindsight
 from polyak.data.replay import DictReplayBuffer
 
 
@@ -27,7 +27,11 @@ class HerReplayBuffer(DictReplayBuffer):
         n_sampled_goal: relabelled rows for each real one.
         goal_selection_strategy: "future", "final" or "episode".
         copy_info_dict: give ``compute_reward`` the rows' infos (slower).
-        **kwargs: sampler, n_steps, gamma, seed, storage_device.
+        **kwargs: sampler, n_steps, gamma, reduce, columns, seed, storage_device.
+
+    Raises:
+        AssertionError: the observation space is not a Dict.
+        ValueError: it lacks a key, or the environments have no ``compute_reward``.
     """
 
     relabel: Hindsight
@@ -47,6 +51,10 @@ class HerReplayBuffer(DictReplayBuffer):
         copy_info_dict: bool = False,
         **kwargs: Any,
     ):
+        assert isinstance(observation_space, spaces.Dict), (
+            f"HerReplayBuffer needs a Dict observation space with the keys {GOAL_KEYS}, got {observation_space}: give "
+            "the environment goals, or leave replay_buffer_class out."
+        )
         super().__init__(
             buffer_size,
             observation_space,
@@ -61,7 +69,7 @@ class HerReplayBuffer(DictReplayBuffer):
 
     def set_env(self, env: Any) -> None:
         """Use this VecEnv's ``compute_reward`` from now on."""
-        self.relabel.env = env
+        self.relabel.set_env(env)
 
     def truncate_last_trajectory(self) -> None:
         """End the running episodes by truncation at their newest row, with a warning if there is one.

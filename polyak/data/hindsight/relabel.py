@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -14,24 +13,11 @@ from typing_extensions import Self
 
 from polyak.data.hindsight.episodes import Episodes
 from polyak.data.randomness import Randomness
+from polyak.data.sampling.window import Window
 from polyak.data.storage.storage import Storage
-from polyak.data.storage.table import ArrayObs
+from polyak.envs.vec.vec_env import VecEnv
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
-
-
-@dataclass
-class Window:
-    """``n`` successive rows for each of B drawn rows, cut where the episode or the ring's newest row ends it.
-
-    The arrays are copies: whoever relabels them edits them in place and never touches the storage.
-    """
-
-    cells: np.ndarray  # [B, n] int64
-    valid: np.ndarray  # [B, n] bool: still the same episode; the first column always is
-    rewards: np.ndarray  # [B, n] float32
-    observations: ArrayObs  # [B, ...] of the first row
-    next_observations: ArrayObs  # [B, ...] successors of the last valid row
 
 
 class Relabel(Protocol):
@@ -127,9 +113,24 @@ class Hindsight(Randomness):
     ):
         if n_sampled_goal < 0:
             raise ValueError(f"n_sampled_goal must be at least 0, got {n_sampled_goal}. 0 replays real goals only.")
-        self.env, self.n_sampled_goal, self.copy_info_dict = env, n_sampled_goal, copy_info_dict
+        self.set_env(env)
+        self.n_sampled_goal, self.copy_info_dict = n_sampled_goal, copy_info_dict
         self.goal_selection_strategy = GoalSelectionStrategy.parse(goal_selection_strategy)
         self.her_ratio = 1 - 1 / (n_sampled_goal + 1)
+
+    def set_env(self, env: Any | None) -> None:
+        """Judge with this VecEnv from now on.
+
+        Raises:
+            ValueError: its environments have no ``compute_reward``.
+        """
+        if isinstance(env, VecEnv) and not _judges(env):
+            raise ValueError(
+                f"Hindsight replay recomputes rewards, and {env.env_method('__str__', indices=[0])[0]} has no "
+                "compute_reward. Give its class a method compute_reward(achieved_goal, desired_goal, info), with "
+                "arrays of goals [B, ...] in and rewards [B] out, or train without HerReplayBuffer."
+            )
+        self.env = env
 
     def prepare(self, steps: int, envs: int, observation_space: spaces.Space) -> Self:
         if not isinstance(observation_space, spaces.Dict) or not set(GOAL_KEYS) <= set(observation_space.spaces):
@@ -168,7 +169,8 @@ class Hindsight(Randomness):
             return
         goals = storage.next_observations(self.goal_cells(window.cells[chosen, 0]), "achieved_goal")
         for observations in (window.observations, window.next_observations):
-            observations["desired_goal"][chosen] = goals
+            desired = observations["desired_goal"]  # [B, ...], or [B, L, ...] of sequences
+            desired[chosen] = goals.reshape(len(goals), *(1,) * (desired.ndim - goals.ndim), *goals.shape[1:])
         row, step = np.nonzero(window.valid[chosen])
         cells = window.cells[chosen[row], step]
         achieved = storage.next_observations(cells, "achieved_goal")
@@ -225,6 +227,14 @@ class Hindsight(Randomness):
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         return twin
+
+
+def _judges(env: VecEnv) -> bool:
+    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make cannot tell."""
+    try:
+        return bool(env.env_method("has_wrapper_attr", "compute_reward", indices=[0])[0])
+    except (AttributeError, NotImplementedError):
+        return True
 
 
 def _to_json(info: Any) -> Any:

@@ -23,7 +23,7 @@ from polyak.ops.transfer import to_device
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGEST_PINNED = 16 << 20  # bytes that are uploaded without waiting: page-locked memory is scarce, and is kept by torch
 
-Columns = Union["Column", "dict[str, Columns]"]
+Fields = Union["Field", "dict[str, Fields]"]
 """A field of records, or the fields of a field that is a record itself."""
 
 
@@ -96,7 +96,7 @@ class SingleMirror(Mirror):
         return found
 
     def _put(self, rows: Tensor, at: Tensor, values: np.ndarray) -> None:
-        """``rows[at] = values`` for contiguous rows, by bytes: torch copies not every type by index."""
+        """``rows[at] = values`` for contiguous rows, by bytes: torch cannot copy every type by index."""
         packed = np.array(values, order="C").reshape(len(values), -1).view(np.uint8)
         rows.reshape(len(rows), -1).view(torch.uint8).index_copy_(0, at, self._upload(packed))
 
@@ -113,7 +113,7 @@ class DeviceTable:
     def __init__(self, table: Table, device: torch.device):
         self._table, self._seen = table, 0
         self._rows = torch.zeros_like(table.bytes, device=device)
-        self._columns = _columns(self._rows, table.dtype)
+        self._fields = _fields_of(self._rows, table.dtype)
 
     def stale(self, filled: int) -> tuple[int, int]:
         """The slots to upload: where they begin in the ring, and how many; of those before ``filled``."""
@@ -130,7 +130,7 @@ class DeviceTable:
 
     def take(self, cells: Tensor, name: str | None = None) -> Any:
         """The records in some cells [B], or one field of them: [B, ...] by name."""
-        return _take(self._columns if name is None else self._columns[name], cells)  # type: ignore[index]
+        return _take(self._fields if name is None else self._fields[name], cells)  # type: ignore[index]
 
 
 class DevicePlanes:
@@ -139,7 +139,7 @@ class DevicePlanes:
     def __init__(self, stack: FrameStack, device: torch.device):
         self._stack, self._seen = stack, 0
         self._planes = torch.zeros_like(stack.planes, device=device)
-        self._column = Column(self._planes, 0, np.dtype((np.uint8, tuple(stack.plane_shape))))
+        self._field = Field(self._planes, 0, np.dtype((np.uint8, tuple(stack.plane_shape))))
 
     def update(self) -> None:
         """Upload the planes that came since the last time and are still in use."""
@@ -153,11 +153,11 @@ class DevicePlanes:
     def frames(self, numbers: Tensor) -> Tensor:
         """Numbers [B, C] -> pictures [B, C, H, W]."""
         places = (numbers % self._stack.capacity + 1).masked_fill_(numbers < 0, 0)
-        return self._column.take(places.reshape(-1)).unflatten(0, numbers.shape)
+        return self._field.take(places.reshape(-1)).unflatten(0, numbers.shape)
 
 
-class Column:
-    """One field of records, gathered in the widest words that fit: bytes are slow, and torch gathers not every type.
+class Field:
+    """One field of records, gathered in the widest words that fit: bytes are slow, and torch cannot gather every type.
 
     Args:
         rows: the records as bytes, [N, bytes].
@@ -175,14 +175,14 @@ class Column:
         return self._words.index_select(0, cells).view(self._dtype).reshape(len(cells), *self._shape)
 
 
-def _columns(rows: Tensor, dtype: np.dtype, offset: int = 0) -> Columns:
+def _fields_of(rows: Tensor, dtype: np.dtype, offset: int = 0) -> Fields:
     if dtype.names is None or dtype.fields is None:
-        return Column(rows, offset, dtype)
+        return Field(rows, offset, dtype)
     fields = {name: dtype.fields[name] for name in dtype.names}
-    return {name: _columns(rows, kind, offset + start) for name, (kind, start, *_) in fields.items()}
+    return {name: _fields_of(rows, kind, offset + start) for name, (kind, start, *_) in fields.items()}
 
 
-def _take(columns: Columns, cells: Tensor) -> Any:
+def _take(columns: Fields, cells: Tensor) -> Any:
     if isinstance(columns, dict):
         return {name: _take(column, cells) for name, column in columns.items()}
     return columns.take(cells)

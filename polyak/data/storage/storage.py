@@ -9,33 +9,64 @@ table holds the true one. So both layouts return the same bits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from polyak.data.batch import TransitionColumns
+from polyak.data.schema import Schema
 from polyak.data.storage.frames import FrameStack, find_stacks
 from polyak.data.storage.table import ArrayObs, Table, assign, record_dtype, unpack
 
 SCALARS = {"rewards": np.dtype(np.float32), "dones": np.dtype(np.float32), "timeouts": np.dtype(np.float32)}
 
 
+class RowLayout(NamedTuple):
+    """Types of what varies between the rows of different rings."""
+
+    observation: np.dtype
+    action: np.dtype
+    extras: np.dtype | None = None
+    """A record with a field for each column of the schema; None: there are none."""
+
+    @classmethod
+    def of(cls, observation: np.dtype, action: np.dtype, schema: Schema) -> RowLayout:
+        """The layout of rows with the columns of a schema."""
+        return cls(observation, action, record_dtype(schema.layouts()) if len(schema) else None)
+
+    def facts(self) -> dict[str, np.dtype]:
+        """Name -> type of all that is stored alike everywhere: everything but observations."""
+        more = {} if self.extras is None else {"extras": self.extras}
+        return {"actions": self.action, **SCALARS, **more}
+
+
 class Storage(ABC):
     """Facts of a ring [steps, envs], nothing derived. Cells are ``slot * envs + env``.
 
     Attributes:
-        columns: "actions", "rewards", "dones", "timeouts" -> views [steps, envs, ...]; with the layout's observations.
-            Who writes into them tells the table: :meth:`~polyak.data.storage.table.Table.changed`.
+        columns: "actions", "rewards", "dones", "timeouts" -> views [steps, envs, ...]; with the layout's observations,
+            and "extras" -> dict of views, if there are any. Who writes into them tells the table:
+            :meth:`~polyak.data.storage.table.Table.changed`.
     """
 
     table: Table
 
-    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
-        self.observation, self.action = observation, action
+    def __init__(self, layout: RowLayout, steps: int, envs: int):
+        self.layout, self.observation = layout, layout.observation
         self.steps, self.envs = steps, envs
+
+    @classmethod
+    @abstractmethod
+    def record(cls, layout: RowLayout) -> np.dtype:
+        """A row of the table."""
+
+    @classmethod
+    @abstractmethod
+    def size_of(cls, layout: RowLayout, cells: int) -> int:
+        """Bytes of a full ring."""
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -70,6 +101,7 @@ class Storage(ABC):
         rewards: np.ndarray,
         dones: np.ndarray,
         timeouts: np.ndarray | float,
+        extras: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Write one vectorised step over whatever the slot held; arrays start with the env axis."""
 
@@ -97,20 +129,22 @@ class Storage(ABC):
 class PairStorage(Storage):
     """Observation and next observation side by side in every record."""
 
-    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
-        super().__init__(observation, action, steps, envs)
-        self.table = Table(self.record(observation, action), steps, envs)
-
-    @staticmethod
-    def record(observation: np.dtype, action: np.dtype) -> np.dtype:
-        return record_dtype(
-            {"observations": observation, "next_observations": observation, "actions": action, **SCALARS}
-        )
+    def __init__(self, layout: RowLayout, steps: int, envs: int):
+        super().__init__(layout, steps, envs)
+        self.table = Table(self.record(layout), steps, envs)
+        self._plain = self.observation.names is None
+        self._flat = self._plain and layout.extras is None  # no field is a record itself
+        names = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+        self._written = tuple(self.table.columns[name] for name in names)
 
     @classmethod
-    def size_of(cls, observation: np.dtype, action: np.dtype, cells: int) -> int:
-        """Bytes of a full ring."""
-        return cls.record(observation, action).itemsize * cells
+    def record(cls, layout: RowLayout) -> np.dtype:
+        observation = layout.observation
+        return record_dtype({"observations": observation, "next_observations": observation, **layout.facts()})
+
+    @classmethod
+    def size_of(cls, layout: RowLayout, cells: int) -> int:
+        return cls.record(layout).itemsize * cells
 
     @cached_property
     def shared(self) -> TransitionColumns | None:
@@ -132,23 +166,22 @@ class PairStorage(Storage):
         rewards: np.ndarray,
         dones: np.ndarray,
         timeouts: np.ndarray | float,
+        extras: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        columns = self.table.columns
-        if self.observation.names is None:
-            columns["observations"][slot] = observations
-            columns["next_observations"][slot] = next_observations
+        now, then, action, reward, done, timeout = self._written
+        if self._plain:
+            now[slot], then[slot] = observations, next_observations
         else:
-            assign(columns["observations"], slot, observations)
-            assign(columns["next_observations"], slot, next_observations)
-        columns["actions"][slot] = actions
-        columns["rewards"][slot] = rewards
-        columns["dones"][slot] = dones
-        columns["timeouts"][slot] = timeouts
+            assign(now, slot, observations)
+            assign(then, slot, next_observations)
+        action[slot], reward[slot], done[slot], timeout[slot] = actions, rewards, dones, timeouts
+        if extras:
+            assign(self.table.columns["extras"], slot, extras)
         self.table.changed(slot)
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         rows = self.table.take(cells)
-        if self.observation.names is None:
+        if self._flat:
             return {name: rows[name] for name in self.table.columns}
         return {name: unpack(rows[name]) for name in self.table.columns}
 
@@ -172,11 +205,11 @@ class PairStorage(Storage):
 class SingleStorage(Storage):
     """Each observation once; see the module's first lines. Stacked pictures even share their frames."""
 
-    def __init__(self, observation: np.dtype, action: np.dtype, steps: int, envs: int):
-        super().__init__(observation, action, steps, envs)
-        self.stacks = {key: FrameStack(dtype, steps, envs) for key, dtype in find_stacks(observation).items()}
-        self.stored = self._stored(observation)
-        self.table = Table(self.record(observation, action), steps, envs)
+    def __init__(self, layout: RowLayout, steps: int, envs: int):
+        super().__init__(layout, steps, envs)
+        self.stacks = {key: FrameStack(dtype, steps, envs) for key, dtype in find_stacks(self.observation).items()}
+        self.stored = self._stored(self.observation)
+        self.table = Table(self.record(layout), steps, envs)
         self.clear()
 
     @staticmethod
@@ -188,13 +221,13 @@ class SingleStorage(Storage):
         return record_dtype({name: numbers.get(name, observation[name]) for name in observation.names})
 
     @classmethod
-    def record(cls, observation: np.dtype, action: np.dtype) -> np.dtype:
-        return record_dtype({"observations": cls._stored(observation), "actions": action, **SCALARS})
+    def record(cls, layout: RowLayout) -> np.dtype:
+        return record_dtype({"observations": cls._stored(layout.observation), **layout.facts()})
 
     @classmethod
-    def size_of(cls, observation: np.dtype, action: np.dtype, cells: int) -> int:
-        pictures = sum(FrameStack.size_of(dtype, cells) for dtype in find_stacks(observation).values())
-        return (cls.record(observation, action).itemsize + 4) * cells + pictures
+    def size_of(cls, layout: RowLayout, cells: int) -> int:
+        pictures = sum(FrameStack.size_of(dtype, cells) for dtype in find_stacks(layout.observation).values())
+        return (cls.record(layout).itemsize + 4) * cells + pictures
 
     def clear(self) -> None:
         self._side = np.zeros(0, np.dtype([("observations", self.stored)]))
@@ -223,6 +256,7 @@ class SingleStorage(Storage):
         rewards: np.ndarray,
         dones: np.ndarray,
         timeouts: np.ndarray | float,
+        extras: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         cells = slot * self.envs + np.arange(self.envs)
         now = {key: np.ascontiguousarray(value, dtype) for key, value, dtype in self._entries(observations)}
@@ -233,6 +267,8 @@ class SingleStorage(Storage):
         facts = {"actions": actions, "rewards": rewards, "dones": dones, "timeouts": timeouts}
         for name, value in facts.items():
             self.columns[name][slot] = value
+        if extras:
+            assign(self.columns["extras"], slot, extras)
         assign(self.columns["observations"], slot, self._join({**now, **numbers}))
         self.table.changed(slot)
         self._pending, self._newest = then, cells
@@ -314,7 +350,7 @@ class SingleStorage(Storage):
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         rows = self.table.take(cells)
-        fields = {name: unpack(rows[name]) for name in ("actions", *SCALARS)}
+        fields = {name: unpack(rows[name]) for name in self.layout.facts()}
         stored, successors = rows["observations"], self._successors(cells)
         if shared and None in self.stacks:
             fields["observations"], fields["next_observations"] = self.stacks[None].pairs(stored, successors)

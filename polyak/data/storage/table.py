@@ -6,9 +6,9 @@ A transition is one record of a numpy structured dtype; a field of the table is 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any, Union
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ class Table:
         self.bytes = torch.from_numpy(self.rows.view(np.uint8).reshape(len(self.rows), dtype.itemsize))
         self.changes, self._last = 0, -1
         self._scattered = 0  # changes up to this one were not to one slot after the other
-        self._references = sys.getrefcount(self.rows)  # those of our own views
+        self._loans: WeakSet[_Loan] = WeakSet()
 
     def _views(self, *shape: int) -> dict[str, Any]:
         rows = self.rows.reshape(shape)
@@ -106,9 +106,26 @@ class Table:
         """A column for others to read, and to write into for as long as they keep it or any view of it."""
         self.changed()
         column = self.columns[name]
-        return {key: array.view() for key, array in column.items()} if isinstance(column, dict) else column.view()
+        return (
+            {key: self._lend(array) for key, array in column.items()}
+            if isinstance(column, dict)
+            else self._lend(column)
+        )
+
+    def _lend(self, column: np.ndarray) -> np.ndarray:
+        loan = _Loan(column)
+        self._loans.add(loan)
+        return np.asarray(loan)
 
     @property
     def lent(self) -> bool:
-        """Whether somebody still holds a column that was lent, or a view of one: these all refer to the rows."""
-        return sys.getrefcount(self.rows) > self._references
+        """Whether somebody still holds a column that was lent, or a view of one."""
+        return len(self._loans) > 0
+
+
+class _Loan:
+    """Owner of an array that shares a column's memory. The array and all views of it keep it alive, and nobody else."""
+
+    def __init__(self, column: np.ndarray):
+        self.__array_interface__ = column.__array_interface__
+        self._column = column  # which keeps the memory

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from polyak.envs.mistakes import check_same_spaces
 from polyak.envs.spaces import dict_to_obs
 from polyak.envs.vec.env_slot import (
     EnvSlot,
@@ -29,12 +30,13 @@ class DummyVecEnv(VecEnv):
 
     Raises:
         ValueError: when there are none, when one is not a Gymnasium environment, when two return the same
-            environment.
+            environment or have different spaces.
     """
 
     def __init__(self, env_fns: Sequence[Callable[[], gym.Env]]):
         self.envs = [build_env(env_fn, index) for index, env_fn in enumerate(env_fns)]
         _check_envs(self.envs)
+        check_same_spaces([(env.observation_space, env.action_space) for env in self.envs])
         first = self.envs[0]
         self.metadata = first.metadata
         super().__init__(len(self.envs), first.observation_space, first.action_space)

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.mistakes import NUMBERS, check_has_spaces, check_info, check_reward
 from polyak.envs.spaces import Key, obs_space_info
 
 ObservationBuffers = Mapping[Key, np.ndarray]
@@ -32,7 +33,7 @@ def build_env(env_fn: Callable[[], gym.Env], index: int) -> gym.Env:
 
     Raises:
         TypeError: when the factory is not callable.
-        ValueError: when it returns something else than a gymnasium environment.
+        ValueError: when it returns something else than a gymnasium environment, or one without spaces.
     """
     if not callable(env_fn):
         raise TypeError(
@@ -41,6 +42,7 @@ def build_env(env_fn: Callable[[], gym.Env], index: int) -> gym.Env:
         )
     env = env_fn()
     if isinstance(env, gym.Env):
+        check_has_spaces(env)
         return env
     if isinstance(env, gym.vector.VectorEnv):
         raise ValueError(
@@ -97,11 +99,15 @@ class EnvSlot:
             if not isinstance(result, tuple) or len(result) != 5:
                 raise ValueError(self._wrong_step(env, result))
             obs, reward, terminated, truncated, raw_info = result
+            if type(reward) not in NUMBERS:
+                check_reward(env, reward)
             if type(obs) is np.ndarray and obs.shape == self._shape and self._single is not None:
                 self._single[...] = obs
             else:
                 self._write(obs)
-            info = {} if raw_info == {} else own_info(raw_info)
+            if not isinstance(raw_info, dict):
+                check_info(env, raw_info)
+            info = own_info(raw_info) if raw_info else {}
             if not (terminated or truncated):
                 info["TimeLimit.truncated"] = False
                 return reward, False, info, None

@@ -66,7 +66,7 @@ def receive_shared_arrays(layout: Layout, channel: Channel) -> dict[Hashable, np
             raise EOFError("the other process closed the channel")
         return _views(mmap.mmap(-1, size, tagname=tag.decode()), layout)
     message, descriptors, _, _ = socket.recv_fds(channel.incoming, 1, 1)
-    if not message:
+    if not message or not descriptors:  # it may have sent the command to close instead
         raise EOFError("the other process closed the channel")
     try:
         return _views(mmap.mmap(descriptors[0], size), layout)

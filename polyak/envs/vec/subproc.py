@@ -22,7 +22,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.spaces import dict_to_obs, obs_space_info
+from polyak.envs.mistakes import check_same_spaces
+from polyak.envs.spaces import dict_to_obs
 from polyak.envs.vec import env_worker
 from polyak.envs.vec.env_worker import Assignment, EnvBlock, Failure, run_worker
 from polyak.envs.vec.info_codec import decode_step_infos, pickled
@@ -257,7 +258,7 @@ class SubprocVecEnv(VecEnv):
         described = [pair for answer in answers for pair in pickle.loads(answer)[0]]
         self.metadata = pickle.loads(answers[0])[1]
         observation_space, action_space = described[0]
-        _check_same_spaces(described)
+        check_same_spaces(described)
         layout = env_worker.shared_layout(observation_space, action_space, num_envs, len(self._workers))
         arrays = create_shared_arrays(layout, self.remotes)
         own = self._workers[0]
@@ -581,28 +582,6 @@ def _as_list(indices: VecEnvIndices, num_envs: int) -> list[int]:
         if not -num_envs <= index < num_envs:
             raise IndexError(f"indices must lie between 0 and {num_envs - 1} (num_envs - 1), got {index}.")
     return [index % num_envs for index in wanted]
-
-
-def _check_same_spaces(described: Sequence[tuple[spaces.Space, spaces.Space]]) -> None:
-    """Refuse environments whose arrays would not fit into those of the first one."""
-    first_observation, first_action = described[0]
-    for index, (observation_space, action_space) in enumerate(described):
-        for name, first, other in (
-            ("observation", first_observation, observation_space),
-            ("action", first_action, action_space),
-        ):
-            if _array_table(first) != _array_table(other):
-                raise ValueError(
-                    f"All environments must have the same {name} space: environment {index} has {other}, "
-                    f"environment 0 has {first}."
-                )
-
-
-def _array_table(space: spaces.Space) -> Any:
-    try:
-        return obs_space_info(space)
-    except (TypeError, NotImplementedError):
-        return space
 
 
 def _exit_text(code: int | None) -> str:

@@ -131,21 +131,19 @@ class EpisodicLifeEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
     def step(self, action: int) -> Step:
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.was_real_done = terminated or truncated
-        lives = self._lives_left()
+        before, self.lives = self.lives, self._lives_left()
         # At 0 lives some games go on for a few frames: their own end counts then.
-        if 0 < lives < self.lives:
-            terminated = True
-        self.lives = lives
-        return obs, reward, terminated, truncated, info
+        lost_a_life = 0 < self.lives < before
+        return obs, reward, terminated or lost_a_life, truncated, info
 
     def reset(self, **kwargs: Any) -> Reset:
         """Reset the game if it is over, otherwise go on with a no-op step."""
-        if self.was_real_done:
-            obs, info = self.env.reset(**kwargs)
-        else:
+        over = self.was_real_done
+        if not over:
             obs, _, terminated, truncated, info = self.env.step(0)
-            if terminated or truncated:
-                obs, info = self.env.reset(**kwargs)
+            over = terminated or truncated
+        if over:
+            obs, info = self.env.reset(**kwargs)
         self.lives = self._lives_left()
         return obs, info
 

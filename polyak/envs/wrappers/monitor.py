@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, TextIO
 
 import gymnasium as gym
 
+from polyak.envs.mistakes import check_info, check_reward
+
 if TYPE_CHECKING:
     import pandas
 
@@ -86,10 +88,15 @@ class Monitor(gym.Wrapper):
         if not isinstance(result, tuple) or len(result) != 5:
             return result  # a VecEnv explains what is wrong with it
         observation, reward, terminated, truncated, info = result
-        self.rewards.append(float(reward))
+        try:
+            self.rewards.append(float(reward))
+        except (TypeError, ValueError):
+            check_reward(self.env, reward)
+            raise
         self.total_steps += 1
         if terminated or truncated:
             self.needs_reset = True
+            check_info(self.env, info)
             info["episode"] = self._end_episode(info)
         return observation, reward, terminated, truncated, info
 

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.finite import all_finite, is_finite
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
 from polyak.envs.wrappers.running import RunningMeanStd
@@ -139,7 +140,7 @@ class VecNormalize(VecEnvWrapper):
         return self.normalize_obs(obs), self.normalize_reward(rewards), dones, infos
 
     def _update_obs(self, obs: Any) -> None:
-        if not self.training or not self.norm_obs:
+        if not self.training or not self.norm_obs or not all_finite(obs):
             return
         if isinstance(self.obs_rms, dict):
             for key, statistics in self.obs_rms.items():
@@ -148,7 +149,7 @@ class VecNormalize(VecEnvWrapper):
             self.obs_rms.update(obs)
 
     def _update_reward(self, reward: np.ndarray) -> None:
-        if not self.training:
+        if not self.training or not is_finite(reward):
             return
         self.returns = self.returns * self.gamma + reward
         self.ret_rms.update(self.returns)
@@ -455,10 +456,24 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
             target.obs_rms = source.obs_rms.copy()
 
 
+def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:
+    """``env`` under copies of the VecNormalize of ``training_env``, frozen, with rewards left as they are.
+
+    ``env`` itself when ``training_env`` has none (or is None), or when ``env`` is normalised already.
+    """
+    if training_env is None or _normalizers(env):
+        return env
+    for source in reversed(_normalizers(training_env)):
+        env = VecNormalize.from_state_dict(env, source.state_dict())
+        env.training = env.norm_reward = False
+    return env
+
+
 def _normalizers(env: VecEnv) -> list[VecNormalize]:
     found: list[VecNormalize] = []
     layer = unwrap_vec_wrapper(env, VecNormalize)
     while layer is not None:
         found.append(layer)
-        layer = unwrap_vec_wrapper(layer.venv, VecNormalize)
+        inner: Any = getattr(layer, "venv", None)  # a detached one has no environments
+        layer = unwrap_vec_wrapper(inner, VecNormalize)
     return found

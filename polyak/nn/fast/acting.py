@@ -3,7 +3,7 @@
 For a few observations and a small network nearly all the time of a torch forward pass is overhead. Where the network
 that acts is a plain chain of linear layers and activations, :class:`ArrayActor` repeats it with numpy on views of the
 same weights. It draws from torch's global generator what the distributions draw, in the same order, so that a seed
-gives the same training either way. Everything else acts through ``policy.act``; :class:`Acting` chooses.
+gives the same training either way. :class:`Acting` says whether that can be done now.
 
 Shape letters: B batch, F features, A action dimensions, N outputs of the chain.
 """
@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as torch_module
 
 from polyak.envs.spaces import is_image_space
 from polyak.nn.fast.array_layers import Call, Head, leaves, network
+from polyak.nn.fast.watch import Watch
 from polyak.nn.networks.encoders import to_float
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -54,7 +54,7 @@ class Chain(NamedTuple):
 
 
 class Acting:
-    """Actions of one policy for numpy observations, by the quickest way that gives the policy's own.
+    """The quick way to the actions of one policy, while there is one.
 
     Args:
         policy: whose actions.
@@ -68,39 +68,36 @@ class Acting:
         return type(self), (self.policy,)  # a copy of a model looks at the copy's weights
 
     def refresh(self) -> None:
-        """Look again which way is open; to be called before a series of actions."""
+        """Look again whether there is one; to be called before a series of actions."""
         if self._arrays is None or not self._arrays.unchanged():
             self._arrays = array_actor(self.policy)
 
-    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray:
+    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
         """Observations [B, ...] -> new array of actions [B, ...] in the network's units.
 
+        Returns:
+            the actions; ``None`` where only torch gives them.
+
         Raises:
-            ValueError: as :meth:`~polyak.nn.policies.base.Network.obs_to_tensor` does.
+            ValueError: an observation is NaN or infinite.
         """
         arrays = self._arrays
         if arrays is not None and not arrays.current():
             arrays = self._arrays = array_actor(self.policy)
-        if arrays is not None:
-            actions = arrays.act(obs, deterministic)
-            if actions is not None:
-                return actions
-        with torch.no_grad():
-            tensors = self.policy.obs_to_tensor(obs)[0]
-            return self.policy.act(tensors, deterministic=deterministic).numpy(force=True)
+        return None if arrays is None else arrays.act(obs, deterministic)
 
 
 def array_actor(policy: Any) -> ArrayActor | None:
     """An :class:`ArrayActor` for the policy as it is now; ``None`` if only torch gives its actions."""
-    if not is_plain(policy, "obs_to_tensor", "preprocess") or is_image_space(policy.observation_space):
+    if not is_plain(policy, "obs_to_tensor", "preprocess", "decide") or is_image_space(policy.observation_space):
         return None
     chain = policy.acting_chain()
     if chain is None or any(vars(owner).get("_preprocess", to_float) is not to_float for owner in chain.owners):
         return None
     if leaves(chain.layers) is None or leaves(part for part in chain.weights if isinstance(part, nn.Module)) is None:
         return None
-    watch = _Watch(chain)
-    return ArrayActor(policy, chain, watch) if watch.readable() else None
+    watch = _watch(chain)
+    return ArrayActor(policy, chain, watch) if _readable(watch) else None
 
 
 class ArrayActor:
@@ -112,7 +109,7 @@ class ArrayActor:
         watch: notices when the views are no longer the policy's network.
     """
 
-    def __init__(self, policy: Any, chain: Chain, watch: _Watch) -> None:
+    def __init__(self, policy: Any, chain: Chain, watch: Watch) -> None:
         self._policy, self._chain = policy, chain
         self.current, self.unchanged = watch.current, watch.unchanged
         self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
@@ -182,61 +179,21 @@ class _Plan(NamedTuple):
     head: Head
 
 
-class _Watch:
-    """Notices when a chain is no longer what it was: other modules, parameters, storage, hooks or attributes.
+def _watch(chain: Chain) -> Watch:
+    """What notices that a chain is no longer what it is now."""
+    layers = [m for part in (*chain.layers, *chain.weights) if isinstance(part, nn.Module) for m in part.modules()]
+    weights: list[Tensor] = [p for m in dict.fromkeys(layers) for p in m._parameters.values() if p is not None]
+    weights += [part for part in chain.weights if isinstance(part, Tensor)]
+    return Watch((*chain.owners, *layers), weights)
 
-    Comparing dicts compares their values by identity first: what is unchanged costs some nanoseconds an entry.
-    """
 
-    def __init__(self, chain: Chain) -> None:
-        heads = [part for part in chain.weights if isinstance(part, nn.Module)]
-        leaves = {id(m): m for root in (*chain.layers, *heads) for m in root.modules()}
-        self.modules = [*chain.owners, *leaves.values()]
-        self.weights: list[Tensor] = [p for m in leaves.values() for p in m._parameters.values() if p is not None]
-        self.weights += [part for part in chain.weights if isinstance(part, Tensor)]
-        self.parts = [d for m in self.modules for d in (m._modules, m._parameters) if d]
-        self.attributes = [vars(m) for m in self.modules]
-        self.hooks = [torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks]
-        self.hooks += [hooks for m in leaves.values() for hooks in (m._forward_hooks, m._forward_pre_hooks)]
-        self.hooks += [hooks for m in chain.owners for hooks in (m._forward_hooks, m._forward_pre_hooks)]
-        self.parts_then = [dict(part) for part in self.parts]
-        self.attributes_then = [dict(attributes) for attributes in self.attributes]
-        self.counts_then = list(map(len, self.attributes))
-        self.pointers_then = list(map(Tensor.data_ptr, self.weights))
-        self.strides_then = [weight.stride() for weight in self.weights]
-        self.classes_then = list(map(type, self.modules))
-
-    def readable(self) -> bool:
-        """Whether numpy can stand in: ordinary float32 tensors of the CPU, no hooks, no ``forward`` of one module."""
-        plain_tensors = all(
-            type(weight) in (nn.Parameter, Tensor)
-            and weight.device.type == "cpu"
-            and weight.dtype is torch.float32
-            and weight.layout is torch.strided
-            for weight in self.weights
-        )
-        return plain_tensors and not any(self.hooks) and not any("forward" in own for own in self.attributes)
-
-    def current(self) -> bool:
-        """Whether modules, parameters, storage and hooks are the same and no attribute was added; takes about 1 us."""
-        try:
-            return (
-                self.parts == self.parts_then
-                and list(map(Tensor.data_ptr, self.weights)) == self.pointers_then
-                and list(map(len, self.attributes)) == self.counts_then
-                and not any(self.hooks)
-            )
-        except RuntimeError:  # two different tensors were compared
-            return False
-
-    def unchanged(self) -> bool:
-        """:meth:`current`, and no attribute, such as the slope of an activation, has another value."""
-        try:
-            return (
-                self.current()
-                and self.attributes == self.attributes_then
-                and list(map(type, self.modules)) == self.classes_then
-                and [weight.stride() for weight in self.weights] == self.strides_then
-            )
-        except (RuntimeError, ValueError):  # two different tensors or arrays were compared
-            return False
+def _readable(watch: Watch) -> bool:
+    """Whether numpy can stand in: ordinary float32 tensors of the CPU, no hooks, no ``forward`` of one module."""
+    plain_tensors = all(
+        type(weight) in (nn.Parameter, Tensor)
+        and weight.device.type == "cpu"
+        and weight.dtype is torch.float32
+        and weight.layout is torch.strided
+        for weight in watch.views
+    )
+    return plain_tensors and not any(watch.hooks) and not any("forward" in vars(module) for module in watch.modules)

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyak.nn.distributions import StateDependentNoiseDistribution
+from polyak.nn.distributions.exploration_noise import ExplorationNoise
+from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.networks.encoders import FlattenExtractor
 
 TORCH_PRODUCT = 250_000
@@ -292,7 +293,8 @@ class StateDependentHead(Head):
         shape: of one action.
         mean: from latents to means.
         log_std: log standard deviations [L, A] or [L, 1].
-        dist: holds the draws, and says what becomes of means and noise.
+        family: says what becomes of means and noise.
+        draws: behind the exploration matrices.
     """
 
     def __init__(
@@ -301,14 +303,15 @@ class StateDependentHead(Head):
         shape: tuple[int, ...],
         mean: nn.Module,
         log_std: Tensor,
-        dist: StateDependentNoiseDistribution,
+        family: StateDependentGaussianFamily,
+        draws: ExplorationNoise,
     ) -> None:
         super().__init__(outputs, shape)
         means, self.calls = network([mean], outputs)
-        self.means, self.log_std, self.dist = means.numpy(), log_std.detach().numpy(), dist
+        self.means, self.log_std, self.family, self.draws = means.numpy(), log_std.detach().numpy(), family, draws
 
     def sample(self) -> np.ndarray:
-        theta = self.dist.noise.of(len(self.outputs)).numpy() * self._std()
+        theta = self.draws.of(len(self.outputs)).numpy() * self._std()
         if theta.ndim == 2:
             noise = self.outputs @ theta
         else:
@@ -327,12 +330,12 @@ class StateDependentHead(Head):
     def _std(self) -> np.ndarray:
         """[L, A] or [L, 1]"""
         log_std = self.log_std
-        if not self.dist.use_expln:
+        if not self.family.use_expln:
             return np.exp(log_std)
         return np.where(log_std > 0, np.log1p(np.maximum(log_std, 0)) + 1, np.exp(np.minimum(log_std, 0)))
 
     def _squash(self, actions: np.ndarray) -> np.ndarray:
-        return self.shaped(actions if self.dist.bijector is None else np.tanh(actions, actions))
+        return self.shaped(np.tanh(actions, actions) if self.family.squash else actions)
 
 
 class _Choice:

@@ -10,15 +10,12 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.nn.distributions import (
-    BernoulliDistribution,
-    CategoricalDistribution,
-    DiagGaussianDistribution,
-    Distribution,
-    MultiCategoricalDistribution,
-    StateDependentNoiseDistribution,
-    make_proba_distribution,
-)
+from polyak.nn.distributions.base import Distribution
+from polyak.nn.distributions.choice import make_family
+from polyak.nn.distributions.discrete import BernoulliFamily, CategoricalFamily, MultiCategoricalFamily
+from polyak.nn.distributions.exploration_noise import ExplorationNoise
+from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import (
@@ -37,7 +34,7 @@ from polyak.nn.networks.layers import (
     unwrap_legacy_arch,
 )
 from polyak.nn.options import warn_without_sde
-from polyak.nn.policies.base import Policy
+from polyak.nn.policies.base import Decision, Memory, Policy, first_parameter
 
 
 class ActorCriticPolicy(Policy):
@@ -66,7 +63,10 @@ class ActorCriticPolicy(Policy):
         NotImplementedError: an action space without a distribution.
     """
 
+    action_net: nn.Module
     log_std: nn.Parameter
+    exploration_noise: ExplorationNoise
+    """The draws behind gSDE's exploration matrices, where ``use_sde``."""
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ class ActorCriticPolicy(Policy):
         self.use_sde = use_sde
         self.log_std_init = log_std_init
         self.share_features_extractor = share_features_extractor
-        options: dict[str, Any] | None = None
+        options: dict[str, Any] = {}
         if use_sde:
-            options = {"full_std": full_std, "squash_output": squash_output, "use_expln": use_expln}
+            options = {"full_std": full_std, "squash": squash_output, "use_expln": use_expln}
         else:
             warn_without_sde(full_std=(full_std, True), use_expln=(use_expln, False))
-        self.action_dist = make_proba_distribution(action_space, use_sde, options)
+        self.action_family = make_family(action_space, use_sde, **options)
         # a subclass that changes how actions are drawn in forward() must act that way too
         self.acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
         self._build_networks()
@@ -140,13 +140,13 @@ class ActorCriticPolicy(Policy):
         self.mlp_extractor = MlpExtractor(self.features_dim, self.net_arch, self.activation_fn, device=self.device)
 
     def _build_heads(self, latent_dim: int) -> None:
-        dist = self.action_dist
-        if isinstance(dist, (DiagGaussianDistribution, StateDependentNoiseDistribution)):
-            self.action_net, self.log_std = dist.proba_distribution_net(latent_dim, self.log_std_init)
-            if isinstance(dist, StateDependentNoiseDistribution):
-                self.exploration_noise = dist.noise
-        else:
-            self.action_net = dist.proba_distribution_net(latent_dim)
+        family = self.action_family
+        self.action_net = family.make_head(latent_dim)
+        if isinstance(family, (GaussianFamily, StateDependentGaussianFamily)):
+            self.log_std = family.make_log_std(latent_dim, self.log_std_init)
+        if isinstance(family, StateDependentGaussianFamily):
+            self.exploration_noise = ExplorationNoise()
+            self.exploration_noise.draw(self.log_std, family.action_dim, count=1)
 
     def _init_orthogonal(self) -> None:
         gains: list[tuple[nn.Module, float]] = [
@@ -184,16 +184,16 @@ class ActorCriticPolicy(Policy):
 
     @plain
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
-        params = self.action_net(latent_pi)
-        if isinstance(self.action_dist, DiagGaussianDistribution):
-            return self.action_dist.proba_distribution(params, self.log_std)
-        if isinstance(self.action_dist, StateDependentNoiseDistribution):
-            return self.action_dist.proba_distribution(params, self.log_std, latent_pi)
-        return self.action_dist.proba_distribution(params)
+        family, outputs = self.action_family, self.action_net(latent_pi)
+        if isinstance(family, GaussianFamily):
+            return family(outputs, self.log_std)
+        if isinstance(family, StateDependentGaussianFamily):
+            return family(outputs, self.log_std, latent_pi, self.exploration_noise.of(len(latent_pi)))
+        return family(outputs)
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:
-        """The action distribution for observations [B, ...]; valid until the next call."""
+        """The action distribution for observations [B, ...]."""
         features = self.extract_features(obs, self.pi_features_extractor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features))
 
@@ -227,9 +227,9 @@ class ActorCriticPolicy(Policy):
 
     @property
     def values_while_acting(self) -> bool:
-        """Whether values had better be computed together with actions: features are learned, shared and dear, or a
+        """Whether values had better be computed together with actions: both read the same learned features, or a
         subclass' ``forward`` has a say in them."""
-        shared = self.share_features_extractor and any(True for _ in self.features_extractor.parameters())
+        shared = self.share_features_extractor and first_parameter(self.features_extractor) is not None
         return self.acts_by_forward or shared
 
     @plain
@@ -239,22 +239,37 @@ class ActorCriticPolicy(Policy):
             return self.forward(obs, deterministic)[0]
         return self._shaped(self.get_distribution(obs).get_actions(deterministic))
 
+    @plain
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        if masks is not None or not self.values_while_acting:
+            return super().decide(obs, memory, masks, deterministic)
+        actions, values, log_probs = self(obs, deterministic)
+        return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
+
     def acting_chain(self) -> Chain | None:
         methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")
-        if self.acts_by_forward or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
+        if self.values_while_acting or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
             return None
         layers = (self.pi_features_extractor, self.mlp_extractor.policy_net, self.action_net)
-        dist, owners = self.action_dist, (self, self.mlp_extractor)
-        if type(dist) is CategoricalDistribution:
+        family, owners = self.action_family, (self, self.mlp_extractor)
+        if type(family) is CategoricalFamily:
             return Chain(owners, layers, CategoricalHead)
-        if type(dist) is MultiCategoricalDistribution:
-            return Chain(owners, layers, partial(MultiCategoricalHead, sizes=dist.action_dims))
-        if type(dist) is BernoulliDistribution:
+        if type(family) is MultiCategoricalFamily:
+            return Chain(owners, layers, partial(MultiCategoricalHead, sizes=family.action_dims))
+        if type(family) is BernoulliFamily:
             return Chain(owners, layers, BernoulliHead)
-        if type(dist) is DiagGaussianDistribution:
+        if type(family) is GaussianFamily and not family.squash:
             return Chain(owners, layers, partial(GaussianHead, log_std=self.log_std), weights=(self.log_std,))
-        if type(dist) is StateDependentNoiseDistribution:
-            head = partial(StateDependentHead, mean=self.action_net, log_std=self.log_std, dist=dist)
+        if type(family) is StateDependentGaussianFamily:
+            head = partial(
+                StateDependentHead,
+                mean=self.action_net,
+                log_std=self.log_std,
+                family=family,
+                draws=self.exploration_noise,
+            )
             return Chain(owners, layers[:-1], head, weights=(self.action_net, self.log_std))
         return None
 
@@ -277,7 +292,7 @@ class ActorCriticPolicy(Policy):
         Raises:
             PolicyError: the policy does not use state-dependent exploration.
         """
-        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+        if not isinstance(self.action_family, StateDependentGaussianFamily):
             super().reset_noise(n_envs)
             return
-        self.action_dist.sample_weights(self.log_std, n_envs)
+        self.exploration_noise.draw(self.log_std, self.action_family.action_dim, n_envs)

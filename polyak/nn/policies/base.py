@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.envs.finite import NonFiniteError
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
+from polyak.nn.codec import ActionCodec
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
@@ -19,6 +21,19 @@ from polyak.nn.options import keywords_of
 from polyak.ops.transfer import to_device
 
 NumpyObs = np.ndarray | dict[str, np.ndarray]
+Memory = dict[str, Tensor]
+"""What a policy remembers, by name: [B, ...] each."""
+
+
+class Decision(NamedTuple):
+    """What a policy does about B observations."""
+
+    actions: Tensor
+    """[B, ...] in the network's units."""
+    extras: Mapping[str, Tensor] = {}
+    """What else is to be stored of each row, by name: [B, ...]."""
+    memory: Memory | None = None
+    """After the step; ``None`` of a policy without one."""
 
 
 class Network(nn.Module):
@@ -52,7 +67,7 @@ class Network(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the parameters are; the CPU if there are none."""
-        parameter = _first_parameter(self)
+        parameter = first_parameter(self)
         return torch.device("cpu") if parameter is None else parameter.device
 
     def set_training_mode(self, mode: bool) -> None:
@@ -116,7 +131,8 @@ class Network(nn.Module):
 class Policy(Network, ABC):
     """Networks that choose actions.
 
-    A subclass builds its networks and defines :meth:`act`. It knows nothing of optimizers.
+    A subclass builds its networks and defines :meth:`act`; one that remembers, takes masks or has more to say than the
+    action defines :meth:`decide` too. It knows nothing of optimizers.
 
     Args:
         observation_space: what it reads.
@@ -132,6 +148,8 @@ class Policy(Network, ABC):
 
     targets: tuple[str, ...] = ()
     """Names of the target networks: they stay in evaluation mode and need no gradient."""
+    codec: ActionCodec
+    """Between the network's units of actions and the environment's."""
 
     def __init__(
         self,
@@ -148,7 +166,7 @@ class Policy(Network, ABC):
             observation_space, normalize_images
         )
         self.features_extractor_kwargs = dict(features_extractor_kwargs or {})
-        self._squash_output = squash_output
+        self.codec = ActionCodec(action_space, squash_output)
         if squash_output:
             check_bounded(action_space)
 
@@ -194,11 +212,36 @@ class Policy(Network, ABC):
         Those are: Discrete [B] int64, counted from 0; squashed Box [B, ...] in [-1, 1]; other Box unclipped.
         """
 
+    @plain
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        """:meth:`act` while experience is collected, with all that goes in and comes out besides.
+
+        Args:
+            obs: [B, ...].
+            memory: as :meth:`initial_memory` or the step before returned it, renewed where episodes began.
+            masks: [B, ...] bool, which choices are allowed; ``None``: all.
+            deterministic: the likeliest actions rather than a sample.
+
+        Raises:
+            PolicyError: masks for a policy that cannot heed them.
+        """
+        if masks is not None:
+            raise PolicyError(
+                f"{type(self).__name__} does not heed action masks. Use a policy that does, or an environment without."
+            )
+        return Decision(self.act(obs, deterministic))
+
+    def initial_memory(self, batch: int) -> Memory | None:
+        """What the policy remembers at the start of B episodes; ``None``: it has no memory."""
+        return None
+
     def acting_chain(self) -> Chain | None:
         """The network behind :meth:`act` for :mod:`polyak.nn.fast.acting`, which repeats it at less cost.
 
-        ``None`` where the actions do not come from layers applied one after another to flat observations, or where a
-        subclass has a say in how they come about.
+        ``None`` where the actions do not come from layers applied one after another to flat observations, where a
+        subclass has a say in how they come about, or where :meth:`decide` has more to say.
         """
         return None
 
@@ -220,30 +263,15 @@ class Policy(Network, ABC):
     @property
     def squash_output(self) -> bool:
         """Whether the network's actions lie in [-1, 1] and stand for the range of the Box."""
-        return self._squash_output
+        return self.codec.squash
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
-        """Actions from the network's units to the environment's.
-
-        A squashed Box is unscaled to [low, high], any other Box clipped to it; a Discrete or MultiDiscrete that does
-        not begin at 0 is shifted.
-        """
-        space = self.action_space
-        if isinstance(space, spaces.Box):
-            if self._squash_output:
-                return self.unscale_action(action)
-            # np.clip costs several times as much on arrays this small
-            return np.minimum(np.maximum(action, space.low), space.high)
-        start = _start(space)
-        return action if start is None else action + start
+        """Actions from the network's units to the environment's: see :class:`~polyak.nn.codec.ActionCodec`."""
+        return self.codec.to_env(action)
 
     def from_env(self, action: np.ndarray) -> np.ndarray:
         """Actions from the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
-        space = self.action_space
-        if isinstance(space, spaces.Box):
-            return self.scale_action(action) if self._squash_output else action
-        start = _start(space)
-        return action if start is None else action - start
+        return self.codec.from_env(action)
 
     def scale_action(self, action: np.ndarray) -> np.ndarray:
         """From [low, high] to [-1, 1].
@@ -251,9 +279,7 @@ class Policy(Network, ABC):
         Raises:
             PolicyError: the action space is not a Box.
         """
-        low, high = self._bounds()
-        span = high - low
-        return 2.0 * ((action - low) / np.where(span > 0, span, 1)) - 1.0
+        return self.codec.scale(action)
 
     def unscale_action(self, scaled_action: np.ndarray) -> np.ndarray:
         """From [-1, 1] to [low, high].
@@ -261,13 +287,7 @@ class Policy(Network, ABC):
         Raises:
             PolicyError: the action space is not a Box.
         """
-        low, high = self._bounds()
-        return low + 0.5 * (scaled_action + 1.0) * (high - low)
-
-    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        if not isinstance(self.action_space, spaces.Box):
-            raise PolicyError(f"only actions of a Box can be scaled, but the action space is {self.action_space}.")
-        return self.action_space.low, self.action_space.high
+        return self.codec.unscale(scaled_action)
 
     def predict(
         self,
@@ -306,13 +326,6 @@ class Policy(Network, ABC):
         return (actions if vectorized else actions.squeeze(axis=0)), state
 
 
-def _start(space: spaces.Space) -> Any:
-    """Where the choices of a Discrete or MultiDiscrete begin; None at 0."""
-    if isinstance(space, spaces.Discrete):
-        return space.start if space.start else None
-    return space.start if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None
-
-
 def check_bounded(action_space: spaces.Space) -> None:
     """Check that an action space is a Box of finite bounds, as squashed actions need.
 
@@ -348,13 +361,13 @@ def _switch(module: nn.Module, mode: bool) -> None:
 _PLAIN_TRAIN = nn.Module.train
 
 
-def _first_parameter(module: nn.Module) -> nn.Parameter | None:
+def first_parameter(module: nn.Module) -> nn.Parameter | None:
     """As ``next(module.parameters())``, at a fifth of its cost, which counts in an environment loop."""
     for parameter in module._parameters.values():
         if parameter is not None:
             return parameter
     for child in module._modules.values():
-        parameter = None if child is None else _first_parameter(child)
+        parameter = None if child is None else first_parameter(child)
         if parameter is not None:
             return parameter
     return None
@@ -390,7 +403,7 @@ def _check_finite(array: np.ndarray, key: str | None) -> None:
     bad = np.argwhere(~np.isfinite(array))
     index = tuple(int(i) for i in bad[0])
     where = "" if key is None else f" at key {key!r}"
-    raise ValueError(
+    raise NonFiniteError(
         f"The observation{where} has {len(bad)} entries that are not finite; the first is {array[index]} at index "
         f"{index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."
     )

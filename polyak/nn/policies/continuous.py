@@ -11,7 +11,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.spaces import get_action_dim
-from polyak.nn.distributions import SquashedDiagGaussianDistribution, StateDependentNoiseDistribution
+from polyak.nn.distributions.base import Distribution
+from polyak.nn.distributions.exploration_noise import ExplorationNoise
+from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import DeterministicHead, Head, SquashedGaussianHead, StateDependentHead
@@ -48,6 +51,9 @@ class SquashedGaussianActor(Network):
     """
 
     has_target: ClassVar[bool] = False
+    action_family: GaussianFamily | StateDependentGaussianFamily
+    mu: nn.Module
+    log_std: nn.Module | nn.Parameter
 
     def __init__(
         self,
@@ -72,18 +78,11 @@ class SquashedGaussianActor(Network):
         self.log_std_init, self.full_std, self.use_expln, self.clip_mean = log_std_init, full_std, use_expln, clip_mean
         self.latent_pi = nn.Sequential(*create_mlp(features_dim, 0, net_arch, activation_fn))
         self.use_sde = use_sde
-        action_dim, latent_dim = get_action_dim(action_space), net_arch[-1] if net_arch else features_dim
-        self.action_dist: SquashedDiagGaussianDistribution | StateDependentNoiseDistribution
-        self.mu: nn.Module
-        self.log_std: nn.Module | nn.Parameter
+        action_dim = get_action_dim(action_space)
         if use_sde:
-            self.action_dist = StateDependentNoiseDistribution(
-                action_dim, full_std=full_std, use_expln=use_expln, learn_features=True, squash_output=True
+            self.action_family = StateDependentGaussianFamily(
+                action_dim, full_std=full_std, use_expln=use_expln, squash=True, learn_features=True
             )
-            self.mu, self.log_std = self.action_dist.proba_distribution_net(latent_dim, log_std_init, latent_dim)
-            self.exploration_noise = self.action_dist.noise
-            if clip_mean > 0:
-                self.mu = nn.Sequential(self.mu, nn.Hardtanh(min_val=-clip_mean, max_val=clip_mean))
         else:
             warn_without_sde(
                 log_std_init=(log_std_init, -3),
@@ -91,9 +90,20 @@ class SquashedGaussianActor(Network):
                 use_expln=(use_expln, False),
                 clip_mean=(clip_mean, 2.0),
             )
-            self.action_dist = SquashedDiagGaussianDistribution(action_dim)
-            self.mu = nn.Linear(latent_dim, action_dim)
-            self.log_std = nn.Linear(latent_dim, action_dim)
+            self.action_family = GaussianFamily(action_dim, squash=True)
+        self._build_heads(net_arch[-1] if net_arch else features_dim)
+
+    def _build_heads(self, latent_dim: int) -> None:
+        family = self.action_family
+        self.mu = family.make_head(latent_dim)
+        if not isinstance(family, StateDependentGaussianFamily):
+            self.log_std = nn.Linear(latent_dim, family.action_dim)
+            return
+        self.log_std = family.make_log_std(latent_dim, self.log_std_init)
+        self.exploration_noise = ExplorationNoise()
+        self.exploration_noise.draw(self.log_std, family.action_dim, count=1)
+        if self.clip_mean > 0:
+            self.mu = nn.Sequential(self.mu, nn.Hardtanh(min_val=-self.clip_mean, max_val=self.clip_mean))
 
     @staticmethod
     def default_net_arch(extractor_class: ExtractorClass) -> list[int]:
@@ -106,9 +116,9 @@ class SquashedGaussianActor(Network):
         Raises:
             PolicyError: without state-dependent exploration.
         """
-        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+        if not isinstance(self.action_family, StateDependentGaussianFamily):
             raise PolicyError("get_std() needs state-dependent exploration: build the policy with use_sde=True.")
-        return self.action_dist.get_std(self.log_std)  # type: ignore[arg-type]
+        return self.action_family.sigma(self.log_std)  # type: ignore[arg-type]
 
     def reset_noise(self, batch_size: int = 1) -> None:
         """Draw new exploration matrices, one for each environment.
@@ -116,9 +126,9 @@ class SquashedGaussianActor(Network):
         Raises:
             PolicyError: without state-dependent exploration.
         """
-        if not isinstance(self.action_dist, StateDependentNoiseDistribution):
+        if not isinstance(self.action_family, StateDependentGaussianFamily):
             raise PolicyError("reset_noise() needs state-dependent exploration: build the policy with use_sde=True.")
-        self.action_dist.sample_weights(self.log_std, batch_size)  # type: ignore[arg-type]
+        self.exploration_noise.draw(self.log_std, self.action_family.action_dim, batch_size)  # type: ignore[arg-type]
 
     @plain
     def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
@@ -129,17 +139,23 @@ class SquashedGaussianActor(Network):
         return self.mu(latent), self.log_std(latent).clamp(LOG_STD_MIN, LOG_STD_MAX), {}  # type: ignore[operator]
 
     @plain
+    def get_distribution(self, obs: Obs) -> Distribution:
+        """The action distribution for observations [B, ...]."""
+        mean, log_std, named = self.get_action_dist_params(obs)
+        if isinstance(self.action_family, GaussianFamily):
+            return self.action_family(mean, log_std)
+        return self.action_family(mean, log_std, named["latent_sde"], self.exploration_noise.of(len(mean)))
+
+    @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in (-1, 1); tanh of the mean if ``deterministic``."""
         if deterministic:
             return torch.tanh(self.mu(self.latent_pi(self.extract_features(obs, self.features_extractor))))
-        mean, log_std, named = self.get_action_dist_params(obs)
-        return self.action_dist.actions_from_params(mean, log_std, **named)
+        return self.get_distribution(obs).sample()
 
     def action_log_prob(self, obs: Obs) -> tuple[Tensor, Tensor]:
         """Sampled actions [B, A], differentiable, and their log-density [B]."""
-        mean, log_std, named = self.get_action_dist_params(obs)
-        return self.action_dist.log_prob_from_params(mean, log_std, **named)
+        return self.get_distribution(obs).sample_with_log_prob()
 
 
 class DeterministicActor(Network):
@@ -386,19 +402,21 @@ class ContinuousPolicy(Policy):
         return actions if len(self.action_space.shape) == 1 else actions.unflatten(1, self.action_space.shape)  # type: ignore[arg-type]
 
     def acting_chain(self) -> Chain | None:
-        actor, methods = self.actor, ("forward", "extract_features", "preprocess", "get_action_dist_params")
+        actor = self.actor
+        methods = ("forward", "extract_features", "preprocess", "get_distribution", "get_action_dist_params")
         if not is_plain(self, "act", "_predict") or not is_plain(actor, *methods):
             return None
         if isinstance(actor, DeterministicActor):
             return Chain((self, actor), (actor.features_extractor, actor.mu), DeterministicHead)
-        dist = getattr(actor, "action_dist", None)
-        head: Callable[..., Head] | None = None
-        if type(dist) is SquashedDiagGaussianDistribution:
+        family = getattr(actor, "action_family", None)
+        head: Callable[..., Head]
+        if type(family) is GaussianFamily and family.squash:
             bounds = (LOG_STD_MIN, LOG_STD_MAX)
             head = partial(SquashedGaussianHead, mean=actor.mu, log_std=actor.log_std, bounds=bounds)
-        elif type(dist) is StateDependentNoiseDistribution:
-            head = partial(StateDependentHead, mean=actor.mu, log_std=actor.log_std, dist=dist)
-        if head is None:
+        elif type(family) is StateDependentGaussianFamily:
+            draws = actor.exploration_noise
+            head = partial(StateDependentHead, mean=actor.mu, log_std=actor.log_std, family=family, draws=draws)
+        else:
             return None
         weights = (actor.mu, actor.log_std)
         return Chain((self, actor), (actor.features_extractor, actor.latent_pi), head, weights)

@@ -21,6 +21,7 @@ from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from stable_baselines3.sac.policies import SACPolicy
 from torch import nn
 
+# Of sums of weights after some fifty updates, in which differences of rounding grow.
 TOLERANCE = 1e-3
 
 

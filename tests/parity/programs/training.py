@@ -11,6 +11,7 @@ from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import VecNormalize
 
+# Of sums of weights and of losses, after some hundred updates in which differences of rounding grow.
 TOLERANCE = 2e-3
 
 

@@ -1,0 +1,134 @@
+"""Collecting experience with a policy: what the loops share, and how far a collection has come when a file is written.
+
+Callbacks are asked between a step of the environments and its storage, so that they can stop training before it counts.
+A file written then holds the step that is not stored yet, and training that is resumed from it stores it first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyak.core.actor import Actor
+from polyak.core.deep import DeepAlgorithm
+from polyak.core.exploration import Arrays, Exploration
+from polyak.core.files.checkpoint import Saved, prefixed
+from polyak.core.files.serialise import decode, encode
+from polyak.core.interaction import Interaction
+from polyak.core.runner import flat, unflat
+from polyak.data.step import Step
+
+
+@dataclass
+class Collection:
+    """How far a collection of experience has come."""
+
+    steps: int = 0
+    """Of the vectorised environment, with the pending one."""
+    episodes: int = 0
+    """That ended in them."""
+    pending: Step | None = None
+    """A step that was made and is not stored yet: callbacks are being asked."""
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""
+        values: dict[str, Any] = {"steps": self.steps, "episodes": self.episodes}
+        if self.pending is None:
+            return values, {}
+        fields = self.pending._asdict()
+        values["infos"] = [
+            {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
+        ]
+        values["ended"] = fields.pop("ended")
+        return values, {key: np.asarray(v) for name, value in fields.items() for key, v in flat(name, value).items()}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, Any], arrays: Arrays) -> "Collection":
+        """The inverse of :meth:`state`."""
+        collection = cls(values["steps"], values["episodes"])
+        if "infos" in values:
+            infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
+            fields = {name: unflat(name, arrays) for name in Step._fields if name not in ("infos", "ended", "extras")}
+            extras = unflat("extras", arrays) or {}
+            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras)
+        return collection
+
+
+class Collecting(Interaction, DeepAlgorithm):
+    """Algorithms that learn with networks from the experience that their policy collects."""
+
+    _collection: Collection | None = None
+    """The one that is going on, or that a file has brought."""
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def make_actor(self) -> Actor:
+        """Acts with the present policy, and explores as the algorithm does."""
+        return Actor(self.policy, self._exploration())
+
+    def _exploration(self) -> dict[str, Exploration]:
+        """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
+        return {}
+
+    def _begin_collection(self) -> Collection:
+        """Go on with the collection that a file has brought, or begin a new one."""
+        assert self.runner is not None
+        self._begin_acting(anew=self._collection is None and not self.runner.is_ahead)
+        if self._collection is None:
+            self._collection = Collection()
+        return self._collection
+
+    def _begin_acting(self, anew: bool = True) -> None:
+        """Before the first step of a collection; not ``anew``: exploration goes on from where it stands."""
+        assert self.runner is not None
+        actor: Any = self.runner.actor
+        if actor.policy is not self.policy:
+            actor.policy = self.policy
+        if anew:
+            actor.exploration = self._exploration()
+        actor.begin(self.n_envs, anew)
+
+    def _make_step(self, collection: Collection) -> Step:
+        """One more step of the environments, yet to be stored."""
+        assert self.runner is not None
+        actor: Any = self.runner.actor
+        if actor.policy is not self.policy:  # a callback may have put in another
+            actor.policy = self.policy
+        step = collection.pending = self.runner.step()
+        collection.steps += 1
+        self.num_timesteps += self.n_envs
+        return step
+
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        self._collection = None
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if self.runner is not None:
+            saved.state |= prefixed("actor", self.runner.actor.state())
+        if self._collection is not None:
+            saved.info["collection"], arrays = self._collection.state()
+            saved.state |= prefixed("collection", arrays)
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if not resume or self.runner is None or saved.info["n_envs"] != self.n_envs:
+            return
+        self.runner.actor.load_state(saved.state_of("actor"))
+        if "collection" in saved.info:
+            self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value can be written to a file that runs nothing."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_data(item) for key, item in value.items())
+    if type(value) in (list, tuple):
+        return all(map(_is_data, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype != object
+    return value is None or isinstance(value, bool | int | float | str | np.generic)

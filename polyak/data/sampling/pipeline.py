@@ -1,0 +1,163 @@
+"""From drawn cells to batches: gather, relabel, reduce, convert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.data.batch import Transition, TransitionColumns, TransitionRows
+from polyak.data.hindsight.relabel import Relabel
+from polyak.data.sampling.reduce import NStep, Reduce
+from polyak.data.sampling.rows import Rows
+from polyak.data.sampling.samplers import Sampler, Uniform
+from polyak.data.sampling.window import Window, windows
+from polyak.data.step import NO_EXTRAS
+from polyak.data.storage.mirror import Mirror
+from polyak.data.storage.storage import Storage
+
+BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
+DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
+
+
+class Pipeline(NamedTuple):
+    """What becomes of cells drawn from a ring of transitions."""
+
+    storage: Storage
+    newest: Callable[[], int]
+    """Tells which slot was written last."""
+    source: Callable[[int], Storage | Mirror]
+    """What so many whole rows are gathered from: the storage, or its mirror on a device."""
+    relabel: Relabel | None
+    reduce: Reduce
+    normalize_obs: Callable[[Any], Any]
+    normalize_reward: Callable[[Any], Any]
+    """Applied to the reward of each step, before they are summed."""
+    tensor: Callable[[Any], Tensor]
+    """Puts an array on the device, and leaves a tensor where it is."""
+    device: torch.device
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether transitions are just rows of the storage."""
+        return self.relabel is None and self.reduce.window == 1 and isinstance(self.reduce, NStep)
+
+    @property
+    def gathered_rows(self) -> int:
+        """Rows that are gathered for each cell."""
+        return self.reduce.window - self.reduce.n_steps + 1
+
+    def rows(self, cells: np.ndarray, shared: bool = False) -> Rows:
+        """The transitions that begin in some cells [B]; ``shared``: both observations may share memory."""
+        source = self.source(len(cells) * self.gathered_rows)
+        if not self.whole_rows:
+            return self._windows(source, cells)
+        row = source.read(cells, shared)
+        return Rows(
+            self.normalize_obs(row["observations"]),
+            row["actions"],
+            self.normalize_obs(row["next_observations"]),
+            row["dones"] * (1 - row["timeouts"]),
+            self.normalize_reward(row["rewards"]),
+            None,
+            row.get("extras", NO_EXTRAS),
+            None,
+        )
+
+    def _windows(self, source: Storage | Mirror, cells: np.ndarray) -> Rows:
+        storage = self.storage
+        cells, valid = windows(storage, cells, self.reduce.window, self.newest())
+        first, last, exists = self.reduce.ends(cells, valid)
+        row = _shaped(source.read(first.reshape(-1)), first)
+        then = row["next_observations"]
+        if last is not first:
+            then = _shaped(source.next_observations(last.reshape(-1)), last)
+        window = Window(cells, valid, storage.scalars("rewards", cells), row["observations"], then)
+        if self.relabel is not None:
+            self.relabel(storage, window)
+        rewards, discounts = self.reduce.returns(self.normalize_reward(window.rewards), valid)
+        return Rows(
+            self.normalize_obs(window.observations),
+            row["actions"],
+            self.normalize_obs(window.next_observations),
+            storage.scalars("dones", last) * (1 - storage.scalars("timeouts", last)),
+            rewards,
+            discounts,
+            row.get("extras", NO_EXTRAS),
+            exists,
+        )
+
+    def transition(
+        self, cells: np.ndarray, weights: np.ndarray | None, gamma: float, shared: bool = False
+    ) -> Transition:
+        """:meth:`rows` in the form that learners eat; ``weights`` [B], None: all 1."""
+        rows = self.rows(cells, shared)
+        on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
+        tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self.tensor
+        return rows.transition(tensor, _ones(len(cells), self.device) if weights is None else tensor(weights), gamma)
+
+
+def each_batch(
+    pipeline: Pipeline, sampler: Sampler, filled: int, batch_size: int, gamma: float, batches: int
+) -> Iterator[tuple[Transition, Tensor | None]]:
+    """Minibatches drawn one by one, among the first ``filled`` cells, with the indices of their rows if weighted."""
+    for _ in range(batches):
+        cells, weights = sampler.draw(batch_size, filled, pipeline.relabel)
+        yield pipeline.transition(cells, weights, gamma), None if weights is None else torch.from_numpy(cells)
+
+
+def uniform_batches(
+    pipeline: Pipeline, sampler: Uniform, filled: int, batch_size: int, gamma: float, batches: int
+) -> Iterator[tuple[Transition, None]]:
+    """The same, where they depend on nothing but the random numbers: several are gathered at once."""
+    rows = batch_size * pipeline.gathered_rows
+    block_bytes = BLOCK_BYTES if pipeline.source(rows) is pipeline.storage else DEVICE_BLOCK_BYTES
+    at_once = max(block_bytes // (rows * pipeline.storage.row_bytes), 1)
+    for start in range(0, batches, at_once):
+        count = min(at_once, batches - start)
+        block = pipeline.transition(sampler.draw_batches(count, batch_size, filled), None, gamma, shared=True)
+        if count == 1:
+            yield block, None
+        else:
+            yield from ((part, None) for part in block.split(count))
+
+
+def late_batches(
+    columns: TransitionColumns, sampler: Sampler, filled: int, batch_size: int, gamma: float, batches: int
+) -> Iterator[tuple[TransitionRows, Tensor | None]]:
+    """The same, to be gathered by whoever learns from them."""
+    discount = _scalar(gamma)
+    if type(sampler) is Uniform:
+        ones = _ones(batch_size, torch.device("cpu"))
+        cells = torch.from_numpy(sampler.draw_batches(batches, batch_size, filled))
+        for rows in (cells,) if batches == 1 else cells.split(batch_size):
+            yield TransitionRows(columns, rows, discount, ones), None
+        return
+    for _ in range(batches):
+        rows, weights = map(torch.from_numpy, sampler.draw(batch_size, filled, None))
+        yield TransitionRows(columns, rows, discount, weights), rows
+
+
+def _shaped(flat: Any, cells: np.ndarray) -> Any:
+    """Arrays or tensors [B * L, ...], or nested dicts of them, as [B, L, ...] where the cells are [B, L]."""
+    if cells.ndim == 1:
+        return flat
+    if isinstance(flat, dict):
+        return {name: _shaped(part, cells) for name, part in flat.items()}
+    return flat.reshape(*cells.shape, *flat.shape[1:])
+
+
+@lru_cache(maxsize=8)
+def _scalar(value: float) -> Tensor:
+    """[] a number, as the same tensor every time."""
+    return torch.tensor(value, dtype=torch.float32)
+
+
+@lru_cache(maxsize=8)
+def _ones(size: int, device: torch.device) -> Tensor:
+    """[size] ones, the same tensor every time."""
+    return torch.ones(size, device=device)

@@ -1,0 +1,152 @@
+"""What becomes of a window of successive rows: one n-step transition, or a sequence of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+
+class Ends(NamedTuple):
+    """Where the transitions made of B windows begin and end."""
+
+    first: np.ndarray  # [B], or [B, L] of sequences: cells of their observations, actions and extras
+    last: np.ndarray  # as ``first``, and that very array if it holds the same: cells of the rows that they end with
+    valid: np.ndarray | None  # [B, L] bool, of sequences: which of them there are
+
+
+class Reduce(Protocol):
+    """Makes transitions of windows of successive rows of one episode."""
+
+    @property
+    def n_steps(self) -> int:
+        """Rows that one transition spans at most."""
+        ...
+
+    @property
+    def window(self) -> int:
+        """Rows n of a window."""
+        ...
+
+    def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
+        """Where the transitions begin and end in windows of these cells [B, n], of which ``valid`` [B, n] count."""
+        ...
+
+    def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Rewards [B, n] -> float32 rewards and discounts of the transitions; None: discounts of one step."""
+        ...
+
+
+@dataclass(frozen=True)
+class NStep:
+    """One transition of each window: an n-step return, Sutton and Barto eq. 7.1; of one step by default.
+
+    Its reward is ``r_t + ... + gamma^(k-1) r_(t+k-1)`` and its discount ``gamma^k``, with k <= n rows until the episode
+    or the experience ends; its next observation is the one after them.
+
+    Args:
+        n_steps: most rows that are summed, n.
+        gamma: discount of one step.
+    """
+
+    n_steps: int = 1
+    gamma: float = 0.99
+
+    def __post_init__(self) -> None:
+        if self.n_steps < 1:
+            raise ValueError(f"n_steps must be at least 1, got {self.n_steps}. 1 gives ordinary one-step transitions.")
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must be between 0 and 1, got {self.gamma}.")
+
+    @property
+    def window(self) -> int:
+        """Rows of a window."""
+        return self.n_steps
+
+    def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
+        """Of one transition per window: [B] each."""
+        first = cells[:, 0]
+        return Ends(first, first if self.n_steps == 1 else cells[np.arange(len(cells)), valid.sum(1) - 1], None)
+
+    def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Of one transition per window: [B] each."""
+        summed = ((rewards * valid) @ self.gamma ** np.arange(self.n_steps)).astype(np.float32)
+        return summed, None if self.n_steps == 1 else (self.gamma ** valid.sum(1)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """``L = burn_in + length`` successive transitions of one episode, as in R2D2 (Kapturowski et al. 2019).
+
+    Every row may be the first one, so that sequences overlap; a prioritised sampler keeps one priority for each first
+    row. Where the episode or the experience ends early, ``valid`` [B, L] is False and the last row is repeated, with
+    rewards and discounts 0. Where the memory of a policy is stored as a column, that of the first row is the one to
+    start from; ``burn_in`` transitions then bring it up to date before there is anything to learn.
+
+    With hindsight, all transitions of a sequence get the same goal.
+
+    Args:
+        length: transitions to learn from.
+        burn_in: transitions before them.
+        n_step: what each transition spans, within its episode; a buffer's own ``n_steps`` above 1 goes here.
+    """
+
+    length: int
+    burn_in: int = 0
+    n_step: NStep = NStep()
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"length must be at least 1, got {self.length}: it counts transitions to learn from.")
+        if self.burn_in < 0:
+            raise ValueError(
+                f"burn_in must be at least 0, got {self.burn_in}. 0 starts from the stored memory as it is."
+            )
+
+    @property
+    def n_steps(self) -> int:
+        """Rows that one transition spans at most."""
+        return self.n_step.n_steps
+
+    @property
+    def window(self) -> int:
+        """Rows of a window: those of the sequence, and those that its last transition spans besides."""
+        return self.burn_in + self.length + self.n_steps - 1
+
+    def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
+        """Of L transitions per window: [B, L] each."""
+        transitions = self.burn_in + self.length
+        newest = valid.sum(1, keepdims=True) - 1
+        start = np.minimum(np.arange(transitions), newest)
+        first = np.take_along_axis(cells, start, 1)
+        if self.n_steps == 1:
+            return Ends(first, first, valid)
+        stop = np.minimum(start + self.n_steps - 1, newest)
+        return Ends(first, np.take_along_axis(cells, stop, 1), valid[:, :transitions])
+
+    def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Of L transitions per window: [B, L] each."""
+        parts = [sliding_window_view(array, self.n_steps, 1) for array in (rewards, valid)]
+        flat = [part.reshape(-1, self.n_steps) for part in parts]
+        shape = parts[0].shape[:2]
+        summed, discounts = self.n_step.returns(*flat)
+        if discounts is not None:
+            discounts = discounts.reshape(shape) * valid[:, : shape[1]]
+        return summed.reshape(shape), discounts
+
+
+def make_reduce(reduce: Reduce | None, n_step: NStep) -> Reduce:
+    """What a buffer reduces its windows by: its own n-step returns, a ``reduce`` of another kind, or both.
+
+    Raises:
+        ValueError: both say, and differently, how many rows a transition spans.
+    """
+    if reduce is None:
+        return n_step
+    if n_step.n_steps in (1, reduce.n_steps):
+        return reduce
+    if not isinstance(reduce, Sequence) or reduce.n_steps > 1:
+        raise ValueError(f"n_steps={n_step.n_steps} contradicts reduce={reduce}: leave one of them out.")
+    return replace(reduce, n_step=n_step)

@@ -1,0 +1,40 @@
+"""What one step of the environments brings, from the runner through storage to the learner."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Observations = Any
+"""np.ndarray [N, ...], or a dict of them."""
+NO_EXTRAS: dict[str, Any] = {}
+"""The extras of steps and batches that have none; stays empty."""
+
+
+class Step(NamedTuple):
+    """One step of N environments."""
+
+    observations: Observations
+    """[N, ...] what was acted on (before normalisation, if the runner is ``raw``)."""
+    actions: np.ndarray
+    """[N, ...] in the network's units."""
+    env_actions: np.ndarray
+    """[N, ...] in the environment's units."""
+    rewards: np.ndarray
+    """[N] (before normalisation, if the runner is ``raw``)."""
+    next_observations: Observations
+    """[N, ...] the true successors, also of an episode's last step."""
+    terminated: np.ndarray
+    """[N] bool: an episode ended in a terminal state."""
+    truncated: np.ndarray
+    """[N] bool: an episode was cut short while its state was not terminal."""
+    dones: np.ndarray
+    """[N] bool: an episode ended, for whatever reason."""
+    infos: list[dict[str, Any]]
+    new_obs: Observations
+    """[N, ...] what to act on next: as ``next_observations``, but after a reset where an episode ended."""
+    episode_starts: np.ndarray
+    """[N] bool: ``observations`` is the first of an episode."""
+    ended: bool
+    """Whether ``dones`` has a True at all."""
+    extras: dict[str, np.ndarray] = NO_EXTRAS
+    """What the policy had to say about each row besides the action, by name: [N, ...]."""

@@ -1,0 +1,109 @@
+"""What can be wrong with an environment: checks whose errors name its class, the value and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.spaces import obs_space_info
+
+NUMBERS = frozenset({bool, int, float, np.bool_, *(np.dtype(code).type for code in "bBhHiIlLqQefdg")})
+"""Types of numbers, as a reward may be without further ado."""
+
+
+def class_of(env: gym.Env) -> str:
+    """Name of the class inside all wrappers."""
+    return type(env.unwrapped).__qualname__
+
+
+def check_reward(env: gym.Env, reward: Any) -> None:
+    """Accept what is one real number: also a 0-d array or tensor, or another type that ``float`` takes.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(reward, str | bytes) and reward is not None and np.shape(reward) == ():
+        try:
+            float(reward)
+        except (TypeError, ValueError):
+            pass
+        else:
+            if np.asarray(reward).dtype.kind not in "USc":
+                return
+    raise ValueError(
+        f"step() of {class_of(env)} returned the reward {_shown(reward)}, which is not a number. "
+        "Return a float: one reward for the one environment."
+    )
+
+
+def check_info(env: gym.Env, info: Any) -> None:
+    """Accept a dict.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not isinstance(info, dict):
+        raise ValueError(
+            f"step() of {class_of(env)} returned the info {_shown(info)}, which is not a dict. "
+            "Return {} where there is nothing to say."
+        )
+
+
+def check_has_spaces(env: gym.Env) -> None:
+    """Accept an environment with both spaces.
+
+    Raises:
+        ValueError: one is missing, or is not a space.
+    """
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name, None)
+        if not isinstance(space, spaces.Space):
+            raise ValueError(
+                f"{class_of(env)} has {name}={space!r}, which is not a gymnasium space. Set it in __init__, such as "
+                f"self.{name} = gymnasium.spaces.Box(-1.0, 1.0, (3,))."
+            )
+
+
+def check_same_spaces(described: Sequence[tuple[spaces.Space, spaces.Space]]) -> None:
+    """Accept environments that can be stepped as one: arrays of the same shapes and types, and as many choices.
+
+    Bounds may differ.
+
+    Args:
+        described: observation and action space of each environment.
+
+    Raises:
+        ValueError: naming the environment whose space does not fit that of the first.
+    """
+    for index, pair in enumerate(described):
+        for name, first, other in zip(("observation", "action"), described[0], pair, strict=True):
+            if first is not other and _fingerprint(first) != _fingerprint(other):
+                raise ValueError(
+                    f"All environments must have the same {name} space: environment {index} has {other}, "
+                    f"environment 0 has {first}."
+                )
+
+
+def _fingerprint(space: spaces.Space) -> Any:
+    """What two spaces must have in common."""
+    if isinstance(space, spaces.Dict):
+        return {key: _fingerprint(part) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return [_fingerprint(part) for part in space.spaces]
+    if isinstance(space, spaces.Discrete):
+        return "Discrete", int(space.n), int(space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        return "MultiDiscrete", space.nvec.tolist(), space.start.tolist()
+    try:
+        return type(space), obs_space_info(space)
+    except (TypeError, NotImplementedError):
+        return space
+
+
+def _shown(value: Any, limit: int = 200) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= limit else text[:limit] + '...'} ({type(value).__name__})"

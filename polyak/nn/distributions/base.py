@@ -1,0 +1,88 @@
+"""What every action distribution can do, and what makes one.
+
+A :class:`Family` knows sizes and options. Applied to what a network gives for B states, it makes a
+:class:`Distribution`, a value: nothing changes it afterwards, so that the distributions of one policy before and after
+an update can be compared.
+
+Everything here is a plain tensor expression: no ``torch.distributions`` object is made and no branch looks at data, so
+that each function can be traced and compiled.
+
+Shape letters: B batch, A action dimensions, N classes, L latent features.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from polyak.nn.errors import PolicyError
+
+
+class Distribution(ABC):
+    """The distributions of the actions in B states."""
+
+    @abstractmethod
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Log-density of ``actions``: [B]."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor | None:
+        """Entropy in nats: [B]; ``None`` where there is no closed form."""
+
+    @abstractmethod
+    def sample(self) -> Tensor:
+        """One action for each state; differentiable in the parameters where the action is continuous."""
+
+    @abstractmethod
+    def mode(self) -> Tensor:
+        """The likeliest action for each state (before squashing, if the distribution squashes)."""
+
+    @abstractmethod
+    def kl(self, other: Self) -> Tensor:
+        """KL divergence from self to ``other``, over the whole action: [B].
+
+        Raises:
+            PolicyError: the two are of different types.
+        """
+
+    def get_actions(self, deterministic: bool = False) -> Tensor:
+        """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
+        return self.mode() if deterministic else self.sample()
+
+    def sample_with_log_prob(self) -> tuple[Tensor, Tensor]:
+        """One action for each state and its log-density [B], as precise as the distribution can tell it."""
+        actions = self.sample()
+        return actions, self.log_prob(actions)
+
+
+class Family(ABC):
+    """What makes distributions of one kind out of the outputs of a network."""
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """How many outputs of the network a distribution takes."""
+
+    def make_head(self, latent_dim: int) -> nn.Linear:
+        """A new layer from latent features to these outputs."""
+        return nn.Linear(latent_dim, self.n_outputs)
+
+    @abstractmethod
+    def __call__(self, *parameters: Any, **named: Any) -> Distribution:
+        """The distributions with these parameters, the outputs of the head first."""
+
+
+def check_same_type(p: Distribution, q: Distribution) -> None:
+    """Check that a KL divergence between two distributions is defined.
+
+    Raises:
+        PolicyError: they are of different types.
+    """
+    if type(p) is not type(q):
+        raise PolicyError(
+            f"the KL divergence needs two distributions of the same type, got {type(p).__name__} and "
+            f"{type(q).__name__}."
+        )

@@ -1,0 +1,51 @@
+"""The family of action distributions that fits an action space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium import spaces
+
+from polyak.envs.spaces import get_action_dim
+from polyak.nn.distributions.base import Family
+from polyak.nn.distributions.discrete import BernoulliFamily, CategoricalFamily, MultiCategoricalFamily
+from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
+from polyak.nn.errors import PolicyError
+
+
+def make_family(action_space: spaces.Space, use_sde: bool = False, **options: Any) -> Family:
+    """The family that fits an action space.
+
+    Args:
+        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        use_sde: state-dependent exploration (Box only) rather than independent Gaussians.
+        options: further arguments of the family.
+
+    Raises:
+        PolicyError: ``use_sde`` with another space than Box, or a MultiBinary of several dimensions.
+        NotImplementedError: a space for which there is no distribution.
+    """
+    if use_sde and not isinstance(action_space, spaces.Box):
+        raise PolicyError(
+            f"use_sde=True: state-dependent exploration needs continuous actions (a Box), got {action_space}. "
+            "Leave use_sde out."
+        )
+    if isinstance(action_space, spaces.Box):
+        family = StateDependentGaussianFamily if use_sde else GaussianFamily
+        return family(get_action_dim(action_space), **options)
+    if isinstance(action_space, spaces.Discrete):
+        return CategoricalFamily(int(action_space.n), **options)
+    if isinstance(action_space, spaces.MultiDiscrete):
+        return MultiCategoricalFamily(tuple(int(n) for n in action_space.nvec.flatten()), **options)
+    if isinstance(action_space, spaces.MultiBinary):
+        if len(action_space.shape) != 1:
+            raise PolicyError(
+                f"Multi-dimensional MultiBinary({action_space.n}) action space is not supported. "
+                "Flatten it to one dimension."
+            )
+        return BernoulliFamily(int(action_space.shape[0]), **options)
+    raise NotImplementedError(
+        f"There is no distribution over the action space {action_space}. "
+        "Use Box, Discrete, MultiDiscrete or MultiBinary."
+    )

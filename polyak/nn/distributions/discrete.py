@@ -1,0 +1,174 @@
+"""Choices among classes, and coins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from typing_extensions import Self
+
+from polyak.nn.distributions.base import Distribution, Family, check_same_type
+
+# --- one choice -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Categorical(Distribution):
+    """One choice among N; actions are [B] int64."""
+
+    logits: Tensor
+    """Log-probabilities [B, N]; -inf for a class that is forbidden."""
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Log-probability of the choices [B]."""
+        return self.logits.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        """[B]; a forbidden class adds nothing."""
+        finite = self.logits.clamp_min(torch.finfo(self.logits.dtype).min)
+        return -(finite.exp() * finite).sum(dim=-1)
+
+    def sample(self) -> Tensor:
+        """Argmax of the logits plus Gumbel noise, -log of an exponential variable.
+
+        The noise is kept finite, so that a forbidden class cannot win.
+        """
+        exponential = torch.empty_like(self.logits).exponential_().clamp_min(torch.finfo(self.logits.dtype).tiny)
+        return (self.logits.detach() - exponential.log()).argmax(dim=-1)
+
+    def mode(self) -> Tensor:
+        return self.logits.argmax(dim=-1)
+
+    def kl(self, other: Self) -> Tensor:
+        """[B]; huge where ``other`` forbids what self allows."""
+        check_same_type(self, other)
+        lowest = torch.finfo(self.logits.dtype).min
+        p, q = self.logits.clamp_min(lowest), other.logits.clamp_min(lowest)
+        return (p.exp() * (p - q)).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class CategoricalFamily(Family):
+    """One choice among N.
+
+    Args:
+        action_dim: N.
+    """
+
+    action_dim: int
+
+    @property
+    def n_outputs(self) -> int:
+        return self.action_dim
+
+    def __call__(self, logits: Tensor) -> Categorical:
+        """Unnormalised log-probabilities [B, N]; -inf forbids a choice."""
+        return Categorical(logits.log_softmax(dim=-1))
+
+
+# --- several choices ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class MultiCategorical(Distribution):
+    """A independent choices; actions are [B, A] int64."""
+
+    choices: tuple[Categorical, ...]
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Log-probability of the choices [B, A]: [B]."""
+        indices = actions.long()
+        return _sum([choice.log_prob(indices[:, i]) for i, choice in enumerate(self.choices)])
+
+    def entropy(self) -> Tensor:
+        return _sum([choice.entropy() for choice in self.choices])
+
+    def sample(self) -> Tensor:
+        return torch.stack([choice.sample() for choice in self.choices], dim=1)
+
+    def mode(self) -> Tensor:
+        return torch.stack([choice.mode() for choice in self.choices], dim=1)
+
+    def kl(self, other: Self) -> Tensor:
+        check_same_type(self, other)
+        return _sum([p.kl(q) for p, q in zip(self.choices, other.choices, strict=True)])
+
+
+@dataclass(frozen=True)
+class MultiCategoricalFamily(Family):
+    """Several independent choices, the i-th among ``action_dims[i]``.
+
+    Args:
+        action_dims: number of classes of each choice.
+    """
+
+    action_dims: tuple[int, ...]
+
+    @property
+    def n_outputs(self) -> int:
+        return sum(self.action_dims)
+
+    def __call__(self, logits: Tensor) -> MultiCategorical:
+        """Unnormalised log-probabilities of all choices, one after the other; -inf forbids a class."""
+        parts = logits.split(self.action_dims, dim=1)
+        return MultiCategorical(tuple(Categorical(part.log_softmax(dim=-1)) for part in parts))
+
+
+def _sum(terms: list[Tensor]) -> Tensor:
+    """A tensors [B] -> [B]"""
+    return torch.stack(terms, dim=1).sum(dim=1)
+
+
+# --- coins ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Bernoulli(Distribution):
+    """Independent coins; actions are [B, A], 0. or 1."""
+
+    logits: Tensor
+    """Log-odds of 1: [B, A]."""
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Log-probability of the coins [B, A]: [B]."""
+        return -_cross_entropy(self.logits, actions.to(self.logits.dtype)).sum(dim=1)
+
+    def entropy(self) -> Tensor:
+        return _cross_entropy(self.logits, torch.sigmoid(self.logits)).sum(dim=1)
+
+    def sample(self) -> Tensor:
+        return (torch.rand_like(self.logits) < torch.sigmoid(self.logits)).to(self.logits.dtype)
+
+    def mode(self) -> Tensor:
+        return (self.logits > 0).to(self.logits.dtype)
+
+    def kl(self, other: Self) -> Tensor:
+        check_same_type(self, other)
+        p = torch.sigmoid(self.logits)
+        return (_cross_entropy(other.logits, p) - _cross_entropy(self.logits, p)).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class BernoulliFamily(Family):
+    """Independent coins.
+
+    Args:
+        action_dim: A, the number of coins.
+    """
+
+    action_dim: int
+
+    @property
+    def n_outputs(self) -> int:
+        return self.action_dim
+
+    def __call__(self, logits: Tensor) -> Bernoulli:
+        """Log-odds of 1: [B, A]."""
+        return Bernoulli(logits)
+
+
+def _cross_entropy(logits: Tensor, probs: Tensor) -> Tensor:
+    """Cross-entropy of coins with log-odds ``logits`` under ``probs``: [B, A]."""
+    return F.softplus(logits) - probs * logits

@@ -1,0 +1,95 @@
+"""Where output goes: paths that can be written, and a reader of standard output that may leave early."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+from polyak.zoo.errors import ZooError
+
+
+def note(text: str) -> None:
+    """Tell the user something on stderr, where it does not mix with what was asked for."""
+    with suppress(OSError):  # stderr may be closed as well
+        print(f"polyak: {text}", file=sys.stderr)
+
+
+def writable_file(flag: str, path: str) -> Path:
+    """Return `path` if a file can be written there, leaving nothing behind; ZooError naming `flag` and a way out."""
+    target = Path(path)
+    if target.is_dir():
+        raise ZooError(f"{flag} {path!r} is a folder. Give the path of a file in it.")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise ZooError(f"{flag} {path!r} is write-protected. Give the path of another file.")
+    _try_to_write(flag, path, target.absolute().parent)
+    return target
+
+
+def writable_folder(flag: str, path: str) -> Path:
+    """Return `path` if files can be written under it, leaving nothing behind; ZooError naming `flag` and a way out."""
+    _try_to_write(flag, path, Path(path).absolute())
+    return Path(path)
+
+
+def _try_to_write(flag: str, path: str, folder: Path) -> None:
+    """Write in `folder` or, where that is still to be made, in the nearest folder above it."""
+    try:
+        nearest = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise ZooError(
+            f"{flag} {path!r} cannot be written: {error.strerror or error}. Give a path in a folder that you may write "
+            "to."
+        ) from error
+
+
+@contextmanager
+def outlasting_the_reader(work: str) -> Iterator[None]:
+    """Go on when the reader of standard output leaves, as in ``polyak train | head``, and say so once on stderr.
+
+    `work` is what goes on, such as ``"training"``.
+    """
+    if sys.stdout is None:  # closed before the program began: print writes nothing
+        yield
+        return
+    stream: Any = _Outlasting(sys.stdout, work)
+    with redirect_stdout(stream):
+        try:
+            yield
+        finally:
+            stream.flush()
+
+
+class _Outlasting:
+    """A text stream that turns to the null device when its reader has left."""
+
+    def __init__(self, stream: Any, work: str) -> None:
+        self._stream, self._work = stream, work
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except BrokenPipeError:
+            self._turn_away()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._turn_away()
+
+    def _turn_away(self) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
+        note(f"nobody reads the output any more; {self._work} goes on without it.")

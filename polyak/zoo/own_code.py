@@ -1,0 +1,176 @@
+"""Code of the user's own: an environment in a file, ``my_env.py:MyEnv``, or in a module of the current folder.
+
+Code that the command line names is run, as ``python my_env.py`` would run it. Code that only a run folder names is run
+if it is the user's already: see `check_remembered`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from polyak.zoo.errors import ZooError, did_you_mean
+
+
+@dataclass(frozen=True)
+class EnvFile:
+    """Makes the environment `name` (a class or a function) of the Python file `path`.
+
+    It is an entry point for gymnasium, and can be pickled: a worker process reads the file again.
+    """
+
+    path: str
+    name: str
+
+    def __call__(self, **kwargs: Any) -> Any:
+        """Make one environment."""
+        return self.maker(**kwargs)
+
+    @property
+    def maker(self) -> Any:
+        """The class or function itself."""
+        return getattr(load_file(Path(self.path)), self.name)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The class's metadata if it declares ways to render; gymnasium asks with ``hasattr``."""
+        metadata = getattr(self.maker, "metadata", {})
+        if not metadata.get("render_modes"):
+            raise AttributeError(f"{self.name} declares no render modes")
+        return metadata
+
+    @property
+    def source(self) -> str:
+        """How to write it on the command line: relative to the current folder if the file lies under it."""
+        path = Path(self.path)
+        inside = path.is_relative_to(Path.cwd())
+        return f"{path.relative_to(Path.cwd()) if inside else path}:{self.name}"
+
+
+def find_env_file(text: str) -> EnvFile:
+    """Read ``my_env.py:MyEnv`` and load that file; ZooError if the file, the name or the code is wrong."""
+    place, _, name = text.rpartition(":")
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise ZooError(f"--env {text!r}: there is no file {path}. Give the file's path, then : and a name in it.")
+    with errors_of_own_code(f"--env {text!r}: the file cannot be loaded", str(path)):
+        module = load_file(path)
+    if not callable(getattr(module, name, None)):
+        made_here = [key for key in vars(module) if getattr(vars(module)[key], "__module__", None) == module.__name__]
+        raise ZooError(
+            f"--env {text!r}: the file has no class or function {name!r}.{did_you_mean(name, made_here)} "
+            f"It defines: {', '.join(made_here) or 'nothing'}."
+        )
+    return EnvFile(str(path), name)
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import the Python file `path`, once in a process; modules beside it can be imported by it."""
+    # A name of its own: `test.py` or `env.py` must not stand in for an installed module.
+    name = f"{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    make_importable(path.parent)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def make_importable(folder: Path) -> None:
+    """Let modules in `folder` be imported, here and in worker processes; installed ones of the same name come first."""
+    if str(folder) not in sys.path and not (folder == Path.cwd() and "" in sys.path):
+        sys.path.append(str(folder))
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module that is installed or lies in the current folder; ZooError if that is impossible."""
+    make_importable(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ZooError(f"The module {name!r} of the environment imports another: {error}. Install that.") from error
+        raise ZooError(
+            f"Cannot import the package {name!r} that should register environments: {error}. It must be installed or "
+            f"lie in the current folder, {Path.cwd()}."
+        ) from error
+    except Exception as error:
+        raise ZooError(f"The module {name!r} cannot be imported: {_told(error)}") from error
+
+
+def is_own_module(module: ModuleType) -> bool:
+    """Say whether a module lies under the current folder and is not installed."""
+    file = Path(getattr(module, "__file__", None) or sys.prefix)
+    return file.is_relative_to(Path.cwd()) and not file.is_relative_to(sys.prefix)
+
+
+def file_of(maker: Any) -> str:
+    """Return the file that a class or function was read from; empty if that is unknown."""
+    module = sys.modules.get(getattr(maker, "__module__", None) or "")
+    return getattr(module, "__file__", None) or ""
+
+
+@contextmanager
+def errors_of_own_code(doing: str, file: str) -> Iterator[None]:
+    """Turn any exception while `doing` something with the user's `file` into a `ZooError` that says what and where."""
+    try:
+        yield
+    except ZooError:
+        raise
+    except Exception as error:
+        raise ZooError(f"{doing}: {_told(error, file)}") from error
+
+
+def _told(error: Exception, file: str | None = None) -> str:
+    """Say what an exception is, and in which line of `file` (of the code that raised it, if None) it came up."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = frames[-1:] if file is None else [frame for frame in frames if frame.filename == file]
+    if not own or isinstance(error, SyntaxError):  # the latter says where by itself
+        return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})"
+
+
+def check_remembered(module: str, logs: Path) -> None:
+    """Refuse to run code that a run folder names, unless it is the user's already.
+
+    A run folder may have come from somebody else. So what it names must be where Python looks anyway, installed or
+    under the current folder, and never lie among the logs themselves.
+
+    Args:
+        module: a dotted name, or the path of a ``.py`` file, as the run folder has it.
+        logs: the log folder.
+
+    Raises:
+        ZooError: the code lies elsewhere.
+    """
+    here, logs = Path.cwd().resolve(), logs.resolve()
+    if module.endswith(".py"):
+        place = (here / module).resolve()
+        refused = not place.is_relative_to(here) or place.is_relative_to(logs)
+    else:
+        top = here / module.partition(".")[0]
+        place = top if top.exists() else top.with_suffix(".py")
+        refused = place.exists() and (place.is_relative_to(logs) or logs.is_relative_to(place))
+    if refused:
+        raise ZooError(
+            f"The run names code that is not run unasked: {module}. It must lie under the current folder ({here}) and "
+            f"outside of the log folder ({logs}). Move it there; or, if it is an environment that you trust, name it "
+            f"yourself: --env {module}:NAME."
+        )

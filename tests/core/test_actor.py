@@ -1,0 +1,266 @@
+"""Actors: what passes through them, that they go into other processes, and what they take along."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak import DQN, PPO, SAC, TD3
+from polyak.core.actor import Actor
+from polyak.core.exploration import (
+    AdditiveNoise,
+    Dials,
+    EpsilonGreedy,
+    RandomActions,
+    StateDependentExploration,
+    WarmUp,
+)
+from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.core.runner import Runner
+from polyak.envs import DummyVecEnv
+from polyak.nn import Policy, PolicyError, ValuePolicy
+from polyak.nn.codec import ActionCodec
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.policies.base import Decision, Memory
+
+SPACE, NINE = spaces.Box(-10, 10, (2,), np.float32), spaces.Discrete(9)
+
+
+# -- memory and masks --------------------------------------------------------------------------------------------------
+
+
+class Counts(Policy):
+    """Remembers how many steps of the episode it has seen, and does as many as its action."""
+
+    def __init__(self, observation_space: spaces.Space = SPACE, action_space: spaces.Space = NINE) -> None:
+        super().__init__(observation_space, action_space)
+        self.layer = nn.Linear(2, 2)
+
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        raise AssertionError("without a memory nobody knows")
+
+    def initial_memory(self, batch: int) -> Memory:
+        return {"count": torch.zeros(batch, 1, dtype=torch.int64)}
+
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        assert memory is not None
+        count = memory["count"] + 1
+        return Decision(count[:, 0], {"twice": 2.0 * count}, {"count": count})
+
+
+class Obeys(ValuePolicy):
+    """Takes the best of the allowed actions."""
+
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        values = self.q_net(obs)
+        return Decision((values if masks is None else values.masked_fill(~masks, -torch.inf)).argmax(1))
+
+
+class Ends(gym.Env):
+    """Episodes of a given length."""
+
+    observation_space, action_space = SPACE, NINE
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.time += 1
+        return np.full(2, self.time, np.float32), 1.0, self.time == self.length, False, {}
+
+
+def test_memory_starts_anew_with_each_episode_of_each_environment() -> None:
+    runner = Runner(DummyVecEnv([lambda: Ends(2), lambda: Ends(3)]), Actor(Counts()))
+    steps = [runner.step() for _ in range(6)]
+    assert [step.actions.tolist() for step in steps] == [[1, 1], [2, 2], [1, 3], [2, 1], [1, 2], [2, 3]]
+    assert [step.extras["count"][:, 0].tolist() for step in steps[:3]] == [[0, 0], [1, 1], [0, 2]]  # before the step
+    assert steps[2].extras["twice"].tolist() == [[2.0], [6.0]]
+    assert steps[1].terminated.tolist() == steps[1].dones.tolist() == [True, False]
+    assert not steps[1].truncated.any()
+
+
+def test_memory_is_saved_and_restored() -> None:
+    env = DummyVecEnv([lambda: Ends(4)])
+    runner = Runner(env, Actor(Counts()))
+    runner.step()
+    runner.step()
+    state, again = runner.actor.state(), Actor(Counts())
+    again.load_state(state)
+    assert again.act(runner.obs, runner.episode_starts).actions.tolist() == [3]
+    assert runner.step().actions.tolist() == [3]
+
+
+def test_a_memory_moves_on_while_actions_are_random() -> None:
+    policy, dials = Counts(), Dials(epsilon=1.0)
+    actor = Actor(policy, {"e": EpsilonGreedy(dials, RandomActions(policy.action_space, policy.codec))})
+    obs = np.zeros((2, 2), np.float32)
+    for _ in range(3):
+        actor.act(obs)
+    dials.epsilon = 0.0
+    assert actor.act(obs).actions.tolist() == [4, 4]
+
+
+def test_masks_reach_the_policy_and_the_step() -> None:
+    allowed = np.eye(9, dtype=bool)[[3, 7]]
+    runner = Runner(DummyVecEnv([lambda: Ends(5)] * 2), Actor(Obeys(SPACE, NINE)), masks=lambda: allowed)
+    step = runner.step()
+    assert step.actions.tolist() == [3, 7]
+    np.testing.assert_array_equal(step.extras["masks"], allowed)
+    with pytest.raises(PolicyError, match="ValuePolicy does not heed action masks"):
+        Actor(ValuePolicy(SPACE, NINE)).act(np.zeros((2, 2), np.float32), masks=allowed)
+
+
+def test_a_deterministic_actor_takes_the_likeliest_actions() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device="cpu", seed=0)
+    obs = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    expected = model.predict(obs, deterministic=True)[0]
+    np.testing.assert_array_equal(Actor(model.policy, deterministic=True).act(obs).env_actions, expected)
+    assert (Actor(model.policy).act(obs).env_actions != expected).any()
+
+
+# -- exploration -------------------------------------------------------------------------------------------------------
+
+
+def test_warm_up_ends_when_the_loop_says_so() -> None:
+    space = spaces.Box(-3, 5, (1,), np.float32, seed=0)
+    dials, codec = Dials(), ActionCodec(space, squash=True)
+    part = WarmUp(dials, 100, RandomActions(space, codec))
+    policy, starts = Counts(), np.zeros(2000, bool)
+    actions = part.before(policy, starts)
+    assert actions is not None
+    assert actions.shape == (2000, 1)
+    assert -1 <= actions.min() < -0.99 < 0.99 < actions.max() <= 1
+    dials.steps = 100
+    assert part.before(policy, starts) is None
+
+
+def test_noise_starts_anew_only_where_an_episode_begins() -> None:
+    noise = VectorizedActionNoise(OrnsteinUhlenbeckActionNoise(np.zeros(1), np.ones(1)), 3)
+    part, policy = AdditiveNoise(noise), Counts()
+    part.after(np.zeros((3, 1)))
+    before = part.state(policy)["noise_prev"].copy()
+    part.before(policy, np.array([False, True, False]))
+    after = part.state(policy)["noise_prev"]
+    assert after[1] == 0
+    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
+    clipped = AdditiveNoise(NormalActionNoise(np.zeros(1), np.full(1, 50.0))).after(np.zeros((9, 1)))
+    assert set(np.abs(clipped).flatten()) == {1.0}
+
+
+@pytest.mark.parametrize(("every", "draws"), [(-1, [1, 0, 0, 0]), (1, [2, 1, 1, 1]), (3, [2, 0, 0, 1])])
+def test_the_cadence_of_gsde(every: int, draws: list[int]) -> None:
+    count = []
+
+    class Noisy(Counts):
+        def reset_noise(self, n_envs: int = 1) -> None:
+            count.append(n_envs)
+
+    part, policy, seen = StateDependentExploration(every), Noisy(), []
+    part.begin(policy, 4)
+    for _ in draws:
+        part.before(policy, np.zeros(4, bool))
+        seen.append(len(count))
+        count.clear()
+    assert seen == draws
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_state_of_vectorised_noise_goes_on(separate: bool) -> None:
+    one, other = (VectorizedActionNoise(OrnsteinUhlenbeckActionNoise(np.zeros(2), np.ones(2)), 3) for _ in range(2))
+    if separate:
+        assert len(one.noises) == 3
+    one()
+    other.load_state({key: value.copy() for key, value in one.state().items()})
+    np.random.seed(1)
+    expected = one()
+    np.random.seed(1)
+    np.testing.assert_array_equal(other(), expected)
+
+
+# -- other processes ---------------------------------------------------------------------------------------------------
+
+SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "learning_starts": 20, "batch_size": 8, "seed": 0}
+MODELS: dict[str, Any] = {
+    "PPO": lambda: PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, device="cpu", seed=0),
+    "PPO gSDE": lambda: PPO("MlpPolicy", "Pendulum-v1", n_steps=16, batch_size=16, use_sde=True, device="cpu", seed=0),
+    "DQN": lambda: DQN("MlpPolicy", "CartPole-v1", exploration_final_eps=0.5, device="cpu", **SMALL),
+    "SAC": lambda: SAC("MlpPolicy", "Pendulum-v1", device="cpu", **SMALL),
+    "TD3": lambda: TD3(
+        "MlpPolicy",
+        "Pendulum-v1",
+        action_noise=OrnsteinUhlenbeckActionNoise(np.zeros(1), np.ones(1)),
+        device="cpu",
+        **SMALL,
+    ),
+}
+REMOTE = """
+import pickle, sys
+import numpy as np
+import torch
+actor, observations = pickle.load(open(sys.argv[1], "rb"))
+torch.manual_seed(7)
+np.random.seed(7)
+actor.begin(3)
+acted = [actor.act(o, np.zeros(3, bool)) for o in observations]
+pickle.dump([(a.env_actions, a.actions) for a in acted], open(sys.argv[2], "wb"))
+"""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_actor_answers_alike_in_a_fresh_process(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]().learn(40)
+    actor = model.runner.actor
+    observations = list(np.random.default_rng(0).normal(size=(8, 3, *model.observation_space.shape)).astype(np.float32))
+    data = pickle.dumps(actor)
+    weights = sum(tensor.nbytes for tensor in model.policy.state_dict().values())
+    assert len(data) < 2 * weights + 60_000, "an optimizer would be twice the weights"
+    assert b"torch.optim" not in data
+    (tmp_path / "actor").write_bytes(pickle.dumps((actor, observations)))
+    subprocess.run([sys.executable, "-c", REMOTE, tmp_path / "actor", tmp_path / "answers"], check=True)
+    answers = pickle.loads((tmp_path / "answers").read_bytes())
+    torch.manual_seed(7)
+    np.random.seed(7)
+    actor.begin(3)
+    for obs, (env_actions, actions) in zip(observations, answers, strict=True):
+        acted = actor.act(obs, np.zeros(3, bool))
+        assert acted.env_actions.tobytes() == env_actions.tobytes()
+        assert acted.actions.tobytes() == actions.tobytes()
+    model.learn(20, reset_num_timesteps=False)  # pickling took nothing away
+
+
+def test_a_copy_takes_newer_weights() -> None:
+    model = MODELS["DQN"]()
+    remote = pickle.loads(pickle.dumps(Actor(model.policy, deterministic=True)))
+    obs = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    with torch.no_grad():
+        for parameter in model.policy.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    here = Actor(model.policy, deterministic=True).act(obs).actions
+    assert (remote.act(obs).actions != here).any()
+    remote.load_weights(model.policy.state_dict())
+    np.testing.assert_array_equal(remote.act(obs).actions, here)
+
+
+def test_the_actor_of_a_copied_model_holds_the_copys_policy() -> None:
+    model = MODELS["SAC"]().learn(30)
+    other = copy.deepcopy(model)
+    assert other.runner.actor.policy is other.policy is not model.policy
+    assert model.runner.actor.policy is model.policy

@@ -1,0 +1,169 @@
+"""A file written by a callback in the middle of a collection: training that goes on from it misses nothing."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
+from polyak.core.noise import OrnsteinUhlenbeckActionNoise
+from polyak.core.watching.callbacks import BaseCallback, CheckpointCallback
+from polyak.data import HerReplayBuffer
+from polyak.envs import DummyVecEnv, Monitor, VecNormalize
+from polyak.envs.testing import BitFlippingEnv
+
+
+class Walk(gym.Env):
+    """A random walk that is terminated or cut short now and then, and says odd things in its infos."""
+
+    def __init__(self, continuous: bool) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.action_space = spaces.Box(-2, 2, (2,), np.float32) if continuous else spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.time, self.state = 0, self.np_random.normal(size=3)
+        return self.state.astype(np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.time += 1
+        self.state = 0.9 * self.state + 0.1 * np.sum(action) + 0.1 * self.np_random.normal(size=3)
+        ends = self.np_random.random() < 0.05
+        info = {"function": lambda: None, "array": self.state, "nested": {"x": [1, None]}}
+        return self.state.astype(np.float32), float(self.state.sum()), ends, self.time == 7, info
+
+
+def walks(n: int, continuous: bool) -> DummyVecEnv:
+    return DummyVecEnv([lambda: Monitor(Walk(continuous))] * n)
+
+
+def ou() -> OrnsteinUhlenbeckActionNoise:
+    return OrnsteinUhlenbeckActionNoise(np.zeros(2), np.full(2, 0.5))
+
+
+ON: dict[str, Any] = {"device": "cpu", "seed": 0, "policy_kwargs": {"net_arch": [8]}}
+OFF: dict[str, Any] = {**ON, "learning_starts": 20, "batch_size": 8, "buffer_size": 300}
+CASES: dict[str, Any] = {
+    "PPO": lambda: PPO("MlpPolicy", walks(2, True), n_steps=30, batch_size=20, n_epochs=2, **ON),
+    "PPO normalised": lambda: PPO("MlpPolicy", VecNormalize(walks(2, False)), n_steps=30, batch_size=20, **ON),
+    "PPO gSDE": lambda: PPO(
+        "MlpPolicy", walks(2, True), n_steps=30, batch_size=20, use_sde=True, sde_sample_freq=4, **ON
+    ),
+    "A2C": lambda: A2C("MlpPolicy", walks(3, False), n_steps=8, **ON),
+    "DQN": lambda: DQN("MlpPolicy", walks(1, False), train_freq=5, target_update_interval=12, **OFF),
+    "DQN by episodes": lambda: DQN("MlpPolicy", walks(1, False), train_freq=(2, "episode"), gradient_steps=-1, **OFF),
+    "SAC": lambda: SAC("MlpPolicy", walks(2, True), train_freq=3, **OFF),
+    "SAC gSDE": lambda: SAC("MlpPolicy", walks(2, True), train_freq=7, use_sde=True, sde_sample_freq=3, **OFF),
+    "SAC overlapping": lambda: SAC("MlpPolicy", walks(2, True), train_freq=3, overlap=True, **OFF),
+    "SAC normalised": lambda: SAC("MlpPolicy", VecNormalize(walks(1, True)), train_freq=1, **OFF),
+    "TD3": lambda: TD3("MlpPolicy", walks(2, True), action_noise=ou(), train_freq=4, gradient_steps=-1, **OFF),
+    "DDPG": lambda: DDPG("MlpPolicy", walks(1, True), action_noise=ou(), train_freq=(1, "episode"), n_steps=3, **OFF),
+    "SAC HER": lambda: SAC(
+        "MultiInputPolicy",
+        DummyVecEnv([lambda: BitFlippingEnv(n_bits=3, continuous=True, max_steps=5)] * 2),
+        replay_buffer_class=HerReplayBuffer,
+        train_freq=4,
+        **{**OFF, "learning_starts": 30},
+    ),
+}
+TOTAL = 130
+
+
+class Save(BaseCallback):
+    """Saves the model, and copies its environment, at one step."""
+
+    def __init__(self, at: int, path: Path) -> None:
+        super().__init__()
+        self.at, self.path, self.env = at, path, None
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps >= self.at and self.env is None:
+            env = self.training_env
+            bare = env.venv if isinstance(env, VecNormalize) else env  # the file has the statistics
+            self.env, self.steps = copy.deepcopy(bare), self.num_timesteps
+            off_policy = hasattr(self.model, "replay_buffer")
+            self.model.save(self.path, include=["replay_buffer"] if off_policy else [])
+        return True
+
+
+def everything(model: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {name: value.numpy().copy() for name, value in model.learner.networks().items()}
+    for name in ("num_timesteps", "_n_updates", "_episode_num"):
+        found[name] = getattr(model, name)
+    found["episodes"] = [(float(episode["r"]), episode["l"]) for episode in model.ep_info_buffer]
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is not None:
+        found |= {f"buffer {key}": value for key, value in buffer.state_dict().items()}
+    found["numpy"], found["torch"] = np.random.get_state()[1], torch.get_rng_state().numpy()
+    return found
+
+
+@pytest.mark.parametrize("at", [45, 70, 101])
+@pytest.mark.parametrize("case", CASES)
+def test_resumed_in_the_middle_it_goes_on_bit_by_bit(case: str, at: int, tmp_path: Path) -> None:
+    model, save = CASES[case](), Save(at, tmp_path / "model.zip")
+    model.learn(TOTAL, callback=save)
+    expected = everything(model)
+    torch.manual_seed(99)
+    np.random.seed(99)
+    resumed = type(model).load(tmp_path / "model.zip", env=save.env, resume=True, force_reset=False, device="cpu")
+    assert resumed.num_timesteps == save.steps
+    resumed.learn(TOTAL - save.steps, reset_num_timesteps=False)
+    found = everything(resumed)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_equal(found[key], value, err_msg=key)
+
+
+def test_a_checkpoint_callbacks_two_files_hold_every_transition(tmp_path: Path) -> None:
+    env = walks(1, False)
+    model = DQN("MlpPolicy", env, train_freq=5, **OFF)
+    callback = CheckpointCallback(33, str(tmp_path), save_replay_buffer=True)
+    model.learn(60, callback=callback)
+    resumed = DQN.load(tmp_path / "rl_model_33_steps.zip", env=env, resume=True, force_reset=False, device="cpu")
+    resumed.load_replay_buffer(tmp_path / "rl_model_replay_buffer_33_steps.pkl")
+    assert resumed.replay_buffer.size() == 32
+    resumed.learn(2, reset_num_timesteps=False)
+    assert resumed.replay_buffer.size() == 35
+    for name in ("observations", "next_observations", "actions", "rewards", "dones"):
+        kept, once = (getattr(m.replay_buffer, name)[:33] for m in (resumed, model))
+        np.testing.assert_array_equal(kept, once)
+
+
+def test_new_episodes_after_resuming_lose_nothing_either(tmp_path: Path) -> None:
+    model, save = CASES["SAC"](), Save(70, tmp_path / "model.zip")
+    model.learn(80, callback=save)
+    resumed = SAC.load(tmp_path / "model.zip", env=walks(2, True), resume=True, device="cpu")
+    assert resumed.replay_buffer.size() == 34
+    resumed.learn(6, reset_num_timesteps=False)
+    assert resumed.replay_buffer.size() == 38
+    stored, once = resumed.replay_buffer, model.replay_buffer
+    np.testing.assert_array_equal(stored.observations[:35], once.observations[:35])
+    assert stored.dones[34].all(), "the episodes were cut there"
+
+
+def test_a_stopping_callback_leaves_nothing_pending() -> None:
+    model = CASES["DQN"]()
+    model.learn(60, callback=lambda names, _: names["self"].num_timesteps < 33)
+    assert model._collection is None
+    assert model.replay_buffer.size() == 32  # the step at which a callback stops is not stored
+    model.learn(4, reset_num_timesteps=False)
+    assert model.replay_buffer.size() == 37
+
+
+def test_a_copy_made_in_a_callback_has_every_transition() -> None:
+    copies: list[Any] = []
+
+    def keep(names: dict[str, Any], _: Any) -> bool:
+        if names["self"].num_timesteps == 33:
+            copies.append(copy.deepcopy(names["self"]))
+        return True
+
+    CASES["DQN"]().learn(40, callback=keep)
+    copies[0].learn(5, reset_num_timesteps=False)
+    assert copies[0].replay_buffer.size() == copies[0].num_timesteps
