@@ -334,6 +334,7 @@ class BaseAlgorithm(Collecting):
         model = cls(**_constructor_arguments(cls, policy, device, hyperparameters))
         for name, value in hyperparameters.items():
             setattr(model, name, value)
+        model._check_types()
         model._check_hyperparameters()
         model._setup_lr_schedule()
         model.ep_info_buffer = deque(maxlen=model.stats_window_size)
@@ -522,6 +523,20 @@ class SamplingActor(Actor):
         return Acted(env_actions, actions, {})
 
 
+class Predicted(Exploration):
+    """The actions of an algorithm's own ``predict``, which a subclass has overridden, instead of its policy's.
+
+    Args:
+        model: the algorithm.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm) -> None:
+        self.model = model
+
+    def before(self, policy: Any, starts: np.ndarray) -> np.ndarray | None:
+        return policy.codec.from_env(self.model.predict(self.model._last_obs, deterministic=False)[0])  # type: ignore[arg-type]
+
+
 def _successors(new_obs: Any, step: Step) -> Any:
     """``new_obs``, but the true last observations where episodes ended."""
     if isinstance(new_obs, dict):
@@ -643,7 +658,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self.action_noise = for_environments(self.action_noise, self.n_envs)
         noise = additive(self.action_noise) if isinstance(self.action_space, spaces.Box) else {}
         warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
-        return {**gsde(self.use_sde, self.sde_sample_freq), **noise, **warm_up}
+        predicted = {} if _is_polyaks(type(self).predict) else {"predict": Predicted(self)}
+        return {**gsde(self.use_sde, self.sde_sample_freq), **noise, **warm_up, **predicted}
 
     def collect(
         self,
