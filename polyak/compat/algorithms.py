@@ -131,6 +131,11 @@ def _constructor_arguments(cls: type, policy: Any, device: Any, hyperparameters:
     return arguments
 
 
+def _is_polyaks(defined: Any) -> bool:
+    """Whether a class or function is polyak's, and not a user's."""
+    return defined.__module__.partition(".")[0] == "polyak"
+
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -275,12 +280,12 @@ class BaseAlgorithm(Collecting):
     def _has_own_constructor(cls) -> bool:
         """Whether a subclass has written a constructor, which may take anything."""
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
-        return owner.__module__ != __name__ and "__dataclass_fields__" not in vars(owner)
+        return not _is_polyaks(owner) and "__dataclass_fields__" not in vars(owner)
 
     def _parts(self) -> Parts:
         """What the model learns with besides what the learner has."""
         names = [name for names in self._get_torch_save_params() for name in names]
-        if self._has_own_constructor() or type(self)._setup_model.__module__ != __name__:
+        if self._has_own_constructor() or not _is_polyaks(type(self)._setup_model):
             names += [name for name in vars(self) if name not in self._own_attributes]
         return find_parts(self, names, self.learner)
 
@@ -319,12 +324,17 @@ class BaseAlgorithm(Collecting):
             setattr(self, name, value)
 
     @classmethod
+    def _takes(cls, name: str) -> bool:
+        return cls._has_own_constructor() or super()._takes(name)
+
+    @classmethod
     def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
         if not cls._has_own_constructor():
             return super()._unbuilt(policy, device, hyperparameters)
         model = cls(**_constructor_arguments(cls, policy, device, hyperparameters))
         for name, value in hyperparameters.items():
             setattr(model, name, value)
+        model._check_types()
         model._check_hyperparameters()
         model._setup_lr_schedule()
         model.ep_info_buffer = deque(maxlen=model.stats_window_size)
@@ -457,6 +467,10 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
             _init_setup_model=_init_setup_model,
         )
 
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self.rollout_buffer_kwargs = self.rollout_buffer_kwargs or {}  # subclasses unpack them
+
     def _make_rollout_buffer(self) -> RolloutBuffer:
         if self.rollout_buffer_class is None:
             nested = isinstance(self.observation_space, spaces.Dict)
@@ -507,6 +521,20 @@ class SamplingActor(Actor):
         model = self.model
         env_actions, actions = model._sample_action(model.learning_starts, model.action_noise, model.n_envs)
         return Acted(env_actions, actions, {})
+
+
+class Predicted(Exploration):
+    """The actions of an algorithm's own ``predict``, which a subclass has overridden, instead of its policy's.
+
+    Args:
+        model: the algorithm.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm) -> None:
+        self.model = model
+
+    def before(self, policy: Any, starts: np.ndarray) -> np.ndarray | None:
+        return policy.codec.from_env(self.model.predict(self.model._last_obs, deterministic=False)[0])  # type: ignore[arg-type]
 
 
 def _successors(new_obs: Any, step: Step) -> Any:
@@ -590,6 +618,10 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         if sde_support:
             self.policy_kwargs = {**(self.policy_kwargs or {}), "use_sde": use_sde}
 
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self.replay_buffer_kwargs = self.replay_buffer_kwargs or {}  # subclasses unpack them
+
     def _make_replay_buffer(self) -> ReplayBuffer:
         if self.replay_buffer_class is None:
             nested = isinstance(self.observation_space, spaces.Dict)
@@ -626,7 +658,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self.action_noise = for_environments(self.action_noise, self.n_envs)
         noise = additive(self.action_noise) if isinstance(self.action_space, spaces.Box) else {}
         warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
-        return {**gsde(self.use_sde, self.sde_sample_freq), **noise, **warm_up}
+        predicted = {} if _is_polyaks(type(self).predict) else {"predict": Predicted(self)}
+        return {**gsde(self.use_sde, self.sde_sample_freq), **noise, **warm_up, **predicted}
 
     def collect(
         self,

@@ -331,6 +331,11 @@ class Algorithm:
         return {}
 
     @classmethod
+    def _takes(cls, name: str) -> bool:
+        """Whether :meth:`_unbuilt` can be given a value of that name."""
+        return name in {f.name for f in fields(cls)}
+
+    @classmethod
     def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
         """A model of a file's hyper-parameters, before :meth:`_setup_model`."""
         return cls(**hyperparameters, _init_setup_model=False)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from typing_extensions import Self
 
+from polyak import formats
 from polyak.core.algorithm import Algorithm
 from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.device import Work, choose, get_device
@@ -358,7 +359,7 @@ class DeepAlgorithm(Algorithm):
         Raises:
             ValueError: the model has something that there is no equal of, such as a policy of polyak's own.
         """
-        resolve_name(checkpoint.EXPORTS["sb3"])(self, path)
+        resolve_name(formats.MODEL_WRITERS["sb3"])(self, path)
 
     def _description(self) -> dict[str, Any]:
         policy = self._policy_name

@@ -28,6 +28,7 @@ SAYS = {
     "logging_values": "'first_1'",
     "multi_input": "normalised: ['vector']",
     "normalize": "the statistics came back: True",
+    "own_algorithm": "the same surprise: True 8",
     "record_video": "['a2c-step-0-to-step-60.mp4', 'random-step-0-to-step-60.mp4']",
     "save_and_continue": "equal weights: True",
     "schedules": "PPO: ['1.0e-03', '7.5e-04', '5.0e-04', '2.5e-04']",

@@ -339,3 +339,29 @@ def test_collect_rollouts_is_what_training_calls() -> None:
     model = Off("MlpPolicy", "Pendulum-v1", train_freq=3, **REPLAY).learn(3)
     assert seen == [(True, True, 16), (3, True, ["action_noise", "learning_starts", "log_interval"])]
     assert model.learning_starts == 10
+
+
+def test_an_overridden_predict_explores() -> None:
+    class Stubborn(DQN):
+        """Does one thing, unless asked for the best."""
+
+        def predict(self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False):  # type: ignore[no-untyped-def]
+            if deterministic:
+                return super().predict(observation, state, episode_start, deterministic)
+            return np.ones(len(observation), dtype=np.int64), state
+
+    model = Stubborn("MlpPolicy", "CartPole-v1", **REPLAY, exploration_initial_eps=0.0, exploration_final_eps=0.0)
+    model.learn(60)
+    assert (model.replay_buffer.actions[10:60] == 1).all()
+    assert len(set(model.replay_buffer.actions[:10].flatten().tolist())) == 2, (
+        "before learning_starts it acts at random"
+    )
+
+    class Outward(SAC):
+        """Actions in the environment's units."""
+
+        def predict(self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False):  # type: ignore[no-untyped-def]
+            return np.full((len(observation), 1), 1.0, np.float32), state
+
+    model = Outward("MlpPolicy", "Pendulum-v1", **REPLAY).learn(30)
+    assert np.allclose(model.replay_buffer.actions[10:30], 0.5), "stored as the network knows them"

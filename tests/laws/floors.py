@@ -1,10 +1,12 @@
 """Reads the package's import statements, also those inside functions and under ``TYPE_CHECKING``."""
 
 import ast
+import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "polyak"
 FLOORS = {"ops": 0, "envs": 0, "nn": 1, "data": 1, "core": 2, "algorithms": 3, "scale": 4, "compat": 5, "zoo": 6}
+FLOORS["formats"] = -1  # a module of names only
 
 
 def modules() -> dict[str, Path]:
@@ -37,6 +39,22 @@ def internal_imports(name: str, path: Path, known: dict[str, Path]) -> list[tupl
         module = target if target in known else target.rpartition(".")[0]
         if module != name:
             found.append((module, line))
+    return found
+
+
+def named(path: Path) -> list[tuple[str, int]]:
+    """``(text, line)`` for every text in a module that names a module of some floor, or leaves open which one."""
+    tree = ast.parse(path.read_text())
+    sentences = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = [
+        (node.value, node.lineno)
+        for node in texts
+        if id(node) not in sentences and re.match(rf"polyak\.({'|'.join(FLOORS)})\b", node.value)
+    ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and re.match(r"polyak\.\{", ast.unparse(node)[2:]):
+            found.append(("polyak.", node.lineno))
     return found
 
 

@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.laws.floors import FLOORS, PACKAGE, floor_of, imports, internal_imports, modules
+from tests.laws.floors import FLOORS, PACKAGE, floor_of, imports, internal_imports, modules, named
 
 MODULES = modules()
 
@@ -18,6 +19,27 @@ def test_a_module_imports_only_from_lower_floors(name: str) -> None:
         assert folder is not None, f"{MODULES[name]}:{line}: floors do not import the package itself"
         if folder != own_folder:
             assert FLOORS[folder] < own_floor, f"{MODULES[name]}:{line}: {own_folder} may not import {folder}"
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if floor_of(name) is not None])
+def test_only_the_table_of_formats_names_higher_floors(name: str) -> None:
+    if name == "polyak.formats":
+        return
+    for text, line in named(MODULES[name]):
+        target = floor_of(text.partition(":")[0])
+        higher = f"{MODULES[name]}:{line}: {text!r} may name a higher floor. Move it to polyak/formats.py"
+        assert target is not None, higher
+        assert target <= floor_of(name), higher
+
+
+def test_the_table_of_formats_imports_nothing() -> None:
+    assert imports("polyak.formats", MODULES["polyak.formats"]) == []
+
+
+def test_a_text_that_climbs_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text('"""polyak.compat.a"""\nX = ["polyak.compat.a:b c", f"polyak.{0}.a"]\nY = "polyak.org is down"\n')
+    assert named(module) == [("polyak.compat.a:b c", 2), ("polyak.", 2)]
 
 
 def test_every_folder_has_a_floor() -> None:

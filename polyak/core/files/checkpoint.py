@@ -32,6 +32,7 @@ import torch
 from safetensors import SafetensorError
 from typing_extensions import Self
 
+from polyak import formats
 from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, opened
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
 from polyak.core.hyperparameters import did_you_mean
@@ -49,13 +50,6 @@ _COUNTERS = (
 _MAX_JSON_BYTES = 64 * 2**20
 _MAX_NESTING = 64
 Arrays = dict[str, np.ndarray]
-
-FOREIGN_MODELS = {"policy.pth": "polyak.compat.sb3_files.model_zip:read"}
-"""Zips of other libraries, by a member that tells them apart -> what reads them as :class:`Saved`."""
-FOREIGN_BUFFERS = {b"\x80": "polyak.compat.sb3_files.replay:read"}
-"""Replay buffers of other libraries, by their first byte -> what reads them as a buffer's state dict."""
-EXPORTS = {"sb3": "polyak.compat.sb3_files.export:save"}
-"""Formats of other libraries -> what writes a model in them."""
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -96,6 +90,8 @@ class Model(Protocol):
     def _description(self) -> dict[str, Any]: ...
     def _save_state(self, saved: Saved, include: set[str]) -> None: ...
     def _extra_state(self) -> dict[str, Any]: ...
+    @classmethod
+    def _takes(cls, name: str) -> bool: ...
     @classmethod
     def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self: ...
     def _enter(self, saved: Saved, env: Any) -> None: ...
@@ -243,7 +239,7 @@ def _foreign_reader(archive: zipfile.ZipFile) -> str | None:
     members = set(archive.namelist())
     if "polyak.json" in members:
         return None
-    return next((reader for marker, reader in FOREIGN_MODELS.items() if marker in members), None)
+    return next((reader for marker, reader in formats.MODELS.items() if marker in members), None)
 
 
 def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
@@ -349,14 +345,14 @@ def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
 
 
 def _hyperparameters(
-    cls: type, saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
+    cls: type[Model], saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
 ) -> tuple[dict[str, Any], Any]:
     """What to build the model with: from the file, except for what the caller gives; and its policy."""
     given = {**custom_objects, **overrides}
-    info, known = saved.info, {f.name for f in fields(cls)}
+    info, known = saved.info, {f.name for f in fields(cls)}  # type: ignore[arg-type]  # a dataclass
     hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
-    if saved.foreign:
-        hyper = {name: value for name, value in hyper.items() if name in known}
+    if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
+        hyper = {name: value for name, value in hyper.items() if cls._takes(name)}
     known |= hyper.keys()
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
@@ -486,7 +482,7 @@ def load_buffer(buffer: Buffer, source: Any, trust: bool = False) -> None:
         ValueError: it is not such a file, or it does not fit the buffer.
     """
     with opened(source, "rb", suffix=".pkl") as file:
-        for start, reader in FOREIGN_BUFFERS.items():
+        for start, reader in formats.BUFFERS.items():
             if begins_with(file, start):
                 resolve_name(reader)(file, name_of(file, source), buffer, trust=trust)
                 return

@@ -38,12 +38,9 @@ from polyak.core.files.moved import MOVED
 from polyak.core.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import schedule_from_json, schedule_to_json
 from polyak.data.replay import BaseBuffer, ReplayBuffer
+from polyak.formats import NAMED_IN_FILES
 
-_IMPORTABLE = (
-    *(f"polyak.{folder}." for folder in ("envs", "nn", "data", "core", "algorithms", "compat")),
-    "torch.nn.",
-    "torch.optim.",
-)
+_IMPORTABLE = (*NAMED_IN_FILES, "torch.nn.", "torch.optim.")
 _KINDS: tuple[type, ...] = (nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise)
 
 

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak import formats
 from polyak.envs.finite import all_finite, is_finite
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
@@ -33,10 +34,6 @@ _CONFIG = (
     "norm_obs_keys",
 )
 _FORMAT = "polyak.VecNormalize/1"
-FOREIGN = {b"\x80": "polyak.compat.sb3_files.statistics:read"}
-"""Files of other libraries, by their first byte -> what reads them as a ``state_dict``."""
-EXPORTS = {"sb3": "polyak.compat.sb3_files.statistics:save"}
-"""Formats of other libraries -> what writes a VecNormalize in them."""
 
 
 class VecNormalize(VecEnvWrapper):
@@ -310,7 +307,7 @@ class VecNormalize(VecEnvWrapper):
 
     def save_sb3(self, save_path: str | os.PathLike[str]) -> None:
         """Write settings and statistics as Stable-Baselines3's ``VecNormalize.load`` reads them."""
-        resolve_name(EXPORTS["sb3"])(self, save_path)
+        resolve_name(formats.STATISTICS_WRITERS["sb3"])(self, save_path)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -373,9 +370,9 @@ def _copied(obs: Any) -> Any:
 def _read_state(path: Path, trust: bool = False) -> dict[str, Any]:
     with path.open("rb") as file:
         start = file.read(1)
-        if start in FOREIGN:
+        if start in formats.STATISTICS:
             file.seek(0)
-            return resolve_name(FOREIGN[start])(file, trust=trust)
+            return resolve_name(formats.STATISTICS[start])(file, trust=trust)
     foreign = f"{path} is not a file written by VecNormalize.save(), or it is damaged."
     if not zipfile.is_zipfile(path):
         raise ValueError(foreign)
