@@ -60,7 +60,7 @@ class A2CLearner(OnPolicyLearner):
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective."""
-        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        values, log_prob, entropy = self.judged(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update(objective.metrics)

@@ -106,7 +106,7 @@ class PPOLearner(OnPolicyLearner):
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective, unless the policy has moved too far."""
-        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        values, log_prob, entropy = self.judged(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():
             kl = approximate_kl(log_prob - batch.old_log_prob)

@@ -70,7 +70,7 @@ class ExtendedRolloutSamples(NamedTuple):
     extras: dict[str, Tensor]  # name -> [B, ...]
 
 
-RolloutSamples = Union[RolloutBufferSamples, ExtendedRolloutSamples]
+RolloutSamples = RolloutBufferSamples | ExtendedRolloutSamples
 
 
 class RolloutRows(NamedTuple):

@@ -17,6 +17,7 @@ from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.files.serialise import decode, encode
 from polyak.core.interaction import Interaction
 from polyak.core.runner import flat, unflat
+from polyak.data.schema import Column
 from polyak.data.step import Step
 
 
@@ -70,6 +71,18 @@ class Collecting(Interaction, DeepAlgorithm):
     def _exploration(self) -> dict[str, Exploration]:
         """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
         return {}
+
+    def _columns(self) -> tuple[Column, ...]:
+        """What is stored with each step besides the usual: here what the policy remembered before it."""
+        memory = self.policy.initial_memory(1) or {}
+        return tuple(
+            Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
+        )
+
+    def _column_options(self) -> dict[str, Any]:
+        """As an argument of buffers, which those of a user's own need not know as long as there are none."""
+        columns = self._columns()
+        return {"columns": columns} if columns else {}
 
     def _begin_collection(self) -> Collection:
         """Go on with the collection that a file has brought, or begin a new one."""
