@@ -6,7 +6,7 @@ A file written then holds the step that is not stored yet, and training that is 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,16 @@ class Collection:
 class Collecting(Interaction, DeepAlgorithm):
     """Algorithms that learn with networks from the experience that their policy collects."""
 
+    explores_by: ClassVar[tuple[str, ...]] = (
+        "learning_starts",
+        "action_noise",
+        "use_sde",
+        "use_sde_at_warmup",
+        "sde_sample_freq",
+    )
+    """Attributes that exploration is built from, as far as an algorithm has them."""
+    _explored: list[Any] | None = None
+    """The values that these had when it was."""
     _collection: Collection | None = None
     """The one that is going on, or that a file has brought."""
 
@@ -66,6 +76,7 @@ class Collecting(Interaction, DeepAlgorithm):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy, and explores as the algorithm does."""
+        self._explored = None
         return Actor(self.policy, self._exploration())
 
     def _exploration(self) -> dict[str, Exploration]:
@@ -97,9 +108,10 @@ class Collecting(Interaction, DeepAlgorithm):
         assert self.runner is not None
         actor: Any = self.runner.actor
         if actor.policy is not self.policy:
-            actor.policy = self.policy
-        if anew:
-            actor.exploration = self._exploration()
+            actor.adopt(self.policy)
+        if anew and self._explored != (options := list(map(vars(self).get, self.explores_by))):
+            actor.explore(self._exploration())
+            self._explored = options
         actor.begin(self.n_envs, anew)
 
     def _make_step(self, collection: Collection) -> Step:
@@ -107,7 +119,7 @@ class Collecting(Interaction, DeepAlgorithm):
         assert self.runner is not None
         actor: Any = self.runner.actor
         if actor.policy is not self.policy:  # a callback may have put in another
-            actor.policy = self.policy
+            actor.adopt(self.policy)
         step = collection.pending = self.runner.step()
         collection.steps += 1
         self.num_timesteps += self.n_envs
