@@ -131,8 +131,8 @@ class AliasFinder(MetaPathFinder, Loader):
             return reexports.find(path, name)
         installed = self._installed_module(module)
         if name == "__all__" and self.completes:
-            own = [entry for entry, _, _ in parse(self.table[path]) if not entry.startswith("_")]
-            return sorted({*own, *_public(installed)})
+            listed = [entry for entry, _, _ in parse(self.table[path]) if not entry.startswith("_")]
+            return sorted({*listed, *_public(installed)})
         if installed is not None and not (name.startswith("__") and name.endswith("__")):
             return getattr(installed, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""Names of other libraries that Stable-Baselines3's modules happen to have, because they import them; programs read them.
+"""Names of other libraries that Stable-Baselines3's modules have because they import them.
 
-Such as ``stable_baselines3.common.callbacks.tqdm``. Every module answers all of them.
+Programs read them there, such as ``stable_baselines3.common.callbacks.tqdm``. Every module answers all of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VARIABLES = (
     *("SelfCategoricalDistribution", "SelfMultiCategoricalDistribution", "SelfBernoulliDistribution"),
     *("SelfStateDependentNoiseDistribution", "VecEnvWrapperT", "TObs", "T"),
 )
-_OWN: dict[str, Any] = {name: TypeVar(name) for name in _VARIABLES}  # type: ignore[misc]
+_OWN: dict[str, Any] = {name: TypeVar(name) for name in _VARIABLES}
 _OWN["gym_installed"] = find_spec("gym") is not None
 
 
