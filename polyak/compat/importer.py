@@ -8,6 +8,7 @@ are those of the installed copy, which is not run before the first of them is as
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -16,6 +17,8 @@ from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
+
+from polyak.compat import reexports
 
 Table = Mapping[str, tuple[str, ...]]
 """Module path below the root -> lines ``"home: Name Other=attribute"``."""
@@ -121,10 +124,15 @@ class AliasFinder(MetaPathFinder, Loader):
         if not self._is_package(path) and name in self._homes:
             home, attribute = self._homes[name]
             return getattr(import_module(home), attribute)
+        own = {"sb3": "", "utils": "common.utils", "type_aliases": "common.type_aliases"}.get(name)
+        if path and own in self.table:  # as the other library's modules call its own
+            return import_module(f"{self.root}.{own}".rstrip("."))
+        with contextlib.suppress(LookupError):
+            return reexports.find(path, name)
         installed = self._installed_module(module)
         if name == "__all__" and self.completes:
-            own = [entry for entry, _, _ in parse(self.table[path]) if not entry.startswith("_")]
-            return sorted({*own, *_public(installed)})
+            listed = [entry for entry, _, _ in parse(self.table[path]) if not entry.startswith("_")]
+            return sorted({*listed, *_public(installed)})
         if installed is not None and not (name.startswith("__") and name.endswith("__")):
             return getattr(installed, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

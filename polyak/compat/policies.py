@@ -154,7 +154,7 @@ class BasePolicy(BaseModel, Policy):
         self.codec = ActionCodec(self.action_space, squash_output or self.squashes)
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        return self._predict(obs, deterministic)
+        return torch.as_tensor(self._predict(obs, deterministic))  # numpy will do, too
 
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} does not define _predict(observation, deterministic).")
@@ -398,7 +398,7 @@ class DQNPolicy(value_policy.ValuePolicy, BasePolicy):
 
     @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        return self._predict(obs, deterministic)
+        return torch.as_tensor(self._predict(obs, deterministic))
 
     def _get_constructor_parameters(self) -> Kwargs:
         return super()._get_constructor_parameters() | {
@@ -551,7 +551,7 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
 
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        actions, shape = self._predict(obs, deterministic), self.action_space.shape
+        actions, shape = torch.as_tensor(self._predict(obs, deterministic)), self.action_space.shape
         return actions.unflatten(1, shape) if shape is not None and len(shape) > 1 else actions
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:

@@ -1,12 +1,19 @@
-"""A policy by itself as a file: constructor arguments (JSON) and weights (safetensors). Reading it runs no code."""
+"""A policy by itself as a file: constructor arguments (JSON) and weights (safetensors). Reading it runs no code.
+
+The same file is what ``torch.save`` makes of ``{"state_dict": ..., "data": ...}``, with these two beside the pickle.
+A program that calls ``torch.load(path, weights_only=False)`` finds what Stable-Baselines3 puts there, and runs the
+pickle.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+import cloudpickle
 import safetensors.torch
 import torch
 from torch import Tensor, nn
@@ -25,15 +32,20 @@ def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]
         weights: its state dict.
         parameters: arguments of its constructor. The learning-rate schedule is left out: it belongs to the algorithm.
     """
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
+    buffer = io.BytesIO()
+    torch.save({"state_dict": tensors, "data": dict(parameters)}, buffer, pickle_module=cloudpickle)
     arguments = dict(parameters)
     if "lr_schedule" in arguments:
         arguments["lr_schedule"] = ConstantSchedule(0.0)
     if "features_extractor" in arguments:
         arguments["features_extractor"] = describe(arguments["features_extractor"])
-    with opened(path, "wb", suffix="") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("policy.json", json.dumps(encode(arguments)))
-        tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()}
-        archive.writestr("weights.safetensors", safetensors.torch.save(tensors))
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
+        folder = archive.namelist()[0].partition("/")[0]  # torch wants a single one
+        archive.writestr(f"{folder}/policy.json", json.dumps(encode(arguments)))
+        archive.writestr(f"{folder}/weights.safetensors", safetensors.torch.save(tensors))
+    with opened(path, "wb", suffix="") as file:
+        file.write(buffer.getvalue())
 
 
 def describe(extractor: nn.Module) -> dict[str, Any]:
@@ -69,14 +81,14 @@ def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, A
     with opened(path, "rb", suffix="") as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                members = set(archive.namelist())
-                if {"policy.json", "weights.safetensors"} <= members:
-                    parameters = decode(json.loads(archive.read("policy.json")), trust)
-                    weights = safetensors.torch.load(archive.read("weights.safetensors"))
+                members = {name.rpartition("/")[2]: name for name in archive.namelist()}  # version 0.1.0: no folder
+                if {"policy.json", "weights.safetensors"} <= members.keys():
+                    parameters = decode(json.loads(archive.read(members["policy.json"])), trust)
+                    weights = safetensors.torch.load(archive.read(members["weights.safetensors"]))
                     return weights, _with_extractor(_trusted(parameters))
         except (zipfile.BadZipFile, json.JSONDecodeError, EOFError) as error:
             raise ValueError(f"path={str(path)!r} is not a policy file, or it is damaged ({error}).") from error
-        if not any(name.endswith("data.pkl") for name in members):
+        if "data.pkl" not in members:
             raise ValueError(f"path={str(path)!r} is not a policy file. It holds {sorted(members)[:8]}.")
         if not trust:
             raise ValueError(

@@ -21,6 +21,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.data import own_arrays
 from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionRows
 from polyak.data.hindsight.relabel import Relabel
@@ -48,9 +49,17 @@ class _Draw(NamedTuple):
 
 
 def _column(name: str) -> property:
-    """A stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer."""
+    """A stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer.
+
+    In a subclass without storage it is an attribute like any other.
+    """
 
     def read(self: ReplayBuffer) -> Any:
+        if not self._has_storage:
+            try:
+                return vars(self)[name]
+            except KeyError:
+                raise AttributeError(f"{type(self).__name__} has no {name}: nothing was assigned to it.") from None
         if name not in self.storage.columns:
             raise AttributeError(
                 f"{name} does not exist with optimize_memory_usage=True, which stores every observation once: "
@@ -59,7 +68,10 @@ def _column(name: str) -> property:
         return self.storage.table.lend(name)
 
     def write(self: ReplayBuffer, value: Any) -> None:
-        read(self)[...] = value
+        if self._has_storage:
+            read(self)[...] = value
+        else:
+            vars(self)[name] = value
 
     return property(read, write, doc=f"{name} of all rows [buffer_size, n_envs, ...]; a view.")
 
@@ -102,6 +114,16 @@ class ReplayBuffer(BaseBuffer):
     rewards = _column("rewards")
     dones = _column("dones")
     timeouts = _column("timeouts")
+
+    # What a subclass of a user's own has that calls only BaseBuffer.__init__ and brings its own arrays.
+    optimize_memory_usage = False
+    handle_timeout_termination = True
+    n_steps = 1
+    relabel: Relabel | None = None
+
+    @property
+    def _has_storage(self) -> bool:
+        return "storage" in vars(self)
 
     @property
     def extras(self) -> dict[str, np.ndarray]:
@@ -154,7 +176,7 @@ class ReplayBuffer(BaseBuffer):
     def seed(self, seed: int | None = None) -> None:
         """Restart the random numbers of the sampler, the relabelling and the buffer itself."""
         super().seed(seed)
-        for part in (self.sampler, self.relabel):
+        for part in (self.sampler, self.relabel) if self._has_storage else ():
             if part is not None:
                 part.seed(None if seed is None else int(self.rng.randint(2**31)))
 
@@ -174,6 +196,8 @@ class ReplayBuffer(BaseBuffer):
     def reset(self) -> None:
         """Empty the buffer."""
         super().reset()
+        if not self._has_storage:
+            return
         self.storage.clear()
         self.sampler.prepare(self.buffer_size, self.n_envs)
         if self.relabel is not None:
@@ -287,7 +311,7 @@ class ReplayBuffer(BaseBuffer):
         To be called when the environments are reset in the middle of an episode, so that no window and no hindsight
         goal reaches across.
         """
-        if self.size() == 0:
+        if self.size() == 0 or not self._has_storage:
             return
         newest, columns = self._newest(), self.storage.columns
         running = np.flatnonzero(columns["dones"][newest] == 0)
@@ -326,6 +350,8 @@ class ReplayBuffer(BaseBuffer):
             ValueError: nothing was added yet.
         """
         self._require_rows(batch_size)
+        if not self._has_storage:
+            return super().sample(batch_size, env)
         cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
         rows = cells if self.n_envs == 1 else cells // self.n_envs
         self._drawn = _Draw(rows, cells, weights)
@@ -452,6 +478,8 @@ class ReplayBuffer(BaseBuffer):
 
     def state_dict(self) -> dict[str, Any]:
         """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle."""
+        if not self._has_storage:
+            return own_arrays.state_of(self)
         return {
             "version": STATE_VERSION,
             "buffer_size": self.buffer_size,
@@ -469,6 +497,9 @@ class ReplayBuffer(BaseBuffer):
         Raises:
             ValueError: the state is of another version, number of environments, layout or shape.
         """
+        if not self._has_storage:
+            own_arrays.load_state(self, state)
+            return
         for key, ours in (
             ("version", STATE_VERSION),
             ("n_envs", self.n_envs),
@@ -498,11 +529,15 @@ class ReplayBuffer(BaseBuffer):
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and deepcopy: only the filled part of the storage."""
-        return {**vars(self), "storage": self.storage.state_dict(self._slots())}
+        return (
+            {**vars(self), "storage": self.storage.state_dict(self._slots())} if self._has_storage else {**vars(self)}
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arrays = state.pop("storage")
+        arrays = state.pop("storage", None)
         vars(self).update(state)
+        if arrays is None:
+            return
         self.storage = self._make_storage()
         slots = self._slots()
         self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)

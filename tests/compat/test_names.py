@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeVar
 from unittest import mock
 
 import pytest
@@ -48,6 +49,31 @@ def test_names_are_reached_as_attributes_and_from_other_modules() -> None:
     assert not hasattr(sb3, "DummyVecEnv")
     with pytest.raises(ImportError):
         importlib.import_module("polyak.compat.sb3.common.nothing")
+
+
+def test_names_of_other_libraries_that_the_peers_modules_have() -> None:
+    pytest.importorskip("rich")
+    pytest.importorskip("psutil")
+    import tqdm.rich
+
+    import polyak.compat.sb3.common.callbacks as callbacks
+    from polyak.compat.sb3 import common
+    from polyak.compat.sb3.common import base_class, buffers, evaluation, logger, monitor, utils
+    from polyak.compat.sb3.ppo.ppo import F, SelfPPO, np, spaces, th, warnings
+
+    assert callbacks.tqdm is tqdm.rich.tqdm
+    assert logger.tqdm is tqdm.tqdm
+    assert (buffers.psutil.__name__, monitor.glob, utils.glob.__name__) == ("psutil", utils.glob.glob, "glob")
+    assert [module.__name__ for module in (F, np, spaces, th, warnings)] == [
+        *("torch.nn.functional", "numpy", "gymnasium.spaces", "torch", "warnings")
+    ]
+    assert isinstance(SelfPPO, TypeVar)
+    assert base_class.utils is common.utils
+    assert evaluation.type_aliases is common.type_aliases
+    assert utils.sb3.PPO
+    with mock.patch.dict("sys.modules", {"psutil": None}):
+        assert buffers.psutil is None, "as the peer has it without that library"
+    assert not hasattr(buffers, "nothing")
 
 
 def test_a_module_is_filled_anew_when_it_is_imported_anew() -> None:

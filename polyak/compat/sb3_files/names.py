@@ -215,6 +215,8 @@ _OURS = {
     GOAL_STRATEGY: "polyak.data.hindsight.relabel",
     NORMAL_NOISE: "polyak.core.noise",
     OU_NOISE: "polyak.core.noise",
+    RUNNING_MEAN_STD: "polyak.envs.wrappers.running",
+    VEC_NORMALIZE: "polyak.envs.wrappers.normalize",
 }
 CANONICAL: dict[Name, Name] = {(module, name[1]): name for name, module in _OURS.items()}
 """polyak's own classes with the same state, for pickles that a program has written under ``polyak run``."""

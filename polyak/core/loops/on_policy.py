@@ -181,7 +181,9 @@ class OnPolicyAlgorithm(Collecting):
                 if not callback.on_step():
                     return False
                 self._take(step, collection, rollout_buffer)
-            self._complete(rollout_buffer, judged=own_add or self._actor_critic.values_while_acting)
+            last_values = self._complete(rollout_buffer, judged=own_add or self._actor_critic.values_while_acting)
+            if publish:
+                callback.update_locals({"values": last_values})
             callback.on_rollout_end()
         finally:
             self._collection = None
@@ -248,15 +250,20 @@ class OnPolicyAlgorithm(Collecting):
         judgement = {"values": values.flatten().numpy(force=True), "log_probs": log_probs.numpy(force=True)}
         return step._replace(extras={**step.extras, **judgement})
 
-    def _complete(self, rollout_buffer: RolloutBuffer, judged: bool) -> None:
-        """Compute what only a whole rollout tells: advantages and returns, and, unless ``judged``, values."""
+    def _complete(self, rollout_buffer: RolloutBuffer, judged: bool) -> Tensor:
+        """Compute what only a whole rollout tells: advantages and returns, and, unless ``judged``, values.
+
+        Returns:
+            the values [N, 1] of the observations after the last step.
+        """
         assert self.runner is not None
         with self._split.inference:
             if not judged:
                 self._evaluate_rollout(rollout_buffer)
-            last_values = torch.from_numpy(self._values_of(self.runner.obs))
+            last_values = torch.from_numpy(self._values_of(self.runner.obs))[:, None]
         with self._split.update:
             rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=self.runner.episode_starts)
+        return last_values
 
     def _evaluated(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Values and log-probabilities as gradient steps see them: ratios of probabilities begin at 1."""

@@ -315,7 +315,7 @@ class Policy(Network, ABC):
             self.set_training_mode(False)
         obs, vectorized = self.obs_to_tensor(observation)
         with torch.no_grad():
-            actions = self._predict(obs, deterministic).cpu().numpy()
+            actions = torch.as_tensor(self._predict(obs, deterministic)).cpu().numpy()
         actions = actions.reshape((-1, *(self.action_space.shape or ())))
         if isinstance(self.action_space, spaces.Box) and not np.isfinite(actions).all():
             raise ValueError(
