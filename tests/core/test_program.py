@@ -287,7 +287,10 @@ def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: 
         A2C("MlpPolicy", env, seed=0, device="cpu", compile=compile, policy_kwargs=kwargs).learn(450)
         for compile in (False, True)
     )
-    assert [[program.current for program in each] for each in traced.engine.programs["evaluation"].values()] == [[True]]
+    ((program,),) = traced.engine.programs["evaluation"].values()
+    assert not program.current  # of a policy that acts, which this one does not since its last update
+    traced.policy.set_training_mode(False)
+    assert program.current
     assert_same(weights(plain), weights(traced), near(plain, 7e-4, rows=15))
     for one, other in zip(plain.rollout_buffer.values, traced.rollout_buffer.values, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=bound(4 + 8) + 8 * drift(30, 7e-4, 15 + 4 + 8))
@@ -458,6 +461,26 @@ def test_an_algorithm_that_sets_itself_up_without_an_engine_learns() -> None:
 
 
 # -- the compiler ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_built_is_announced_and_what_is_found_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
+
+    def build(graph: Any, arguments: Any, folder: Path) -> None:
+        folder.mkdir()
+        (folder / libraries.LIBRARY).touch()
+
+    monkeypatch.setattr(libraries, "_build", build)
+    model = sac(compile=False).learn(40)
+    program = Program(model.learner, "gradient_step", batches(model, 1)[0], (True,))
+    said: list[str] = []
+    program.report = said.append
+    for _ in range(2):
+        libraries.library(program.graph, program._arguments, program._building)
+    assert said == [
+        "compiling the gradient step (once for this machine, network and batch size; 15 to 40 s) ...",
+        "compiled the gradient step in 0 s",
+    ]
 
 
 @pytest.mark.slow

@@ -361,13 +361,13 @@ _RANDOM = {
     aten.rand.default: torch.rand,
 }
 """Operations that draw numbers of a known distribution: what draws the same ones, given shape and type."""
-_FILLING: dict[Any, Any] = {
+_FILLING: dict[Any, Callable[..., Tensor]] = {
     aten.bernoulli_.float: Tensor.bernoulli_,
     aten.normal_.default: Tensor.normal_,
     aten.uniform_.default: Tensor.uniform_,
 }
 """Operations that draw them into a tensor that is there: what they are."""
-_EMPTY = (aten.empty_like.default, aten.empty.memory_format, aten.new_empty.default)
+_EMPTY: tuple[Any, ...] = (aten.empty_like.default, aten.empty.memory_format, aten.new_empty.default)
 
 
 def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], list[Tensor]]:
@@ -404,12 +404,13 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
 
 def _drawing(node: Node) -> Draw | None:
     """What draws the same numbers as an operation, given shape and type; None if that is not known."""
-    if node.target in _RANDOM:
-        return _RANDOM[node.target]
-    fill = _FILLING.get(node.target)
-    source = node.args[0] if node.args else None
-    if fill is not None and isinstance(source, Node) and source.target in _EMPTY and len(source.users) == 1:
-        return partial(_filled, fill, node.args[1:])
+    target: Any = node.target
+    if target in _RANDOM:
+        return _RANDOM[target]
+    if target in _FILLING:
+        (filled, *options), into = node.args, node.all_input_nodes
+        if into == [filled] and into[0].target in _EMPTY and len(into[0].users) == 1:
+            return partial(_filled, _FILLING[target], options)
     return None
 
 
