@@ -18,7 +18,7 @@ from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Optimiz
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import MaybeCallback
-from polyak.data import RolloutBufferSamples
+from polyak.data import RolloutSamples
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
@@ -52,22 +52,20 @@ class A2CLearner(OnPolicyLearner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutBufferSamples) -> Update:
+    def update(self, batch: RolloutSamples) -> Update:
         """One gradient step on the whole rollout."""
         self.steps += 1
         update: Update = self.run(self.gradient_step, batch)
         return update
 
-    def gradient_step(self, batch: RolloutBufferSamples) -> Update:
+    def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective."""
-        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        values, log_prob, entropy = self.judged(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update(objective.metrics)
 
-    def objective(
-        self, batch: RolloutBufferSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None
-    ) -> Objective:
+    def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
         """Policy, value and entropy losses together, algorithm S3. Of the policy as it is: values [B], log_prob [B] of
         the batch's actions, entropy [B]"""
         advantages = batch.advantages

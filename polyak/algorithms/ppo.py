@@ -19,7 +19,7 @@ from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Optimiz
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.watching.callbacks import BaseCallback
-from polyak.data import RolloutBufferSamples
+from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -79,7 +79,7 @@ class PPOLearner(OnPolicyLearner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def learn_from(self, passes: Iterable[Iterable[RolloutBufferSamples | RolloutRows]]) -> Lesson:
+    def learn_from(self, passes: Iterable[Iterable[RolloutSamples | RolloutRows]]) -> Lesson:
         """Make a gradient step on each minibatch of several passes over a rollout, until one is skipped.
 
         Args:
@@ -98,15 +98,15 @@ class PPOLearner(OnPolicyLearner):
                     return Lesson(metrics, made, too_far=True)
         return Lesson(metrics, made, too_far=False)
 
-    def update(self, batch: RolloutBufferSamples | RolloutRows) -> Update:
+    def update(self, batch: RolloutSamples | RolloutRows) -> Update:
         """One gradient step, skipped if the policy has moved more than 1.5 ``target_kl``."""
         self.steps += 1
         update: Update = self.run(self.gradient_step, batch)
         return update
 
-    def gradient_step(self, batch: RolloutBufferSamples) -> Update:
+    def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective, unless the policy has moved too far."""
-        values, log_prob, entropy = self.policy.evaluate_actions(batch.observations, batch.actions)
+        values, log_prob, entropy = self.judged(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():
             kl = approximate_kl(log_prob - batch.old_log_prob)
@@ -118,9 +118,7 @@ class PPOLearner(OnPolicyLearner):
         metrics = {"loss": objective.loss.detach(), "approx_kl": kl}
         return Update({**metrics, **objective.metrics}, skipped=too_far)
 
-    def objective(
-        self, batch: RolloutBufferSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None
-    ) -> Objective:
+    def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
         """-(L^CLIP - c1 L^VF + c2 S), eq. 9. Of the policy as it is: values [B], log_prob [B] of the batch's actions,
         entropy [B]"""
         advantages = batch.advantages

@@ -714,10 +714,12 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         kept = self.action_noise, self.learning_starts, actor.exploration
         self.action_noise, self.learning_starts = action_noise, learning_starts
         try:
-            actor.exploration = self._exploration()
+            actor.explore(self._exploration())
             yield
         finally:
-            self.action_noise, self.learning_starts, actor.exploration = kept
+            self.action_noise, self.learning_starts = kept[:2]
+            actor.explore(kept[2])
+            self._explored = None
 
     def _make_step(self, collection: Collection) -> Step:
         assert self.runner is not None

@@ -34,27 +34,31 @@ class Actor:
         deterministic: the policy's likeliest actions rather than samples.
 
     Attributes:
+        policy, exploration: change them through :meth:`adopt` and :meth:`explore`.
         memory: what the policy remembers, by name [N, ...]; ``None`` of one that does not, or before the first step.
     """
 
     def __init__(
         self, policy: Policy, exploration: Mapping[str, Exploration] | None = None, deterministic: bool = False
     ) -> None:
-        self.policy = policy
-        self.exploration = dict(exploration or {})
         self.deterministic = deterministic
+        self.adopt(policy)
+        self.explore(exploration or {})
 
-    @property
-    def policy(self) -> Policy:
-        """Whose actions they are."""
-        return self._policy
-
-    @policy.setter
-    def policy(self, policy: Policy) -> None:
-        self._policy, self.codec = policy, policy.codec
+    def adopt(self, policy: Policy) -> None:
+        """Act with another policy, which remembers nothing yet."""
+        self.policy, self.codec = policy, policy.codec
         self._remembers = policy.initial_memory(1) is not None
         self.memory: Memory | None = None
         self._quick, self._looked = Acting(policy), False
+
+    def explore(self, exploration: Mapping[str, Exploration]) -> None:
+        """Explore in another way from now on."""
+        self.exploration = dict(exploration)
+        parts = self.exploration.values()
+        self._begin = [part.begin for part in parts if type(part).begin is not Exploration.begin]
+        self._before = [part.before for part in parts if type(part).before is not Exploration.before]
+        self._after = [part.after for part in parts if type(part).after is not Exploration.after]
 
     def begin(self, rows: int, anew: bool = True) -> None:
         """Make policy and exploration ready for a series of steps in N environments.
@@ -63,11 +67,11 @@ class Actor:
             rows: N.
             anew: ``False`` goes on with a series that was interrupted.
         """
-        self._policy.set_training_mode(False)
+        self.policy.set_training_mode(False)
         self._looked = False
         if anew:
-            for part in self.exploration.values():
-                part.begin(self._policy, rows)
+            for begin in self._begin:
+                begin(self.policy, rows)
 
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
@@ -83,35 +87,35 @@ class Actor:
             ValueError: an observation is NaN or infinite, or of another shape than the policy's space.
         """
         starts = np.zeros(_rows(observations), dtype=bool) if episode_starts is None else episode_starts
+        actions: np.ndarray | None = None
         extras: Arrays = {}
-        actions, parts = None, self.exploration.values()
-        for part in parts:
-            if (actions := part.before(self._policy, starts)) is not None:
+        for before in self._before:
+            if (actions := before(self.policy, starts)) is not None:
                 break
         if actions is None or self._remembers:  # a memory moves on, whoever acts
-            chosen, extras = self._decide(observations, starts, masks)
+            if not self._looked:
+                self._quick.refresh()
+                self._looked = True
+            chosen = None
+            if masks is None and not self._remembers:
+                chosen = self._quick(observations, self.deterministic)
+            if chosen is None:
+                chosen, extras = self._decide(observations, starts, masks)
             actions = chosen if actions is None else actions
-        for part in parts:
-            actions = part.after(actions)
+        for after in self._after:
+            actions = after(actions)
         return Acted(self.codec.to_env(actions), actions, extras)
 
+    @torch.no_grad()
     def _decide(
         self, observations: Observations, starts: np.ndarray, masks: np.ndarray | None
     ) -> tuple[np.ndarray, Arrays]:
         """The policy's own actions [N, ...] in its units, and what it says besides."""
-        policy = self._policy
-        if not self._looked:
-            self._quick.refresh()
-            self._looked = True
-        if masks is None and not self._remembers:
-            actions = self._quick(observations, self.deterministic)
-            if actions is not None:
-                return actions, {}
-        with torch.no_grad():
-            tensors = policy.obs_to_tensor(observations)[0]
-            allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
-            memory = self._recalled(starts) if self._remembers else None
-            decision = policy.decide(tensors, memory, allowed, self.deterministic)
+        policy = self.policy
+        tensors = policy.obs_to_tensor(observations)[0]
+        allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
+        memory = self._recalled(starts) if self._remembers else None
+        decision = policy.decide(tensors, memory, allowed, self.deterministic)
         self.memory = decision.memory
         said: dict[str, Tensor] = {**(memory or {}), **decision.extras}
         extras = {name: value.numpy(force=True) for name, value in said.items()}
@@ -121,10 +125,10 @@ class Actor:
 
     def _recalled(self, starts: np.ndarray) -> Memory | None:
         """What the policy remembers before the step: nothing of episodes that are over."""
-        fresh = self._policy.initial_memory(len(starts))
+        fresh = self.policy.initial_memory(len(starts))
         if fresh is None or self.memory is None or not np.count_nonzero(starts):
             return fresh if self.memory is None else self.memory
-        begun = torch.as_tensor(starts, device=self._policy.device)
+        begun = torch.as_tensor(starts, device=self.policy.device)
         return {
             name: torch.where(begun.view(-1, *[1] * (old.ndim - 1)), fresh[name], old)
             for name, old in self.memory.items()
@@ -134,29 +138,29 @@ class Actor:
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take newer weights, a state dict of the policy; an actor beside its learner has them anyway."""
-        self._policy.load_state_dict(weights)
+        self.policy.load_state_dict(weights)
 
     def state(self) -> Arrays:
         """Memory and the state of exploration, as arrays by name; weights and random generators are not in it."""
         state = {f"memory/{name}": value.numpy(force=True) for name, value in (self.memory or {}).items()}
         for name, part in self.exploration.items():
-            state |= {f"{name}/{key}": value for key, value in part.state(self._policy).items()}
+            state |= {f"{name}/{key}": value for key, value in part.state(self.policy).items()}
         return state
 
     def load_state(self, state: Arrays) -> None:
         """Go on from what :meth:`state` returned; parts of exploration that it does not name stay as they are."""
-        device = self._policy.device
+        device = self.policy.device
         memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in _under("memory", state).items()}
         self.memory = memory or None
         for name, part in self.exploration.items():
             if own := _under(name, state):
-                part.load_state(self._policy, own)
+                part.load_state(self.policy, own)
 
     # -- copies --------------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        policy = copy.deepcopy(self._policy, {id(optimizer): None for optimizer in _optimizers(self._policy)})
-        return {**vars(self), "_policy": policy, "_quick": Acting(policy), "_looked": False}
+        policy = copy.deepcopy(self.policy, {id(optimizer): None for optimizer in _optimizers(self.policy)})
+        return {**vars(self), "policy": policy, "_quick": Acting(policy), "_looked": False}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Actor":
         memo[id(self)] = copied = type(self).__new__(type(self))

@@ -1,6 +1,6 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -85,7 +85,13 @@ class Interaction(Algorithm):
     def _make_runner(self) -> None:
         """Something that acts in the environment, when there is both."""
         assert self.env is not None
-        self.runner = Runner(self.env, self.make_actor(), raw=self.raw_experience, split=self._split)
+        self.runner = Runner(
+            self.env, self.make_actor(), raw=self.raw_experience, split=self._split, masks=self._masks()
+        )
+
+    def _masks(self) -> Callable[[], np.ndarray] | None:
+        """Called before each step: which choices the environments allow now [N, ...] bool; ``None``: all, always."""
+        return None
 
     def _check_action_space(self, space: spaces.Space) -> None:
         name = type(self).__name__

@@ -117,7 +117,7 @@ class Runner:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             started = perf_counter()
-            acted = self._act()
+            acted = self.actor.act(self.obs, self.episode_starts, None if self.masks is None else self.masks())
             chosen = perf_counter()
             self._finite.actions(acted.env_actions)
             new_obs, rewards, dones, infos = self.env.step(acted.env_actions)
@@ -154,9 +154,6 @@ class Runner:
             acted.extras,
         )
 
-    def _act(self) -> Acted:
-        return self.actor.act(self.obs, self.episode_starts, None if self.masks is None else self.masks())
-
     @contextmanager
     def ahead(self) -> Iterator[None]:
         """Choose actions now, and let the environments make that step in another thread while the block runs.
@@ -177,7 +174,7 @@ class Runner:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="polyak-env")
         with self.split.inference:
-            acted = self._act()
+            acted = self.actor.act(self.obs, self.episode_starts, None if self.masks is None else self.masks())
         self._finite.actions(acted.env_actions)
         with self.split.env:
             self.env.step_async(acted.env_actions)

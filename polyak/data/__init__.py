@@ -7,6 +7,7 @@ from polyak.data.batch import (
     ReplayBufferSamples,
     RolloutBufferSamples,
     RolloutRows,
+    RolloutSamples,
     Transition,
     TransitionRows,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "RolloutBuffer",
     "RolloutBufferSamples",
     "RolloutRows",
+    "RolloutSamples",
     "Sampler",
     "Schema",
     "Sequence",

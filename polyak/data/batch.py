@@ -34,7 +34,7 @@ class ReplayBufferSamples(NamedTuple):
     discounts: Tensor | None = None  # [B, 1] float32
     weights: Tensor | None = None  # [B, 1] importance-sampling weights of a prioritised sampler
     indices: Tensor | None = None  # [B] int64, to hand back to ``update_priorities``
-    extras: dict[str, Tensor] = NO_EXTRAS  # name -> [B, ...], as stored with the (first) row
+    extras: dict[str, Tensor] | None = None  # name -> [B, ...], as stored with the (first) row; None: no columns
     valid: Tensor | None = None  # [B, L] bool, of sequences only
 
 
@@ -51,16 +51,35 @@ class RolloutBufferSamples(NamedTuple):
     old_log_prob: Tensor  # [B]
     advantages: Tensor  # [B]
     returns: Tensor  # [B]
-    extras: dict[str, Tensor] = NO_EXTRAS  # name -> [B, ...]
+
+    @property
+    def extras(self) -> dict[str, Tensor]:
+        """None: programs take these six fields apart."""
+        return NO_EXTRAS
+
+
+class ExtendedRolloutSamples(NamedTuple):
+    """:class:`RolloutBufferSamples` of a buffer with further columns."""
+
+    observations: TensorObs  # [B, ...]
+    actions: Tensor  # [B, A] float32
+    old_values: Tensor  # [B]
+    old_log_prob: Tensor  # [B]
+    advantages: Tensor  # [B]
+    returns: Tensor  # [B]
+    extras: dict[str, Tensor]  # name -> [B, ...]
+
+
+RolloutSamples = RolloutBufferSamples | ExtendedRolloutSamples
 
 
 class RolloutRows(NamedTuple):
     """Some rows of a rollout, to be gathered by whoever learns from them: a compiled step does so as it reads them."""
 
-    rollout: RolloutBufferSamples  # of R rows
+    rollout: RolloutSamples  # of R rows
     rows: Tensor  # [B] int64, in [0, R)
 
-    def gathered(self) -> RolloutBufferSamples:
+    def gathered(self) -> RolloutSamples:
         """The minibatch itself."""
         return type(self.rollout)(*(_gather(column, self.rows) for column in self.rollout))
 
@@ -107,7 +126,7 @@ class Transition(NamedTuple):
             next_observations=samples.next_observations,
             discounts=discounts if valid is None else discounts * valid,
             weights=rewards.new_ones(len(rewards)) if weights is None else weights.reshape(-1),
-            extras=getattr(samples, "extras", NO_EXTRAS),
+            extras=getattr(samples, "extras", None) or NO_EXTRAS,
             valid=valid,
         )
 

@@ -11,7 +11,14 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import DictRolloutBufferSamples, RolloutBufferSamples, RolloutRows, TensorObs
+from polyak.data.batch import (
+    DictRolloutBufferSamples,
+    ExtendedRolloutSamples,
+    RolloutBufferSamples,
+    RolloutRows,
+    RolloutSamples,
+    TensorObs,
+)
 from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
 from polyak.data.storage.memory import check_memory
@@ -287,7 +294,7 @@ class RolloutBuffer(BaseBuffer):
             {name: self._tensor(column) for name, column in self.extras.items()},
         )
 
-    def get(self, batch_size: int | None = None) -> Generator[RolloutBufferSamples, None, None]:
+    def get(self, batch_size: int | None = None) -> Generator[RolloutSamples, None, None]:
         """All rows once, in a new random order at each call.
 
         Args:
@@ -337,24 +344,18 @@ class RolloutBuffer(BaseBuffer):
             self.extras[name] = self.extras[name].reshape(-1, *column.shape)  # [rows], not [rows, 1], of single numbers
         self.generator_ready = True
 
-    def _rollout(self) -> RolloutBufferSamples:
+    def _rollout(self) -> RolloutSamples:
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         obs, actions = self.observations, self.actions
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
         values, log_probs, advantages, returns = (self._tensor(column.reshape(-1)) for column in scalars)
         actions = actions.astype(np.float32, copy=False)  # one type for all spaces, as in SB3: policies cast back
-        samples = DictRolloutBufferSamples if isinstance(obs, dict) else RolloutBufferSamples
-        return samples(
-            self._tensors(obs),
-            self._tensor(actions),
-            values,
-            log_probs,
-            advantages,
-            returns,
-            {name: self._tensor(column) for name, column in self.extras.items()},
-        )
+        columns = self._tensors(obs), self._tensor(actions), values, log_probs, advantages, returns
+        if self.extras:
+            return ExtendedRolloutSamples(*columns, {name: self._tensor(c) for name, c in self.extras.items()})
+        return (DictRolloutBufferSamples if isinstance(obs, dict) else RolloutBufferSamples)(*columns)
 
-    def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutBufferSamples:
+    def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:
         """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
         rows = to_device(torch.from_numpy(np.asarray(batch_inds, np.int64)), self.device)
         return RolloutRows(self._rollout(), rows).gathered()

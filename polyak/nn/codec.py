@@ -21,16 +21,20 @@ class ActionCodec:
 
     def __init__(self, space: spaces.Space, squash: bool = False) -> None:
         self.space, self.squash = space, squash
-        self._box = isinstance(space, spaces.Box)
         self._start = _start(space)
+        self._box = isinstance(space, spaces.Box)
+        if isinstance(space, spaces.Box):
+            self._low, self._high = space.low, space.high
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._span = space.high - space.low
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """From the network's units to the environment's."""
         if self._box:
             if self.squash:
-                return self.unscale(action)
+                return self._low + 0.5 * (action + 1.0) * self._span
             # np.clip costs several times as much on arrays this small
-            return np.minimum(np.maximum(action, self.space.low), self.space.high)  # type: ignore[attr-defined]
+            return np.minimum(np.maximum(action, self._low), self._high)
         return action if self._start is None else action + self._start
 
     def from_env(self, action: np.ndarray) -> np.ndarray:
@@ -45,9 +49,8 @@ class ActionCodec:
         Raises:
             PolicyError: the action space is not a Box.
         """
-        low, high = self._bounds()
-        span = high - low
-        return 2.0 * ((action - low) / np.where(span > 0, span, 1)) - 1.0
+        self._check_box()
+        return 2.0 * ((action - self._low) / np.where(self._span > 0, self._span, 1)) - 1.0
 
     def unscale(self, action: np.ndarray) -> np.ndarray:
         """From [-1, 1] to [low, high].
@@ -55,13 +58,12 @@ class ActionCodec:
         Raises:
             PolicyError: the action space is not a Box.
         """
-        low, high = self._bounds()
-        return low + 0.5 * (action + 1.0) * (high - low)
+        self._check_box()
+        return self._low + 0.5 * (action + 1.0) * self._span
 
-    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        if not isinstance(self.space, spaces.Box):
+    def _check_box(self) -> None:
+        if not self._box:
             raise PolicyError(f"only actions of a Box can be scaled, but the action space is {self.space}.")
-        return self.space.low, self.space.high
 
 
 def _start(space: spaces.Space) -> Any:

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.core.engine import engine
 from polyak.core.engine import shared_library as libraries
-from polyak.core.engine.nesting import tensors_of
+from polyak.core.engine.nesting import rebuilt, tensors_of
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.core.engine.program import Program
+from polyak.core.learner import Update
 from polyak.data import Transition
 from polyak.envs import make_vec_env
 from polyak.envs.testing import FakeImageEnv
@@ -350,6 +351,18 @@ def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
     twin.learner.update(batches(twin, 1)[0])
     assert_same(before, weights(model), 0.0)
     assert any(not torch.equal(a, b) for a, b in zip(before.values(), weights(twin).values(), strict=True))
+
+
+def test_what_is_taken_apart_is_put_together_again() -> None:
+    a, b, c = (torch.full((1,), float(i)) for i in range(3))
+    for nested in (
+        a,
+        {"x": a},
+        ({"x": a, "y": b}, None, [c]),
+        Update({"m": a, "n": b}, None, c),
+        {"x": (a, {"y": b}), "z": c},
+    ):
+        assert str(rebuilt(nested, iter(tensors_of(nested)))) == str(nested)
 
 
 def test_the_tensors_of_a_batch_keep_the_order_of_dicts_and_tuples() -> None:

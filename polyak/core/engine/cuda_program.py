@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from polyak.core.engine.nesting import rebuilt
 from polyak.core.engine.optimizer_rules import device_factors
 from polyak.core.engine.parts import Run
 from polyak.core.engine.program import Cohort, Program, interpret
@@ -154,8 +153,7 @@ class CudaProgram(Program):
         """Copies of what was computed, since the next step overwrites it."""
         copies = iter([output.clone() for output in self._outputs])
         scalars = dict(zip(self._scalars, next(copies).unbind(), strict=True)) if self._scalars else {}
-        results = (scalars[i] if i in scalars else next(copies) for i in range(self._returned))
-        return rebuilt(self._form, results)
+        return self._results_of(scalars[i] if i in scalars else next(copies) for i in range(self._returned))
 
 
 class _LearningRate:

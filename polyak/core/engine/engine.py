@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.cuda_program import CudaProgram
-from polyak.core.engine.nesting import layout, tensors_of
+from polyak.core.engine.nesting import Layouts, tensors_of
 from polyak.core.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.engine.program import Program
 from polyak.core.learner import Learner
@@ -55,6 +55,7 @@ class Engine:
         self.programs: dict[str, dict[Any, list[Program] | None]] = {}
         """By method, layout of the batch and static arguments: the programs for different options of the learner, the
         latest first; None: there can be none."""
+        self._layouts = Layouts()
         self._bound: set[Program] = set()
         """Those that have looked at the learner since it was last changed."""
         self._compiles = mode is True
@@ -92,7 +93,7 @@ class Engine:
             return self.learner.eagerly(method, batch, *static)
         given = tensors_of(batch)
         programs = self.programs.setdefault(method.__name__, {})
-        key = (layout(given), static)
+        key = (self._layouts(given), static)
         known = programs.get(key)
         program = known[0] if known else None
         if program is None or program not in self._bound or not program.current:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -26,16 +26,54 @@ def tensors_of(batch: Any) -> list[Tensor]:
 
 def rebuilt(like: Any, tensors: Iterator[Tensor]) -> Any:
     """The inverse of :func:`tensors_of`: a batch built like ``like``."""
+    return builder(like)(tensors)
+
+
+def builder(like: Any) -> Callable[[Iterator[Tensor]], Any]:
+    """:func:`rebuilt` of ``like``, prepared for many calls."""
     if isinstance(like, Tensor):
-        return next(tensors)
+        return next
     if like is None:
-        return None
+        return lambda tensors: None
     if isinstance(like, Mapping):
-        return {key: rebuilt(part, tensors) for key, part in like.items()}
-    parts = [rebuilt(part, tensors) for part in like]
-    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
+        names, parts = list(like), [builder(part) for part in like.values()]
+        if all(part is next for part in parts):
+            return lambda tensors: dict(zip(names, tensors, strict=False))
+        return lambda tensors: {name: part(tensors) for name, part in zip(names, parts, strict=True)}
+    cls, parts = type(like), [builder(part) for part in like]
+    if hasattr(like, "_fields"):
+        return lambda tensors: cls(*[part(tensors) for part in parts])
+    return lambda tensors: cls([part(tensors) for part in parts])
 
 
-def layout(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+Facts = tuple[Any, ...]
+
+
+class Layouts:
+    """:func:`layout` of one batch after another, most of whose tensors are those of the batch before, as the columns of
+    a rollout or a replay buffer are: what is known of them is not asked again."""
+
+    def __init__(self) -> None:
+        self._tensors: Sequence[Tensor] = ()
+        self._facts: Sequence[Facts] = ()
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Facts:
+        if len(tensors) == len(self._tensors):
+            seen = zip(tensors, self._tensors, self._facts, strict=True)
+            self._facts = tuple([facts if tensor is last else _facts(tensor) for tensor, last, facts in seen])
+        else:
+            self._facts = layout(tensors)
+        self._tensors = tensors
+        return self._facts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+def layout(tensors: Sequence[Tensor]) -> Facts:
     """What must not change between two calls of a program."""
-    return tuple([(t.shape, t.stride(), t.dtype, t.device) for t in tensors])
+    return tuple([_facts(tensor) for tensor in tensors])
+
+
+def _facts(tensor: Tensor) -> Facts:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device

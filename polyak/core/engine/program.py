@@ -26,7 +26,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from polyak.core.engine.matrix_products import use_faster
-from polyak.core.engine.nesting import layout, rebuilt, tensors_of
+from polyak.core.engine.nesting import builder, layout, rebuilt, tensors_of
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, cohorts, factors
 from polyak.core.engine.parts import Marking, Run, in_parts
 from polyak.core.engine.shared_library import library, load, quiet
@@ -76,7 +76,7 @@ class Program:
         self.graph = graph
         self.method = method
         self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors))
-        (self._form,) = results
+        self._results_of = builder(results[0])
         self._inputs = inputs
         self._arguments = [*inputs.tensors, *blanks, *given]
         self._group = learner.group
@@ -129,7 +129,7 @@ class Program:
             arguments[at] = draw()
             at += 1
         arguments[at:] = given
-        return rebuilt(self._form, iter(self._run(arguments)))
+        return self._results_of(iter(self._run(arguments)))
 
 
 @torch.no_grad()

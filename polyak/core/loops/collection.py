@@ -6,7 +6,7 @@ A file written then holds the step that is not stored yet, and training that is 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.files.serialise import decode, encode
 from polyak.core.interaction import Interaction
 from polyak.core.runner import flat, unflat
+from polyak.data.schema import Column
 from polyak.data.step import Step
 
 
@@ -58,6 +59,16 @@ class Collection:
 class Collecting(Interaction, DeepAlgorithm):
     """Algorithms that learn with networks from the experience that their policy collects."""
 
+    explores_by: ClassVar[tuple[str, ...]] = (
+        "learning_starts",
+        "action_noise",
+        "use_sde",
+        "use_sde_at_warmup",
+        "sde_sample_freq",
+    )
+    """Attributes that exploration is built from, as far as an algorithm has them."""
+    _explored: list[Any] | None = None
+    """The values that these had when it was."""
     _collection: Collection | None = None
     """The one that is going on, or that a file has brought."""
 
@@ -65,11 +76,24 @@ class Collecting(Interaction, DeepAlgorithm):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy, and explores as the algorithm does."""
+        self._explored = None
         return Actor(self.policy, self._exploration())
 
     def _exploration(self) -> dict[str, Exploration]:
         """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
         return {}
+
+    def _columns(self) -> tuple[Column, ...]:
+        """What is stored with each step besides the usual: here what the policy remembered before it."""
+        memory = self.policy.initial_memory(1) or {}
+        return tuple(
+            Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
+        )
+
+    def _column_options(self) -> dict[str, Any]:
+        """As an argument of buffers, which those of a user's own need not know as long as there are none."""
+        columns = self._columns()
+        return {"columns": columns} if columns else {}
 
     def _begin_collection(self) -> Collection:
         """Go on with the collection that a file has brought, or begin a new one."""
@@ -84,9 +108,10 @@ class Collecting(Interaction, DeepAlgorithm):
         assert self.runner is not None
         actor: Any = self.runner.actor
         if actor.policy is not self.policy:
-            actor.policy = self.policy
-        if anew:
-            actor.exploration = self._exploration()
+            actor.adopt(self.policy)
+        if anew and self._explored != (options := list(map(vars(self).get, self.explores_by))):
+            actor.explore(self._exploration())
+            self._explored = options
         actor.begin(self.n_envs, anew)
 
     def _make_step(self, collection: Collection) -> Step:
@@ -94,7 +119,7 @@ class Collecting(Interaction, DeepAlgorithm):
         assert self.runner is not None
         actor: Any = self.runner.actor
         if actor.policy is not self.policy:  # a callback may have put in another
-            actor.policy = self.policy
+            actor.adopt(self.policy)
         step = collection.pending = self.runner.step()
         collection.steps += 1
         self.num_timesteps += self.n_envs

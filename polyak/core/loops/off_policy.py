@@ -145,6 +145,7 @@ class OffPolicyAlgorithm(Collecting):
             device=self.device,
             n_envs=self.n_envs,
             optimize_memory_usage=self.optimize_memory_usage,
+            **self._column_options(),
             **options,
         )
 

@@ -15,7 +15,7 @@ from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Learner, Metrics
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback
-from polyak.data import RolloutBuffer
+from polyak.data import RolloutBuffer, RolloutSamples
 from polyak.data.batch import TensorObs
 from polyak.data.step import Observations, Step
 from polyak.nn.fast.precision import products_in
@@ -33,6 +33,11 @@ class OnPolicyLearner(Learner):
     """A learner with a stochastic actor and a value function, which also judges rollouts."""
 
     policy: ActorCriticPolicy
+
+    def judged(self, batch: RolloutSamples) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values [B, 1] of a minibatch, log-probabilities [B] of its actions and entropies [B], by the policy as it is,
+        which is handed the further columns of the rollout by their names: memory, masks."""
+        return self.policy.evaluate_actions(batch.observations, batch.actions, **batch.extras)
 
     def evaluate(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
         """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there."""
@@ -112,6 +117,7 @@ class OnPolicyAlgorithm(Collecting):
             gamma=self.gamma,
             gae_lambda=self.gae_lambda,
             n_envs=self.n_envs,
+            **self._column_options(),
             **(self.rollout_buffer_kwargs or {}),
         )
 

@@ -43,7 +43,7 @@ class Rows(NamedTuple):
             None if self.discounts is None else tensor(self.discounts[..., None]),
             None if weights is None else tensor(weights[:, None]),
             None if weights is None else torch.from_numpy(cells),
-            _each(self.extras, tensor),
+            _each(self.extras, tensor) if self.extras else None,
             None if self.valid is None else tensor(self.valid),
         )
 

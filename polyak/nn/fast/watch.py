@@ -5,7 +5,7 @@ weights, or a program.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 _OWN = frozenset(vars(nn.Module())) - {"training"}
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_INDIFFERENT = (nn.Linear, nn.ReLU, nn.Tanh, nn.Identity, nn.Sequential, nn.ModuleList)
+"""Classes whose ``forward`` reads no attribute that anybody moves."""
 _PLAIN = (bool, int, float, str, tuple, type(None), torch.dtype, FunctionType)
 
 
@@ -27,7 +29,7 @@ class Watch:
 
     Args:
         modules: each on its own, without its submodules.
-        views: tensors of theirs whose memory counts too.
+        views: tensors of theirs whose memory counts too, and with it the modules' classes.
         moving: names of attributes that may change.
     """
 
@@ -39,13 +41,14 @@ class Watch:
         self._parts_then = [dict(part) for part in self._parts]
         self._attributes = [vars(module) for module in self.modules]
         self._counts_then = list(map(len, self._attributes))
-        self._watched = [(own, n) for own in self._attributes for n, v in own.items() if _counts(n, v, moving)]
+        read = [vars(module) for module in self.modules if type(module) not in _INDIFFERENT]
+        self._names = [[n for n, v in own.items() if _counts(n, v, moving)] for own in read]
+        self._picks = [(itemgetter("training", *names), own) for names, own in zip(self._names, read, strict=True)]
         self._values_then = self._values()
         self._free = [p for module in self.modules for p in module._parameters.values() if p is not None]
         self._free_then = list(map(_REQUIRES_GRAD, self._free))
         self._pointers_then = list(map(Tensor.data_ptr, self.views))
-        self._strides_then = list(map(Tensor.stride, self.views))
-        self._classes_then = list(map(type, self.modules))
+        self._kinds_then = self._kinds()
 
     @property
     def hooks(self) -> list[dict[Any, Any]]:
@@ -56,8 +59,8 @@ class Watch:
     @property
     def options(self) -> list[Any]:
         """Plain values of all attributes that are watched, and of others their class: what programs depend on."""
-        values = [value if isinstance(value, _PLAIN) else type(value) for value in self._values_then]
-        return [[name for _, name in self._watched], values, self._free_then]
+        values = [v if isinstance(v, _PLAIN) else type(v) for picked in self._values_then for v in picked]
+        return [self._names, values, self._free_then]
 
     def current(self) -> bool:
         """Whether parts, hooks and memory are the same, and no attribute was added."""
@@ -66,7 +69,7 @@ class Watch:
                 self._parts == self._parts_then
                 and not any(self._empty)
                 and list(map(len, self._attributes)) == self._counts_then
-                and list(map(Tensor.data_ptr, self.views)) == self._pointers_then
+                and (not self.views or list(map(Tensor.data_ptr, self.views)) == self._pointers_then)
             )
         except (RuntimeError, ValueError):  # two different tensors or arrays were compared
             return False
@@ -78,14 +81,16 @@ class Watch:
                 self.current()
                 and self._values() == self._values_then
                 and list(map(_REQUIRES_GRAD, self._free)) == self._free_then
-                and list(map(type, self.modules)) == self._classes_then
-                and list(map(Tensor.stride, self.views)) == self._strides_then
+                and (not self.views or self._kinds() == self._kinds_then)
             )
         except (RuntimeError, ValueError, KeyError):  # as above, or an attribute is gone
             return False
 
+    def _kinds(self) -> list[Any]:
+        return [list(map(type, self.modules)), list(map(Tensor.stride, self.views))]
+
     def _values(self) -> list[Any]:
-        return [own[name] for own, name in self._watched]
+        return [pick(own) for pick, own in self._picks]
 
 
 _REQUIRES_GRAD = attrgetter("requires_grad")

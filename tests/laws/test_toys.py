@@ -1,0 +1,145 @@
+"""What the toys show besides conformance: columns that arrive, and that the toys really learn."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from polyak.core.actor import Actor
+from polyak.core.runner import Runner
+from polyak.data import Column, ReplayBuffer
+from polyak.data.sampling.reduce import Sequence
+from polyak.envs import DummyVecEnv
+from tests.laws.toys.cloning import Cloning
+from tests.laws.toys.conservative import ConservativeSAC
+from tests.laws.toys.masked import Corridor, MaskedA2C
+from tests.laws.toys.nim import NimSearch
+from tests.laws.toys.recurrent import WIDTH, ElmanPolicy, RecurrentA2C
+from tests.laws.toys.table import QTable
+from tests.tolerance import bound
+
+
+def test_what_an_actor_remembers_goes_through_rollouts_to_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = RecurrentA2C(**{**RecurrentA2C.trial(), "env": "CartPole-v1", "normalize_advantage": False})
+    seen: list[Any] = []
+    judged = type(model.learner).judged
+
+    def watched(learner: Any, batch: Any) -> Any:
+        seen.append(batch)
+        return judged(learner, batch)
+
+    monkeypatch.setattr(type(model.learner), "judged", watched)
+    model.learn(128)
+    hidden = seen[-1].extras["hidden"]
+    assert hidden.shape == (64, WIDTH)
+    assert hidden.any()
+
+
+def test_rows_of_a_rollout_hold_the_memory_from_before_their_step() -> None:
+    model = RecurrentA2C(**{**RecurrentA2C.trial(), "env": "CartPole-v1"})
+    policy, (_, callback) = model.policy, model._setup_learn(64)
+    assert isinstance(policy, ElmanPolicy)
+    model.collect(callback, model.rollout_buffer, 64)
+    buffer = model.rollout_buffer
+    hidden, starts = buffer.extras["hidden"], buffer.episode_starts > 0
+    assert starts[1:].any()
+    assert not hidden[starts].any()
+    with torch.no_grad():
+        after = policy.remember(torch.from_numpy(buffer.observations[:, 0]), torch.from_numpy(hidden[:, 0]))
+    same_episode = ~starts[1:, 0]
+    near = bound(64 + WIDTH, size=10)  # a sum over the widths before the cell, of terms below 10
+    np.testing.assert_allclose(after.numpy()[:-1][same_episode], hidden[1:, 0][same_episode], rtol=0, atol=near)
+
+
+def test_a_replayed_sequence_is_unrolled_from_the_memory_stored_with_its_first_row() -> None:
+    env = DummyVecEnv([lambda: gym.make("CartPole-v1")] * 2)
+    env.seed(0)
+    torch.manual_seed(0)
+    policy = ElmanPolicy(env.observation_space, env.action_space, net_arch=[8])
+    column = Column("hidden", np.float32, (WIDTH,))
+    buffer = ReplayBuffer(
+        400, env.observation_space, env.action_space, "cpu", 2, columns=[column], reduce=Sequence(3, burn_in=2), seed=0
+    )
+    actor = Actor(policy)
+    runner = Runner(env, actor)
+    actor.begin(2)
+    for _ in range(120):
+        step = runner.step()
+        buffer.record(step._replace(extras={"hidden": step.extras["hidden"]}))
+    batch = buffer.sample(32)
+    assert batch.extras is not None
+    assert batch.valid is not None
+    stored, hidden = batch.extras["hidden"], batch.extras["hidden"][:, 0]
+    assert stored.shape == (32, 5, WIDTH)
+    for t in range(4):
+        with torch.no_grad():
+            hidden = policy.remember(batch.observations[:, t], hidden)
+        both = batch.valid[:, t + 1]
+        assert both.any()
+        near = (t + 1) * bound(8 + WIDTH, size=10)  # each step adds the rounding of one sum
+        torch.testing.assert_close(hidden[both], stored[:, t + 1][both], rtol=0, atol=near)
+
+
+def test_masks_reach_the_loss_and_are_heeded() -> None:
+    model = MaskedA2C("MlpPolicy", Corridor(), n_steps=32, seed=0, device="cpu", policy_kwargs={"net_arch": [16]})
+    model.learn(64)  # the environment refuses closed choices
+    batch = next(iter(model.rollout_buffer.get()))
+    masks, chosen = batch.extras["masks"], batch.actions.long().flatten()
+    assert masks.dtype == torch.bool
+    assert masks.any(1).all()
+    assert not masks.all()
+    assert masks.gather(1, chosen[:, None]).all()
+    with torch.no_grad():
+        log_prob = model.learner.judged(batch)[1]
+        unmasked = model.policy.evaluate_actions(batch.observations, batch.actions)[1]
+    closed = ~masks.all(1)
+    assert (log_prob[closed] > unmasked[closed]).all()
+    torch.testing.assert_close(log_prob[~closed], unmasked[~closed])
+
+
+def test_one_more_term_keeps_values_of_untried_actions_down() -> None:
+    gaps = []
+    for weight in (0.0, 5.0):
+        options = {**ConservativeSAC.trial(), "conservative_weight": weight}
+        model = ConservativeSAC(**options).learn(250)
+        batch = model.replay_buffer.sample(64)
+        with torch.no_grad():
+            tried = model.critic.q_values(batch.observations, batch.actions)
+            random = model.critic.q_values(batch.observations, 2 * torch.rand(64, 1) - 1)
+        gaps.append((random - tried).mean().item())
+    assert gaps[1] < gaps[0]
+
+
+def test_a_dataset_is_enough_to_learn_from(tmp_path: Path) -> None:
+    model = Cloning(**Cloning.trial()).learn(400)
+    assert model.get_env() is None
+    shown = model.dataset
+    assert shown is not None
+    actions, _ = model.predict(shown.observations, deterministic=True)
+    assert (actions == shown.actions).mean() > 0.95
+    model.save(path := tmp_path / "model")
+    with pytest.raises(ValueError, match="learns without an environment"):
+        Cloning.load(path, env="CartPole-v1")
+
+
+def test_a_table_learns_the_way_over_the_ice() -> None:
+    env = gym.make("FrozenLake-v1", is_slippery=False)
+    model = QTable(env, epsilon=0.5, seed=0).learn(4_000)
+    state, steps = 0, 0
+    obs, _ = env.reset()
+    ended = False
+    while not ended and steps < 20:
+        action, state = model.predict(obs, deterministic=True)
+        obs, reward, terminated, truncated, _ = env.step(int(action))
+        ended, steps = terminated or truncated, steps + 1
+    assert reward == 1
+    assert steps == 6
+
+
+def test_search_against_itself_finds_the_winning_moves_of_nim() -> None:
+    model = NimSearch(sticks=6, simulations=40, learning_rate=0.1, seed=0).learn(250)
+    best = {left: int(model.predict(left)[0]) + 1 for left in (1, 2, 3, 6)}
+    assert best == {1: 1, 2: 2, 3: 3, 6: 2}  # leave a multiple of four

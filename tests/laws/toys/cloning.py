@@ -1,0 +1,122 @@
+"""Behaviour cloning: an offline algorithm, which learns from a dataset and never sees an environment.
+
+Pomerleau 1991, "Efficient Training of Artificial Neural Networks for Autonomous Navigation", Neural Computation 3.
+Shapes: B rows.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.core.deep import DeepAlgorithm
+from polyak.core.files.checkpoint import Saved
+from polyak.core.hyperparameters import Count
+from polyak.core.learner import Learner, LearnerRecipe, Objective, Update
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+
+
+class Demonstrations(NamedTuple):
+    """What somebody did."""
+
+    observations: np.ndarray
+    """[R, ...]"""
+    actions: np.ndarray
+    """[R, ...]"""
+    observation_space: spaces.Space
+    action_space: spaces.Space
+
+
+class Rows(NamedTuple):
+    """A minibatch."""
+
+    observations: Tensor
+    actions: Tensor
+
+
+class CloningLearner(Learner):
+    """A policy that does as it was shown."""
+
+    policy: ActorCriticPolicy
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.policy.value_net.requires_grad_(False)
+        self.policy.mlp_extractor.value_net.requires_grad_(False)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: Rows) -> Update:
+        """One gradient step."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: Rows) -> Update:
+        """Descend the objective."""
+        loss, metrics, _ = self.objective(batch)
+        self.minimise("policy", loss)
+        return Update({"loss": loss.detach(), **metrics})
+
+    def objective(self, batch: Rows) -> Objective:
+        """-E[log pi(a|s)]."""
+        return Objective(-self.policy.get_distribution(batch.observations).log_prob(batch.actions).mean())
+
+
+@dataclass(eq=False, repr=False)
+class Cloning(DeepAlgorithm):
+    """Does what a dataset shows."""
+
+    env: Any = None
+    """None: there is none."""
+    _: KW_ONLY
+    batch_size: Count = 32
+    """Rows of a minibatch."""
+    dataset: Demonstrations | None = None
+    """What to learn from; a model that only predicts needs none."""
+
+    learner_class: ClassVar[type[Learner]] = CloningLearner
+    policies: ClassVar = policy_aliases(ActorCriticPolicy)
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        super().__post_init__(_init_setup_model)
+        if self.dataset is not None:
+            self.observation_space, self.action_space = self.dataset[2:]
+            if _init_setup_model:
+                self._setup_model()
+                self._check_built()
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        rng = np.random.RandomState(0)
+        observations = rng.randn(200, 3).astype(np.float32)
+        actions = (observations[:, 0] > 0).astype(np.int64)
+        space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        return {**super().trial(), "dataset": Demonstrations(observations, actions, space, spaces.Discrete(2))}
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        return timesteps, self.batch_size
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        assert self.dataset is not None
+        self._turn_dials()
+        rows = torch.randint(len(self.dataset.actions), (self.batch_size,)).numpy()
+        observations, actions = (torch.from_numpy(column[rows]) for column in self.dataset[:2])
+        with self._split.update:
+            update = self.learner.update(Rows(observations.to(self.device), actions.to(self.device)))
+        self.num_timesteps += 1
+        self._n_updates += 1
+        self._record_means({name: [value] for name, value in update.metrics.items()})
+        return callback.on_step()
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return {name: value for name, value in super().hyperparameters().items() if name != "dataset"}
+
+    def _enter(self, saved: Saved, env: Any) -> None:
+        super()._enter(saved, env)
+        if self.dataset is not None:
+            assert self.dataset.observation_space == self.observation_space

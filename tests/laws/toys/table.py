@@ -1,0 +1,99 @@
+"""A table of action values, learned while acting: neither network nor learner nor compiler.
+
+Watkins and Dayan 1992, "Q-learning", Machine Learning 8. Shapes: N environments.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+
+from polyak.core.files.checkpoint import Saved
+from polyak.core.hyperparameters import Becomes, Fraction, later
+from polyak.core.interaction import GymEnv, Interaction
+from polyak.core.runner import Acted
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.envs import VecEnv
+
+
+class Greedy:
+    """The best actions of a table, and random ones now and then.
+
+    Args:
+        model: whose table.
+    """
+
+    def __init__(self, model: "QTable") -> None:
+        self.model = model
+
+    def act(self, observations: Any, episode_starts: Any = None, masks: Any = None) -> Acted:
+        """Actions [N] for states [N]."""
+        actions, _ = self.model.predict(observations, deterministic=True)
+        explores = np.random.rand(len(actions)) < self.model.epsilon
+        random = np.array([self.model.action_space.sample() for _ in actions])
+        actions = np.where(explores, random, actions)
+        return Acted(actions, actions, {})
+
+    def state(self) -> dict[str, np.ndarray]:
+        """It remembers nothing."""
+        return {}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """It has nothing to take back."""
+
+
+@dataclass(eq=False, repr=False)
+class QTable(Interaction):
+    """One-step Q-learning over discrete states and actions."""
+
+    env: Becomes[GymEnv | str | None, VecEnv | None] = later(None)
+    """The environment to learn in."""
+    learning_rate: Fraction = 0.5
+    """Step size."""
+    _: KW_ONLY
+    gamma: Fraction = 0.95
+    """Discount factor."""
+    epsilon: Fraction = 0.3
+    """Probability of a random action."""
+
+    action_spaces: ClassVar = (spaces.Discrete,)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "env": "FrozenLake-v1"}
+
+    def _setup_model(self) -> None:
+        assert isinstance(self.observation_space, spaces.Discrete)
+        assert isinstance(self.action_space, spaces.Discrete)
+        self.table = np.ones((int(self.observation_space.n), int(self.action_space.n)))
+        super()._setup_model()
+
+    def make_actor(self) -> Greedy:
+        return Greedy(self)
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        assert self.runner is not None
+        step = self.runner.step()
+        self.num_timesteps += self.n_envs
+        if not callback.on_step():
+            return False
+        self._update_info_buffer(step.infos, step.dones)
+        target = step.rewards + self.gamma * ~step.terminated * self.table[step.next_observations].max(1)
+        cells = step.observations, step.actions
+        self.table[cells] += self.learning_rate * (target - self.table[cells])
+        self._n_updates += 1
+        return True
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, Any]:
+        return np.asarray(self.table[observation].argmax(-1)), state
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        saved.state["table"] = self.table.copy()
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        self.table[:] = saved.state["table"]
