@@ -250,10 +250,10 @@ class BaseAlgorithm(Collecting):
     @property
     def learner(self) -> Learner:
         """What ``_setup_model()`` built; one of a user's own may build just a policy."""
-        learner, policy = self._learner, self.policy
+        learner, policy = self._learner, getattr(self.policy, "_orig_mod", self.policy)  # what torch.compile() wraps
         if learner is None or (type(learner) is PolicyLearner and policy is not None and learner.policy is not policy):
             self._learner = learner = PolicyLearner(
-                LearnerRecipe(PolicyLearner, lambda: self.policy, OptimizerRecipe(), 0.0, {})
+                LearnerRecipe(PolicyLearner, lambda: policy, OptimizerRecipe(), 0.0, {})
             )
         return learner
 
@@ -284,7 +284,8 @@ class BaseAlgorithm(Collecting):
 
     def _parts(self) -> Parts:
         """What the model learns with besides what the learner has."""
-        names = [name for names in self._get_torch_save_params() for name in names]
+        named = () if _is_polyaks(self._get_torch_save_params) else self._get_torch_save_params()
+        names = [name for names in named for name in names if name != "policy"]
         if self._has_own_constructor() or not _is_polyaks(type(self)._setup_model):
             names += [name for name in vars(self) if name not in self._own_attributes]
         return find_parts(self, names, self.learner)
