@@ -1,5 +1,6 @@
 """Each floor imports only from lower ones; optional libraries stay behind the doors that may open them."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -78,10 +79,35 @@ def test_ray_is_imported_only_by_scale() -> None:
             assert not [t for t, _ in imports(name, path) if t == "ray" or t.startswith("ray.")], name
 
 
-def test_numpy_stays_out_of_the_learners() -> None:
-    for name, path in MODULES.items():
-        if name == "polyak.core.learner" or name.startswith("polyak.ops."):
-            assert not [t for t, _ in imports(name, path) if t.startswith("gymnasium")], name
+TENSORS_ALONE = ("polyak.core.learner", "polyak.core.group", "polyak.ops.")
+
+
+def test_numpy_and_environments_stay_out_of_learners_and_ops() -> None:
+    found = [name for name in MODULES if name.startswith(TENSORS_ALONE)]
+    assert len(found) > len(TENSORS_ALONE)
+    for name in found:
+        assert not [t for t, _ in imports(name, MODULES[name]) if t.startswith(("numpy", "gymnasium"))], name
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("polyak.algorithms.")])
+def test_no_learner_reads_numpy(name: str) -> None:
+    """Of an algorithm's file only what is below its learners may know arrays and spaces."""
+    tree = ast.parse(MODULES[name].read_text())
+    learners = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Learner")]
+    for learner in learners:
+        names = {node.id for node in ast.walk(learner) if isinstance(node, ast.Name)}
+        assert not names & {"np", "numpy", "spaces", "gym"}, f"{name}: {learner.name}"
+
+
+def test_the_face_presumes_neither_environment_nor_network_nor_compiler() -> None:
+    below = (
+        "torch.",
+        "polyak.nn.",
+        "polyak.envs.",
+        *(f"polyak.core.{room}." for room in ("engine", "learner", "runner")),
+    )
+    for target, line in imports("polyak.core.algorithm", MODULES["polyak.core.algorithm"]):
+        assert not f"{target}.".startswith(below), f"core/algorithm.py:{line} imports {target}"
 
 
 def test_importing_polyak_is_light() -> None:

@@ -128,11 +128,11 @@ def test_a_dataset_is_enough_to_learn_from(tmp_path: Path) -> None:
 def test_a_table_learns_the_way_over_the_ice() -> None:
     env = gym.make("FrozenLake-v1", is_slippery=False)
     model = QTable(env, epsilon=0.5, seed=0).learn(4_000)
-    state, steps = 0, 0
+    steps = 0
     obs, _ = env.reset()
     ended = False
     while not ended and steps < 20:
-        action, state = model.predict(obs, deterministic=True)
+        action, _ = model.predict(obs, deterministic=True)
         obs, reward, terminated, truncated, _ = env.step(int(action))
         ended, steps = terminated or truncated, steps + 1
     assert reward == 1
