@@ -213,6 +213,7 @@ class ReplayBuffer(BaseBuffer):
         reward: np.ndarray,
         done: np.ndarray,
         infos: list[dict[str, Any]],
+        *,
         extras: dict[str, Any] | None = None,
     ) -> None:
         """Store one vectorised step.

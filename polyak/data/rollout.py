@@ -116,6 +116,7 @@ class RolloutBuffer(BaseBuffer):
         episode_start: np.ndarray,
         value: Tensor | np.ndarray | None,
         log_prob: Tensor | np.ndarray | None,
+        *,
         extras: dict[str, Any] | None = None,
     ) -> None:
         """Store one vectorised step.

@@ -33,7 +33,7 @@ def find_algorithm(name: str) -> type[Any]:
 
 def summary(algorithm: type[Any]) -> str:
     """Return the first sentence of the algorithm's docstring (its file's docstring if the class has none)."""
-    text = algorithm.__dict__.get("__doc__") or inspect.getdoc(inspect.getmodule(algorithm)) or ""
+    text = algorithm.__doc__ or inspect.getdoc(inspect.getmodule(algorithm)) or ""
     return text.strip().split("\n")[0].strip()
 
 

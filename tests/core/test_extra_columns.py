@@ -29,17 +29,17 @@ def trained(bonus: float, late: bool, compile: bool) -> tuple[dict[str, torch.Te
     for _ in range(200):
         obs, then = rng.normal(size=(2, 1, 3)).astype(np.float32)
         action, reward = rng.uniform(-1, 1, (1, 1)).astype(np.float32), rng.normal(size=1)
-        buffer.add(obs, then, action, reward, np.zeros(1), [{}], {"bonus": bonus * rng.normal(size=1)})
+        buffer.add(obs, then, action, reward, np.zeros(1), [{}], extras={"bonus": bonus * rng.normal(size=1)})
     torch.manual_seed(0)
     for batch, _ in buffer.transitions(16, 0.99, batches=5, late=late):
         model.learner.update(batch)
-    programs = getattr(model.learner.gradient_step, "_programs", ())
+    programs = model.engine.programs.get("gradient_step", ())
     shapes = [shape for key in programs for shape, *_ in key[0]]
     return {name: tensor.clone() for name, tensor in model.learner.state_dict().items()}, shapes
 
 
 def test_extra_columns_reach_the_loss_gathered_by_a_program_or_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyak.algorithms.sac.SACLearner", Bonus)
+    monkeypatch.setattr(SAC, "learner_class", Bonus)
     monkeypatch.setattr(Program, "compile", lambda self: None)  # programs run operation by operation
     plain, _ = trained(1.0, late=False, compile=False)
     without, _ = trained(0.0, late=False, compile=False)

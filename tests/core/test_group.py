@@ -98,7 +98,8 @@ def batches(name: str) -> list[Any]:
 
 
 def part(batch: Any, rank: int, size: int) -> Any:
-    return type(batch)(*(column.chunk(size)[rank].contiguous() for column in batch))
+    columns = {name: column for name, column in batch._asdict().items() if isinstance(column, Tensor)}
+    return batch._replace(**{name: column.chunk(size)[rank].contiguous() for name, column in columns.items()})
 
 
 def learn(learner: Learner, name: str, rank: int, size: int, compile: bool) -> tuple[Learner, list[bool]]:

@@ -137,5 +137,5 @@ def test_it_is_saved_with_the_model(tmp_path: Path) -> None:
 
 
 def test_another_precision_is_refused() -> None:
-    with pytest.raises(ValueError, match="precision='float16' cannot be used: it must be one of float32, bfloat16"):
+    with pytest.raises(ValueError, match="precision='float16' cannot be used: it must be 'float32' or 'bfloat16'"):
         ppo(precision="float16")

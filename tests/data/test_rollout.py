@@ -298,7 +298,9 @@ def test_extras_stay_with_their_rows(space):
         if t % 2:
             buffer.record(step, value, log_prob, final)
         else:
-            buffer.add(step.observations, step.actions, step.rewards, step.episode_starts, value, log_prob, step.extras)
+            buffer.add(
+                step.observations, step.actions, step.rewards, step.episode_starts, value, log_prob, extras=step.extras
+            )
     assert buffer.extras["serial"].shape == (10, 3)
     buffer.compute_returns_and_advantage(np.zeros(3), log[-1][0].dones)
     serial_of = {row[0].actions[env].tobytes(): 100 * t + env for t, row in enumerate(log) for env in range(3)}

@@ -198,7 +198,7 @@ def test_wrong_extras_are_refused(experience, change, message):
     buffer = make(data)
     extras = {key: value for key, value in (extras_at(0, 2) | change).items() if value is not None}
     with pytest.raises(ValueError, match=message):
-        buffer.add(*data.step(0), extras)
+        buffer.add(*data.step(0), extras=extras)
     assert buffer.pos == 0
     with pytest.raises(ValueError, match="extras lacks the column 'serial'"):
         buffer.add(*data.step(0))

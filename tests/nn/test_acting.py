@@ -119,8 +119,8 @@ def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
     head = getattr(chain.head, "keywords", {})
     if "mean" in head:  # the layers end at latents
         means, off = through([head["mean"]], values, error)
-        if "dist" in head:  # noise is one more product, with deviations times draws
-            matrices = head["dist"].noise.of(len(values)).double() * head["dist"].get_std(head["log_std"].detach())
+        if "draws" in head:  # noise is one more product, with deviations times draws
+            matrices = head["draws"].of(len(values)).double() * head["family"].sigma(head["log_std"].detach())
             weights = matrices.transpose(-1, -2).expand(len(values), means.shape[1], -1)
             for b, weight in enumerate(weights):
                 noise = values[b] @ weight.T
