@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -139,6 +140,31 @@ class BaseModel(Network):
         return model.to(get_device(device))
 
 
+class _PolicysCodec(ActionCodec):
+    """Scales as a policy does, whose class may have a ``scale_action`` and ``unscale_action`` of its own.
+
+    Args:
+        policy: is asked.
+        squash: as of an :class:`~polyak.nn.codec.ActionCodec`.
+    """
+
+    def __init__(self, policy: Policy, squash: bool) -> None:
+        super().__init__(policy.action_space, squash)
+        cls = type(policy)
+        own = cls.scale_action is not Policy.scale_action or cls.unscale_action is not Policy.unscale_action
+        self._policy = policy if own else None
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        if self._policy is not None and self.squash:
+            return self._policy.unscale_action(action)
+        return super().to_env(action)
+
+    def from_env(self, action: np.ndarray) -> np.ndarray:
+        if self._policy is not None and self.squash:
+            return self._policy.scale_action(action)
+        return super().from_env(action)
+
+
 class BasePolicy(BaseModel, Policy):
     """A :class:`BaseModel` that chooses actions; a subclass defines ``_predict``.
 
@@ -151,7 +177,7 @@ class BasePolicy(BaseModel, Policy):
 
     def __init__(self, *args: Any, squash_output: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.codec = ActionCodec(self.action_space, squash_output or self.squashes)
+        self.codec = _PolicysCodec(self, squash_output or self.squashes)
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         return torch.as_tensor(self._predict(obs, deterministic))  # numpy will do, too

@@ -28,6 +28,30 @@ REPLAY: dict[str, Any] = {**SMALL, "buffer_size": 200, "learning_starts": 10, "b
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_policy_that_scales_actions_its_own_way(tmp_path: Path) -> None:
+    class Halved(SACPolicy):
+        def unscale_action(self, scaled_action: np.ndarray) -> np.ndarray:
+            return super().unscale_action(scaled_action) / 2
+
+        def scale_action(self, action: np.ndarray) -> np.ndarray:
+            return super().scale_action(action * 2)
+
+    seen: list[float] = []
+
+    class Watched(gym.Wrapper):
+        def step(self, action: Any) -> Any:
+            seen.append(float(abs(action[0])))
+            return super().step(action)
+
+    model = SAC(Halved, Watched(gym.make("Pendulum-v1")), **{**REPLAY, "learning_starts": 0}, seed=0)
+    model.learn(40)
+    assert max(seen) <= 1, "half of Pendulum's range"
+    stored = np.abs(model.replay_buffer.actions[:40, 0, 0])
+    np.testing.assert_allclose(seen, stored, rtol=4 * np.finfo(np.float32).eps)  # 2 * stored / 2, in float32
+    obs = np.stack([model.observation_space.sample() for _ in range(50)])
+    assert np.abs(model.predict(obs)[0]).max() <= 1
+
+
 def test_an_actor_critic_with_its_own_networks_and_forward_pass() -> None:
     calls = {"forward": 0}
 
