@@ -4,9 +4,10 @@ A learner sees tensors only: never an environment, a logger, a buffer or numpy. 
 eagerly in this process, as a compiled program, or in another process.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin
 
 import torch
 from torch import Tensor, nn
@@ -285,7 +286,8 @@ class Learner(nn.Module):
     @classmethod
     def declared_dials(cls) -> dict[str, Any]:
         """Name -> type of the hyper-parameters that the class declares as :data:`Dial`."""
-        hints = get_type_hints(cls, include_extras=True)
+        learners = [base for base in reversed(cls.__mro__) if issubclass(base, Learner)]
+        hints = {name: hint for base in learners for name, hint in _annotations(base).items()}
         return {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
     def dial(self, **values: Any) -> None:
@@ -359,3 +361,9 @@ class Learner(nn.Module):
                 "Check policy_kwargs and the spaces."
             )
         self.load_state_dict(dict(tensors), strict=False)
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """A class's own; only those that are written as texts are evaluated."""
+    own = inspect.get_annotations(cls)
+    return inspect.get_annotations(cls, eval_str=True) if any(isinstance(a, str) for a in own.values()) else own

@@ -319,7 +319,7 @@ def test_extras_stay_with_their_rows(space):
     step = log[0][0]
     with pytest.raises(ValueError, match="extras lacks the column 'memory'"):
         buffer.add(step.observations if space is BOX else {"a": step.observations}, step.actions, step.rewards,
-                   step.episode_starts, None, None, {"serial": np.zeros(3, int)})  # fmt: skip
+                   step.episode_starts, None, None, extras={"serial": np.zeros(3, int)})  # fmt: skip
     assert buffer.pos == 0
 
 

@@ -35,7 +35,7 @@ def extras_at(t, n_envs):
 
 def fill(buffer, data, start=0, stop=None):
     for t in range(start, data.steps if stop is None else stop):
-        buffer.add(*data.step(t), extras_at(t, data.n_envs))
+        buffer.add(*data.step(t), extras=extras_at(t, data.n_envs))
     return buffer
 
 
@@ -211,8 +211,8 @@ def test_tensors_and_lists_may_be_extras(experience):
     data = experience("box", steps=3)
     buffer = make(data)
     values = extras_at(1, 2)
-    buffer.add(*data.step(0), {name: torch.from_numpy(value) for name, value in values.items()})
-    buffer.add(*data.step(1), {name: value.tolist() for name, value in values.items()})
+    buffer.add(*data.step(0), extras={name: torch.from_numpy(value) for name, value in values.items()})
+    buffer.add(*data.step(1), extras={name: value.tolist() for name, value in values.items()})
     for name, value in values.items():
         np.testing.assert_array_equal(buffer.extras[name][:2], np.stack([value, value]))
 
