@@ -14,11 +14,10 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.deep import Part
-from polyak.core.exploration import Exploration, additive
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.noise import ActionNoise, for_environments
+from polyak.core.noise import ActionNoise
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -114,7 +113,3 @@ class DDPG(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}
-
-    def _exploration(self) -> dict[str, Exploration]:
-        self.action_noise = for_environments(self.action_noise, self.n_envs)
-        return {**additive(self.action_noise), **super()._exploration()}

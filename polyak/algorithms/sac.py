@@ -14,11 +14,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.core.deep import Part
-from polyak.core.exploration import Exploration, additive, gsde
+from polyak.core.exploration import Exploration, gsde
 from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
-from polyak.core.noise import ActionNoise, for_environments
+from polyak.core.noise import ActionNoise
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -169,9 +169,10 @@ class SAC(OffPolicyAlgorithm):
         return {**super()._policy_options(), "use_sde": self.use_sde}
 
     def _exploration(self) -> dict[str, Exploration]:
-        self.action_noise = for_environments(self.action_noise, self.n_envs)
-        warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
-        return {**gsde(self.use_sde, self.sde_sample_freq), **additive(self.action_noise), **warm_up}
+        parts = {**gsde(self.use_sde, self.sde_sample_freq), **super()._exploration()}
+        if self.use_sde and self.use_sde_at_warmup:
+            del parts["warm_up"]
+        return parts
 
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:

@@ -14,11 +14,10 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.deep import Part
-from polyak.core.exploration import Exploration, additive
 from polyak.core.hyperparameters import Count, NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.noise import ActionNoise, for_environments
+from polyak.core.noise import ActionNoise
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -130,7 +129,3 @@ class TD3(OffPolicyAlgorithm):
     actor_target = Part("policy.actor_target")
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
-
-    def _exploration(self) -> dict[str, Exploration]:
-        self.action_noise = for_environments(self.action_noise, self.n_envs)
-        return {**additive(self.action_noise), **super()._exploration()}

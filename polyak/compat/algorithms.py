@@ -27,7 +27,7 @@ from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, id
 from polyak.compat.signatures import in_order, with_defaults
 from polyak.core.actor import Actor
 from polyak.core.deep import DeepAlgorithm
-from polyak.core.exploration import Exploration, additive, gsde
+from polyak.core.exploration import Exploration, gsde
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters
@@ -37,7 +37,7 @@ from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.loops import off_policy, on_policy
 from polyak.core.loops.collection import Collecting, Collection
-from polyak.core.noise import ActionNoise, for_environments
+from polyak.core.noise import ActionNoise
 from polyak.core.runner import Acted
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
@@ -656,11 +656,12 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
 
     def _exploration(self) -> dict[str, Exploration]:
-        self.action_noise = for_environments(self.action_noise, self.n_envs)
-        noise = additive(self.action_noise) if isinstance(self.action_space, spaces.Box) else {}
-        warm_up = {} if self.use_sde and self.use_sde_at_warmup else super()._exploration()
-        predicted = {} if _is_polyaks(type(self).predict) else {"predict": Predicted(self)}
-        return {**gsde(self.use_sde, self.sde_sample_freq), **noise, **warm_up, **predicted}
+        parts = {**gsde(self.use_sde, self.sde_sample_freq), **super()._exploration()}
+        if self.use_sde and self.use_sde_at_warmup:
+            del parts["warm_up"]
+        if not _is_polyaks(type(self).predict):
+            parts["predict"] = Predicted(self)
+        return parts
 
     def collect(
         self,

@@ -50,7 +50,7 @@ class Actor:
         self.policy, self.codec = policy, policy.codec
         self._remembers = policy.initial_memory(1) is not None
         self.memory: Memory | None = None
-        self._quick, self._looked = Acting(policy), False
+        self._quick = Acting(policy)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
@@ -60,6 +60,11 @@ class Actor:
         self._before = [part.before for part in parts if type(part).before is not Exploration.before]
         self._after = [part.after for part in parts if type(part).after is not Exploration.after]
 
+    def prepare(self, observations: Observations) -> None:
+        """Make ready for observations like these [N, ...], so that the first step takes no longer than any other."""
+        self.policy.set_training_mode(False)
+        self._quick.prepare(observations)
+
     def begin(self, rows: int, anew: bool = True) -> None:
         """Make policy and exploration ready for a series of steps in N environments.
 
@@ -68,7 +73,7 @@ class Actor:
             anew: ``False`` goes on with a series that was interrupted.
         """
         self.policy.set_training_mode(False)
-        self._looked = False
+        self._quick.begin()
         if anew:
             for begin in self._begin:
                 begin(self.policy, rows)
@@ -93,12 +98,8 @@ class Actor:
             if (actions := before(self.policy, starts)) is not None:
                 break
         if actions is None or self._remembers:  # a memory moves on, whoever acts
-            if not self._looked:
-                self._quick.refresh()
-                self._looked = True
-            chosen = None
-            if masks is None and not self._remembers:
-                chosen = self._quick(observations, self.deterministic)
+            plain = masks is None and not self._remembers
+            chosen = self._quick(observations, self.deterministic) if plain else None
             if chosen is None:
                 chosen, extras = self._decide(observations, starts, masks)
             actions = chosen if actions is None else actions
@@ -160,7 +161,7 @@ class Actor:
 
     def __getstate__(self) -> dict[str, Any]:
         policy = copy.deepcopy(self.policy, {id(optimizer): None for optimizer in _optimizers(self.policy)})
-        return {**vars(self), "policy": policy, "_quick": Acting(policy), "_looked": False}
+        return {**vars(self), "policy": policy, "_quick": Acting(policy)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Actor":
         memo[id(self)] = copied = type(self).__new__(type(self))

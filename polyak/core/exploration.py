@@ -136,11 +136,6 @@ class AdditiveNoise(Exploration):
         self.noise.load_state(state)
 
 
-def additive(noise: ActionNoise | None) -> dict[str, Exploration]:
-    """Noise by its name among the parts of exploration, if there is any."""
-    return {} if noise is None else {"noise": AdditiveNoise(noise)}
-
-
 class StateDependentExploration(Exploration):
     """Draws the exploration matrices of gSDE (arXiv:2005.05719) when a collection begins, and every so many steps.
 

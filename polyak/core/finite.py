@@ -36,7 +36,8 @@ class StepCheck:
     def __init__(self, env: VecEnv) -> None:
         self.steps = 0
         self._normalizer: VecNormalize | None = unwrap_vec_normalize(env)
-        self._continuous = isinstance(env.action_space, spaces.Box)
+        self.continuous = isinstance(env.action_space, spaces.Box)
+        """Whether actions are numbers that might not be finite."""
         space = env.observation_space
         numbers = env.num_envs * math.prod(space.shape) if isinstance(space, spaces.Box) else 0
         quick = numbers <= SMALL and space.dtype is not None and space.dtype.kind == "f"
@@ -49,9 +50,8 @@ class StepCheck:
         Raises:
             NonFiniteError: an action is not finite.
         """
-        self.steps += 1
-        if self._continuous and not is_finite(actions):
-            check_finite("action", actions, self.steps)
+        if self.continuous and not is_finite(actions):
+            check_finite("action", actions, self.steps + 1)
 
     def outcome(self, observations: Any, rewards: np.ndarray) -> None:
         """After it.
@@ -59,6 +59,7 @@ class StepCheck:
         Raises:
             NonFiniteError: an observation or a reward is not finite.
         """
+        self.steps += 1
         if self._normalizer is not None:
             observations, rewards = self._normalizer.old_obs, self._normalizer.old_reward
         if self._observation_zeros.size:  # is_finite() of both at half the cost

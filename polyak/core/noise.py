@@ -240,11 +240,11 @@ class VectorizedActionNoise(ActionNoise):
         return [deepcopy(self.base_noise) for _ in range(self.n_envs)]
 
 
-def for_environments(noise: ActionNoise | None, n_envs: int) -> ActionNoise | None:
+def for_environments(noise: ActionNoise, n_envs: int) -> ActionNoise:
     """``noise`` for ``n_envs`` environments: vectorised where there are several."""
     if isinstance(noise, VectorizedActionNoise):
         return noise if noise.n_envs == n_envs else VectorizedActionNoise(noise.base_noise, n_envs)
-    return noise if noise is None or n_envs == 1 else VectorizedActionNoise(noise, n_envs)
+    return noise if n_envs == 1 else VectorizedActionNoise(noise, n_envs)
 
 
 def _checked_moments(mean: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -117,14 +117,16 @@ class Runner:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             started = perf_counter()
-            acted = self.actor.act(self.obs, self.episode_starts, None if self.masks is None else self.masks())
+            masks = None if self.masks is None else self.masks()
+            env_actions, actions, extras = self.actor.act(self.obs, self.episode_starts, masks)
             chosen = perf_counter()
-            self._finite.actions(acted.env_actions)
-            new_obs, rewards, dones, infos = self.env.step(acted.env_actions)
+            if self._finite.continuous:
+                self._finite.actions(env_actions)
+            new_obs, rewards, dones, infos = self.env.step(env_actions)
             self.split.env.seconds += perf_counter() - chosen
             self.split.inference.seconds += chosen - started
         else:
-            acted = ahead.acted
+            env_actions, actions, extras = ahead.acted
             new_obs, rewards, dones, infos = ahead.result()
         self._finite.outcome(new_obs, rewards)
         starts, self.episode_starts, self.obs = self.episode_starts, dones, new_obs
@@ -140,8 +142,8 @@ class Runner:
             terminated = np.greater(dones, truncated)
         return Step(
             observations,
-            acted.actions,
-            acted.env_actions,
+            actions,
+            env_actions,
             rewards,
             successors,
             terminated,
@@ -151,7 +153,7 @@ class Runner:
             new_obs,
             starts,
             ended,
-            acted.extras,
+            extras,
         )
 
     @contextmanager

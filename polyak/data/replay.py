@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from polyak.data.storage.storage import RowLayout, Storage
 from polyak.data.storage.table import observation_dtype
 
 STATE_VERSION = 1
+_STEP = "obs", "next_obs", "action", "reward", "done"
 
 
 class _Draw(NamedTuple):
@@ -244,8 +245,15 @@ class ReplayBuffer(BaseBuffer):
         if getattr(self.add, "__func__", None) is not ReplayBuffer.add:
             self.add(obs, then, actions, rewards, dones, infos, **({"extras": extras} if extras else {}))
             return
+        if actions.ndim == 1:  # numbers of choices
+            actions = actions[:, None]
         timeouts = truncated if ended and self.handle_timeout_termination else 0.0
         self._write(obs, then, actions, rewards, dones, timeouts, infos, extras)
+
+    @cached_property
+    def _shapes(self) -> tuple[Any, ...]:
+        """Of what :meth:`add` takes first."""
+        return self._obs_batch, self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
 
     def _write(
         self,
@@ -258,17 +266,13 @@ class ReplayBuffer(BaseBuffer):
         infos: list[dict[str, Any]],
         extras: dict[str, Any] | None,
     ) -> None:
-        # `_batched` would accept what has the right shape as well: asking here saves five calls a step
-        if type(obs) is not np.ndarray or obs.shape != self._obs_batch:
-            obs = self._batched("obs", obs, self._obs_batch)
-        if type(next_obs) is not np.ndarray or next_obs.shape != self._obs_batch:
-            next_obs = self._batched("next_obs", next_obs, self._obs_batch)
-        if type(action) is not np.ndarray or action.shape != self._action_batch:
-            action = self._batched("action", action, self._action_batch)
-        if type(reward) is not np.ndarray or reward.shape != self._scalar_batch:
-            reward = self._batched("reward", reward, self._scalar_batch)
-        if type(done) is not np.ndarray or done.shape != self._scalar_batch:
-            done = self._batched("done", done, self._scalar_batch)
+        try:
+            fits = (obs.shape, next_obs.shape, action.shape, reward.shape, done.shape) == self._shapes
+        except AttributeError:  # a dict, or a list
+            fits = False
+        if not fits:
+            given = obs, next_obs, action, reward, done
+            obs, next_obs, action, reward, done = map(self._batched, _STEP, given, self._shapes)
         slot = self.pos
         if extras or self._extended:
             extras = self.schema.checked(extras, self.n_envs)

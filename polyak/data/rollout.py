@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from polyak.data.batch import (
 from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
 from polyak.data.storage.memory import check_memory
-from polyak.data.storage.table import ArrayObs, observation_dtype
+from polyak.data.storage.table import ArrayObs, assign, observation_dtype
 from polyak.data.trajectory import Trajectory, gae_of_arrays
 from polyak.ops.transfer import to_device
 
@@ -33,6 +34,7 @@ COLLECTED = (
     "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "truncated", "final_values", "extras"
 )  # fmt: skip
 """What is written step by step."""
+_STEP = "obs", "action", "reward", "episode_start"
 
 
 class RolloutBuffer(BaseBuffer):
@@ -98,7 +100,7 @@ class RolloutBuffer(BaseBuffer):
         self.values, self.log_probs = self._zeros(), self._zeros()
         self.advantages, self.returns = self._zeros(), self._zeros()
         self.truncated, self.final_values = self._zeros(dtype=bool), self._zeros()
-        self.extras = self.schema.zeros(self.buffer_size, self.n_envs)
+        self.extras = {column.name: self._zeros(column.shape, column.dtype) for column in self.schema.columns}
 
     def _zeros(self, shape: tuple[int, ...] = (), dtype: Any = np.float32) -> np.ndarray:
         return np.zeros((self.buffer_size, self.n_envs, *shape), dtype)
@@ -138,30 +140,30 @@ class RolloutBuffer(BaseBuffer):
             raise ValueError(
                 f"The rollout buffer is full after buffer_size={self.buffer_size} steps: call reset() first."
             )
+        try:
+            fits = (obs.shape, action.shape, reward.shape, episode_start.shape) == self._shapes
+        except AttributeError:  # a dict, or a list
+            fits = False
+        if not fits:
+            obs, action, reward, episode_start = map(
+                self._batched, _STEP, (obs, action, reward, episode_start), self._shapes
+            )
         pos = self.pos
-        if not isinstance(obs, np.ndarray) or obs.shape != self._obs_batch:
-            obs = self._batched("obs", obs, self._obs_batch)
-        if isinstance(obs, dict):
-            for key, array in obs.items():
-                self.observations[key][pos] = array
-        else:
-            self.observations[pos] = obs
-        self.actions[pos] = self._batched("action", action, self._action_batch)
-        if not isinstance(reward, np.ndarray) or reward.shape != self._scalar_batch:
-            reward = self._batched("reward", reward, self._scalar_batch)
-        if not isinstance(episode_start, np.ndarray) or episode_start.shape != self._scalar_batch:
-            episode_start = self._batched("episode_start", episode_start, self._scalar_batch)
-        self.rewards[pos] = reward
-        self.episode_starts[pos] = episode_start
+        assign(self.observations, pos, obs)
+        self.actions[pos], self.rewards[pos], self.episode_starts[pos] = action, reward, episode_start
         if value is not None:
             self.values[pos] = _flat(value)
         if log_prob is not None:
             self.log_probs[pos] = _flat(log_prob)
         if extras or self.schema.columns:
-            for name, array in self.schema.checked(extras, self.n_envs).items():
-                self.extras[name][pos] = array
+            assign(self.extras, pos, self.schema.checked(extras, self.n_envs))
         self.pos = pos + 1
         self.full = self.pos == self.buffer_size
+
+    @cached_property
+    def _shapes(self) -> tuple[Any, ...]:
+        """Of what :meth:`add` takes first."""
+        return self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
 
     @property
     def values_may_follow(self) -> bool:
@@ -191,21 +193,27 @@ class RolloutBuffer(BaseBuffer):
         Raises:
             ValueError: as :meth:`add`; or an episode was truncated and the ``final_values`` may not follow.
         """
-        pos, rewards, cut = self.pos, step.rewards, step.ended and bool(step.truncated.any())
-        more = {"extras": step.extras} if step.extras else {}
+        # unpacked at once, which costs a fraction of reading the fields one by one
+        obs, actions, _, rewards, _, _, truncated, _, _, _, starts, ended, extras = step
+        pos, cut = self.pos, ended and bool(truncated.any())
         if cut and not self.values_may_follow:
             if final_values is None:
                 raise ValueError(
                     f"An episode was truncated: pass record() the final_values. They cannot follow, for "
                     f"{type(self).__name__} has an add() or compute_returns_and_advantage() of its own."
                 )
-            bootstrap = np.where(step.truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
+            bootstrap = np.where(truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
             rewards = rewards + bootstrap.astype(rewards.dtype)
-        self.add(step.observations, step.actions, rewards, step.episode_starts, value, log_prob, **more)
+        if actions.ndim == 1:  # numbers of choices
+            actions = actions[:, None]
+        if extras:
+            self.add(obs, actions, rewards, starts, value, log_prob, extras=extras)
+        else:  # what SB3 knows of, too
+            self.add(obs, actions, rewards, starts, value, log_prob)
         if cut and self.values_may_follow:
-            self.truncated[pos] = step.truncated
+            self.truncated[pos] = truncated
             if final_values is not None:
-                self.final_values[pos] = np.where(step.truncated, _flat(final_values), 0)
+                self.final_values[pos] = np.where(truncated, _flat(final_values), 0)
 
     @property
     def resumable(self) -> bool:
@@ -236,11 +244,8 @@ class RolloutBuffer(BaseBuffer):
 
     def flat_inputs(self) -> tuple[TensorObs, Tensor]:
         """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...]; before :meth:`get`."""
-
-        def joined(column: np.ndarray) -> np.ndarray:
-            return column.reshape(-1, *column.shape[2:])
-
-        return self._tensors(_map(joined, self.observations)), self._tensor(joined(self.actions))
+        observations = _map(lambda column: column.reshape(-1, *column.shape[2:]), self.observations)
+        return self._tensors(observations), self._tensor(self.actions.reshape(-1, self.action_dim))
 
     def compute_returns_and_advantage(self, last_values: Tensor | np.ndarray, dones: np.ndarray) -> None:
         """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
@@ -341,8 +346,8 @@ class RolloutBuffer(BaseBuffer):
         """Join the steps of all environments into one axis, environment by environment."""
         for name in FLATTENED:
             setattr(self, name, _map(self.swap_and_flatten, getattr(self, name)))
-        for name, column in self.schema.layouts().items():
-            self.extras[name] = self.extras[name].reshape(-1, *column.shape)  # [rows], not [rows, 1], of single numbers
+        for column in self.schema.columns:  # [rows], not [rows, 1], of single numbers
+            self.extras[column.name] = self.extras[column.name].reshape(-1, *column.shape)
         self.generator_ready = True
 
     def _rollout(self) -> RolloutSamples:

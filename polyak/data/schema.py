@@ -131,10 +131,6 @@ class Schema:
         """Name -> numpy type of a row."""
         return {column.name: column.layout for column in self.columns}
 
-    def zeros(self, *sizes: int) -> dict[str, np.ndarray]:
-        """Name -> array of zeros [*sizes, *shape]."""
-        return {column.name: np.zeros((*sizes, *column.shape), column.dtype) for column in self.columns}
-
     def checked(self, extras: Mapping[str, Any] | None, envs: int) -> dict[str, np.ndarray]:
         """The values of one step as arrays [envs, *shape], in the order of the columns.
 

@@ -18,11 +18,15 @@ def interpreted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest)
 
 
 class Encoder(BaseFeaturesExtractor):
-    """One layer, and then another kind of layer."""
+    """One layer, and then another kind of layer.
+
+    The first has no bias: batch normalisation would subtract it, so that its gradient is 0 but for rounding, of which
+    Adam makes steps as long as any.
+    """
 
     def __init__(self, space: Any, layer: Any) -> None:
         super().__init__(space, 8)
-        self.layers = nn.Sequential(nn.Linear(space.shape[0], 8), layer(), nn.ReLU())
+        self.layers = nn.Sequential(nn.Linear(space.shape[0], 8, bias=False), layer(), nn.ReLU())
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)

@@ -116,11 +116,10 @@ class Collecting(Interaction, DeepAlgorithm):
 
     def _make_step(self, collection: Collection) -> Step:
         """One more step of the environments, yet to be stored."""
-        assert self.runner is not None
-        actor: Any = self.runner.actor
-        if actor.policy is not self.policy:  # a callback may have put in another
-            actor.adopt(self.policy)
-        step = collection.pending = self.runner.step()
+        runner: Any = self.runner
+        if runner.actor.policy is not self.policy:  # a callback may have put in another
+            runner.actor.adopt(self.policy)
+        step = collection.pending = runner.step()
         collection.steps += 1
         self.num_timesteps += self.n_envs
         return step
@@ -128,6 +127,8 @@ class Collecting(Interaction, DeepAlgorithm):
     def _start_episodes(self) -> None:
         super()._start_episodes()
         self._collection = None
+        runner: Any = self.runner
+        runner.actor.prepare(runner.obs)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

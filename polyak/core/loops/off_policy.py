@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from time import perf_counter
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,11 +15,12 @@ from typing_extensions import Self
 
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
-from polyak.core.exploration import Dials, Exploration, RandomActions, WarmUp
+from polyak.core.exploration import AdditiveNoise, Dials, Exploration, RandomActions, WarmUp
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, Only, later, require
 from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
@@ -87,6 +88,9 @@ class OffPolicyAlgorithm(Collecting):
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
+    action_noise = cast(
+        "ActionNoise | None", None
+    )  # not annotated: a hyper-parameter only where a subclass declares it
     raw_experience: ClassVar[bool] = True
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
 
@@ -233,7 +237,14 @@ class OffPolicyAlgorithm(Collecting):
             self._vec_normalize_env = normalizer
 
     def _exploration(self) -> dict[str, Exploration]:
-        return {"warm_up": WarmUp(self._dials, self.learning_starts, self._random_actions())}
+        return {**self._additive_noise(), "warm_up": WarmUp(self._dials, self.learning_starts, self._random_actions())}
+
+    def _additive_noise(self) -> dict[str, Exploration]:
+        """What adds ``action_noise``, if there is any."""
+        if self.action_noise is None or not isinstance(self.action_space, spaces.Box):
+            return {}
+        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        return {"noise": AdditiveNoise(self.action_noise)}
 
     def _random_actions(self) -> RandomActions:
         return RandomActions(self.action_space, self.policy.codec)
@@ -262,7 +273,7 @@ class OffPolicyAlgorithm(Collecting):
                 f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
         collection, n_envs = self._begin_collection(), self.n_envs
-        count_steps, publish = train_freq.unit == "step", callback.needs_locals
+        count_steps, publish, idle = train_freq.unit == "step", callback.needs_locals, callback.is_idle
         try:
             callback.on_rollout_start()
             names = self._collection_locals(callback, train_freq, replay_buffer, log_interval) if publish else {}
@@ -274,7 +285,7 @@ class OffPolicyAlgorithm(Collecting):
                 if publish:
                     counts = {"num_collected_steps": collection.steps, "num_collected_episodes": collection.episodes}
                     callback.update_locals({**names, **off_policy_locals(step), **counts})
-                if not callback.on_step():
+                if not (idle or callback.on_step()):
                     return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=False)
                 self._take(step, collection, replay_buffer, log_interval)
             callback.on_rollout_end()
@@ -292,7 +303,7 @@ class OffPolicyAlgorithm(Collecting):
             replay_buffer=replay_buffer,
             log_interval=log_interval,
             learning_starts=self.learning_starts,
-            action_noise=getattr(self, "action_noise", None),
+            action_noise=self.action_noise,
         )
 
     def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:

@@ -163,7 +163,7 @@ class OnPolicyAlgorithm(Collecting):
         Returns:
             whether to go on: False if a callback asked to stop.
         """
-        own_add, publish = not rollout_buffer.values_may_follow, callback.needs_locals
+        own_add, publish, idle = not rollout_buffer.values_may_follow, callback.needs_locals, callback.is_idle
         if self._collection is None:
             rollout_buffer.reset()
         collection = self._begin_collection()
@@ -178,7 +178,7 @@ class OnPolicyAlgorithm(Collecting):
                     step = collection.pending = self._judged(step)
                 if publish:
                     callback.update_locals({**names, **self._step_locals(step), "n_steps": collection.steps - 1})
-                if not callback.on_step():
+                if not (idle or callback.on_step()):
                     return False
                 self._take(step, collection, rollout_buffer)
             last_values = self._complete(rollout_buffer, judged=own_add or self._actor_critic.values_while_acting)
@@ -219,12 +219,11 @@ class OnPolicyAlgorithm(Collecting):
             cut_values: [N] values of the states in which episodes were cut short, 0 elsewhere; ``None``: nowhere.
             rollout_buffer: where to.
         """
-        values = log_probs = None
-        if step.extras:
-            extras = dict(step.extras)
-            values, log_probs = extras.pop("values", None), extras.pop("log_probs", None)
-            step = step._replace(extras=extras)
-        rollout_buffer.record(step, values, log_probs, cut_values)
+        if not step.extras:
+            return rollout_buffer.record(step, None, None, cut_values)
+        extras = dict(step.extras)
+        values, log_probs = extras.pop("values", None), extras.pop("log_probs", None)
+        rollout_buffer.record(step._replace(extras=extras), values, log_probs, cut_values)
 
     def _cut_values(self, step: Step) -> np.ndarray:
         """The values [N] of the states in which episodes were cut short; 0 elsewhere."""
@@ -277,20 +276,12 @@ class OnPolicyAlgorithm(Collecting):
         observations, actions = buffer.flat_inputs()
         if isinstance(self.learner, OnPolicyLearner) and len(actions) <= _SMALL_ROLLOUT:
             results = self.learner.evaluate((observations, actions))
-            buffer.values[:] = results["values"].numpy(force=True).reshape(buffer.values.shape)
-            buffer.log_probs[:] = results["log_prob"].numpy(force=True).reshape(buffer.log_probs.shape)
-            return
-        values, log_probs = [], []
-        for first in range(0, len(actions), _EVALUATION_ROWS):
-            rows = slice(first, first + _EVALUATION_ROWS)
-            obs = (
-                {k: v[rows] for k, v in observations.items()} if isinstance(observations, dict) else observations[rows]
-            )
-            value, log_prob = self._evaluated(obs, actions[rows])
-            values.append(value.flatten())
-            log_probs.append(log_prob)
-        buffer.values[:] = torch.cat(values).numpy(force=True).reshape(buffer.values.shape)
-        buffer.log_probs[:] = torch.cat(log_probs).numpy(force=True).reshape(buffer.log_probs.shape)
+            parts = [(results["values"], results["log_prob"])]
+        else:
+            parts = [self._evaluated(*rows) for rows in zip(_split(observations), _split(actions), strict=True)]
+        values, log_probs = (torch.cat(column).numpy(force=True) for column in zip(*parts, strict=True))
+        buffer.values[:] = values.reshape(buffer.values.shape)
+        buffer.log_probs[:] = log_probs.reshape(buffer.log_probs.shape)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -328,7 +319,7 @@ class OnPolicyAlgorithm(Collecting):
         """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
         learner's ``update``."""
         buffer = self.rollout_buffer
-        return buffer.minibatches if buffer.plain and self._gathers_late else buffer.get
+        return buffer.minibatches if self._gathers_late and buffer.plain else buffer.get
 
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""
@@ -340,6 +331,14 @@ class OnPolicyAlgorithm(Collecting):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         if (log_std := getattr(self.policy, "log_std", None)) is not None:
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())
+
+
+def _split(rows: Any) -> list[Any]:
+    """Rows of a tensor, or of each tensor in a dict, in pieces of a size that memory bears."""
+    if isinstance(rows, dict):
+        pieces = zip(*map(_split, rows.values()), strict=True)
+        return [dict(zip(rows, piece, strict=True)) for piece in pieces]
+    return list(rows.split(_EVALUATION_ROWS))
 
 
 def explained_variance(y_pred: np.ndarray, y_true: np.ndarray) -> float:

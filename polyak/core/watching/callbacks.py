@@ -64,6 +64,11 @@ class BaseCallback(ABC):
         return vars(type(self)).get("_reads_locals", True)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether :meth:`on_step` would ask nobody, so that the training loop need not call it."""
+        return False
+
+    @property
     def training_env(self) -> VecEnv:
         """The environment that the model learns in."""
         env = self.model.get_env()
@@ -230,6 +235,10 @@ class CallbackList(_Parent):
 
     def _children(self) -> list[BaseCallback]:
         return self.callbacks
+
+    @property
+    def is_idle(self) -> bool:
+        return type(self) is CallbackList and not self.callbacks
 
     def _init_callback(self) -> None:
         self._relay("init_callback", self.model)

@@ -96,18 +96,21 @@ class EnvSlot:
         """
         try:
             result = env.step(action)
-            if not isinstance(result, tuple) or len(result) != 5:
-                raise ValueError(self._wrong_step(env, result))
-            obs, reward, terminated, truncated, raw_info = result
+            try:
+                obs, reward, terminated, truncated, raw_info = result
+            except (TypeError, ValueError):
+                raise ValueError(self._wrong_step(env, result)) from None
             if type(reward) not in NUMBERS:
                 check_reward(env, reward)
             if type(obs) is np.ndarray and obs.shape == self._shape and self._single is not None:
                 self._single[...] = obs
             else:
                 self._write(obs)
-            if not isinstance(raw_info, dict):
+            if raw_info == {}:
+                info = {}
+            else:
                 check_info(env, raw_info)
-            info = own_info(raw_info) if raw_info else {}
+                info = own_info(raw_info)
             if not (terminated or truncated):
                 info["TimeLimit.truncated"] = False
                 return reward, False, info, None

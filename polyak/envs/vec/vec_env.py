@@ -178,12 +178,11 @@ class VecEnv(ABC):
         Raises:
             ValueError: there are fewer.
         """
-        if isinstance(actions, np.ndarray) and actions.ndim and len(actions) == self.num_envs > 1:
-            return actions
-        if self.num_envs == 1 and isinstance(actions, np.ndarray) and actions.shape == self.action_space.shape:
-            return actions[None]
-        if isinstance(actions, np.ndarray) and actions.ndim and len(actions) == self.num_envs:
-            return actions
+        if isinstance(actions, np.ndarray):
+            if self.num_envs == 1 and actions.shape == self.action_space.shape:
+                return actions[None]
+            if actions.shape[:1] == (self.num_envs,):
+                return actions
         count = 0 if np.isscalar(actions) or getattr(actions, "ndim", 1) == 0 else len(actions)
         if count < self.num_envs:
             raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {count}.")

@@ -85,9 +85,10 @@ class Monitor(gym.Wrapper):
         if self.needs_reset:
             raise RuntimeError("Tried to step environment that needs reset: call reset() first.")
         result = self.env.step(action)
-        if not isinstance(result, tuple) or len(result) != 5:
+        try:
+            observation, reward, terminated, truncated, info = result
+        except (TypeError, ValueError):
             return result  # a VecEnv explains what is wrong with it
-        observation, reward, terminated, truncated, info = result
         try:
             self.rewards.append(float(reward))
         except (TypeError, ValueError):

@@ -63,14 +63,26 @@ class Acting:
     def __init__(self, policy: Any) -> None:
         self.policy = policy
         self._arrays: ArrayActor | None = None
+        self._looked = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.policy,)  # a copy of a model looks at the copy's weights
 
+    def prepare(self, obs: Any) -> None:
+        """Look for the quick way to actions for observations like these [B, ...]."""
+        self.refresh()
+        if self._arrays is not None and type(obs) is np.ndarray:
+            self._arrays.plan_for(obs)
+
+    def begin(self) -> None:
+        """A series of actions begins: the first of them looks closely, those after it only at what they rely on."""
+        self._looked = False
+
     def refresh(self) -> None:
-        """Look again whether there is one; to be called before a series of actions."""
+        """Look closely whether there is a quick way."""
         if self._arrays is None or not self._arrays.unchanged():
             self._arrays = array_actor(self.policy)
+        self._looked = True
 
     def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
         """Observations [B, ...] -> new array of actions [B, ...] in the network's units.
@@ -81,9 +93,11 @@ class Acting:
         Raises:
             ValueError: an observation is NaN or infinite.
         """
+        if not self._looked:
+            self.refresh()
+        elif self._arrays is not None and not self._arrays.current():
+            self._arrays = array_actor(self.policy)
         arrays = self._arrays
-        if arrays is not None and not arrays.current():
-            arrays = self._arrays = array_actor(self.policy)
         return None if arrays is None else arrays.act(obs, deterministic)
 
 
@@ -131,7 +145,7 @@ class ArrayActor:
         """
         if type(obs) is not np.ndarray:
             return None
-        if (obs.shape != self._batch_shape or obs.dtype != self._dtype) and not self._plan_for(obs):
+        if (obs.shape != self._batch_shape or obs.dtype != self._dtype) and not self.plan_for(obs):
             return None
         inputs, flat, tiny, calls, head = self._plan
         if self._wide:  # beyond float32 it becomes infinite, and is refused below
@@ -146,7 +160,7 @@ class ArrayActor:
             call()
         return head.mode() if deterministic else head.sample()
 
-    def _plan_for(self, obs: np.ndarray) -> bool:
+    def plan_for(self, obs: np.ndarray) -> bool:
         """Make the plan for observations like this one the present plan; False if they cannot have one."""
         if obs.ndim == 0 or obs.shape[1:] != self._obs_shape or obs.size == 0 or obs.dtype.kind not in "fiub":
             return False
