@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -10,11 +10,14 @@ from torch import Tensor
 
 def tensors_of(batch: Any) -> list[Tensor]:
     """The tensors of a batch: a tensor, or a tuple or dict of batches; None counts as none."""
-    if isinstance(batch, Tensor):
+    if isinstance(batch, tuple):  # asked first: at every step, and to ask for a Mapping takes long
+        parts: Iterable[Any] = batch
+    elif isinstance(batch, Tensor):
         return [batch]
-    if batch is None:
+    elif batch is None:
         return []
-    parts = batch.values() if isinstance(batch, Mapping) else batch
+    else:
+        parts = batch.values() if isinstance(batch, Mapping) else batch
     found: list[Tensor] = []
     for part in parts:
         if isinstance(part, Tensor):

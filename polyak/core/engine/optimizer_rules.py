@@ -139,8 +139,11 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Ten
     lr = float(group["lr"])
     if not _corrects_bias(optimizer):
         return [lr]
-    states = (optimizer.state.get(param) for param in (group["params"] if params is None else params))
-    step = next((float(state["step"]) for state in states if state), 0.0) + 1.0
+    step = 1.0
+    for param in group["params"] if params is None else params:
+        if state := optimizer.state.get(param):
+            step += float(state["step"])
+            break
     beta1, beta2 = group["betas"]
     return [lr, lr / (1 - beta1**step), math.sqrt(1 - beta2**step)]
 

@@ -295,6 +295,12 @@ class _LearnerWatch:
         self._optimizers = list(learner.optimizers.values())
         self._had_groups = [[{**g, "params": list(g["params"])} for g in o.param_groups] for o in self._optimizers]
         self._had_states = [{p: dict(state) for p, state in o.state.items()} for o in self._optimizers]
+        self._plain_rates = [  # those that are tensors stay the same object
+            (group, had)
+            for optimizer, groups in zip(self._optimizers, self._had_groups, strict=True)
+            for group, had in zip(optimizer.param_groups, groups, strict=True)
+            if isinstance(group["lr"], float)
+        ]
 
     @property
     def options(self) -> list[Any]:
@@ -305,7 +311,8 @@ class _LearnerWatch:
     @property
     def unchanged(self) -> bool:
         """Whether all is as it was; learning rates and counters may move."""
-        self._follow_learning_rates()
+        for group, had in self._plain_rates:
+            had["lr"] = group["lr"]
         try:
             return bool(
                 self.modules.unchanged()
@@ -315,12 +322,6 @@ class _LearnerWatch:
             )
         except RuntimeError:  # other tensors than before, which cannot be compared as numbers are
             return False
-
-    def _follow_learning_rates(self) -> None:
-        for optimizer, groups in zip(self._optimizers, self._had_groups, strict=True):
-            for group, had in zip(optimizer.param_groups, groups, strict=False):
-                if isinstance(group["lr"], float):
-                    had["lr"] = group["lr"]
 
 
 # -- graphs ------------------------------------------------------------------------------------------------------------

@@ -88,9 +88,8 @@ class OffPolicyAlgorithm(Collecting):
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
-    action_noise = cast(
-        "ActionNoise | None", None
-    )  # not annotated: a hyper-parameter only where a subclass declares it
+    # Not annotated, since it is a hyper-parameter only where a subclass declares it.
+    action_noise = cast("ActionNoise | None", None)
     raw_experience: ClassVar[bool] = True
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
 
