@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import gymnasium as gym
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec
 
+from polyak.envs.names import did_you_mean
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.env_slot import is_env_wrapped
 from polyak.envs.vec.vec_env import VecEnv
@@ -26,7 +26,6 @@ _EXTRAS = {
     "gymnasium.envs.box2d": "box2d",
     "ale_py": "atari",
 }
-_CLOSE_MATCHES = 3
 
 
 def unwrap_wrapper(env: gym.Env, wrapper_class: type[Wrapper]) -> Wrapper | None:
@@ -113,11 +112,7 @@ def register_atari(needed_by: str = "Atari") -> None:
 
 
 def _unknown_name(env_id: str, name: str, error: Exception) -> str:
-    by_lower_case = {known.lower(): known for known in gym.registry}
-    close = difflib.get_close_matches(name.lower(), by_lower_case, n=_CLOSE_MATCHES, cutoff=0.6)
-    hint = ""
-    if close:
-        hint = f" Did you mean {' or '.join(repr(by_lower_case[match]) for match in close)}?"
+    hint = did_you_mean(name, gym.registry, at_most=3)
     return (
         f"env_id={env_id!r} is not a registered environment.{hint} An environment of your own must be registered in "
         f"the process that makes it: use 'your_module:{name}', or pass a function. (gymnasium: {error})"

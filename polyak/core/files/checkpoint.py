@@ -35,8 +35,8 @@ from typing_extensions import Self
 from polyak import formats
 from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, opened
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
-from polyak.core.hyperparameters import did_you_mean
 from polyak.core.seeding import rng_state, set_rng_state
+from polyak.envs.names import did_you_mean
 
 FORMAT_VERSION = 1
 _COUNTERS = (
