@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import gymnasium as gym
 from gymnasium import error as gym_error
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from polyak.envs.names import did_you_mean
 from polyak.envs.vec.dummy import DummyVecEnv
@@ -148,7 +149,7 @@ def make_vec_env(
 
     Args:
         env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
-            when it is a name and takes it.
+            when it is a name, unless its class does not list that mode or does not take it.
         n_envs: how many.
         seed: seeds environment ``i`` with ``seed + i`` at the first reset, and its action space.
         start_index: first number of the monitor files and added to the seeds of the action spaces.
@@ -203,10 +204,20 @@ def make_vec_env(
 def _make_rendering(env_id: str | EnvSpec | Callable[..., gym.Env], env_kwargs: dict[str, Any]) -> gym.Env:
     if not isinstance(env_id, (str, EnvSpec)):
         return env_id(**env_kwargs)
-    try:
-        return make_env(env_id, **{"render_mode": "rgb_array", **env_kwargs})
-    except TypeError:  # it does not know `render_mode`
-        return make_env(env_id, **env_kwargs)
+    if _may_render(find_spec(env_id) if isinstance(env_id, str) else env_id):
+        with contextlib.suppress(TypeError):  # it does not know `render_mode`
+            return make_env(env_id, **{"render_mode": "rgb_array", **env_kwargs})
+    return make_env(env_id, **env_kwargs)
+
+
+def _may_render(spec: EnvSpec) -> bool:
+    """Whether to ask for pictures: not where a class lists its modes without them, which gymnasium warns of."""
+    creator: Any = spec.entry_point
+    with contextlib.suppress(ImportError, AttributeError, gym_error.Error):  # making it says what is wrong
+        creator = load_env_creator(creator) if isinstance(creator, str) else creator
+    metadata = getattr(creator, "metadata", None)
+    modes = metadata.get("render_modes") if isinstance(metadata, Mapping) else None
+    return modes is None or "rgb_array" in modes
 
 
 def make_atari_env(
