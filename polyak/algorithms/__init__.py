@@ -3,9 +3,10 @@
 The package itself, the command line, the documentation and the conformance tests read it.
 """
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from polyak.envs.names import did_you_mean
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from polyak.algorithms.a2c import A2C as A2C
@@ -38,8 +39,7 @@ def get(name: str) -> type[Any]:
         ValueError: there is none; the message names the closest.
     """
     if name.lower() not in REGISTRY:
-        close = get_close_matches(name.lower(), REGISTRY, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, REGISTRY)
         raise ValueError(f"algorithm {name!r} is unknown; there are {', '.join(REGISTRY)}.{hint}")
     module, _, attribute = REGISTRY[name.lower()].partition(":")
     return getattr(import_module(module), attribute)

@@ -32,7 +32,7 @@ from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters
 from polyak.core.files.serialise import is_plain, warn_untrusted
-from polyak.core.hyperparameters import did_you_mean, require
+from polyak.core.hyperparameters import require
 from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.loops import off_policy, on_policy
@@ -45,6 +45,7 @@ from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, 
 from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
+from polyak.envs.names import did_you_mean
 from polyak.nn.catalog import check_policy_fits
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}

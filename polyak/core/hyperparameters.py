@@ -11,13 +11,13 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
 from polyak.core.schedules import Schedule
+from polyak.envs.names import did_you_mean
 
 # -- what a field may be -----------------------------------------------------------------------------------------------
 
@@ -181,13 +181,6 @@ def _hint(name: str, value: Any, declaration: Any) -> str:
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'n_steps'?`` for a name that is close to one of the ``known``, else nothing."""
-    by_lower = {option.lower(): option for option in known}
-    close = get_close_matches(name.lower(), by_lower, 1)
-    return f" Did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def check_names(cls: type, given: Iterable[str]) -> None:

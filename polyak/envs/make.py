@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import gymnasium as gym
 from gymnasium import error as gym_error
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from polyak.envs.names import did_you_mean
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.env_slot import is_env_wrapped
 from polyak.envs.vec.vec_env import VecEnv
@@ -26,7 +27,6 @@ _EXTRAS = {
     "gymnasium.envs.box2d": "box2d",
     "ale_py": "atari",
 }
-_CLOSE_MATCHES = 3
 
 
 def unwrap_wrapper(env: gym.Env, wrapper_class: type[Wrapper]) -> Wrapper | None:
@@ -113,11 +113,7 @@ def register_atari(needed_by: str = "Atari") -> None:
 
 
 def _unknown_name(env_id: str, name: str, error: Exception) -> str:
-    by_lower_case = {known.lower(): known for known in gym.registry}
-    close = difflib.get_close_matches(name.lower(), by_lower_case, n=_CLOSE_MATCHES, cutoff=0.6)
-    hint = ""
-    if close:
-        hint = f" Did you mean {' or '.join(repr(by_lower_case[match]) for match in close)}?"
+    hint = did_you_mean(name, gym.registry, at_most=3)
     return (
         f"env_id={env_id!r} is not a registered environment.{hint} An environment of your own must be registered in "
         f"the process that makes it: use 'your_module:{name}', or pass a function. (gymnasium: {error})"
@@ -153,7 +149,7 @@ def make_vec_env(
 
     Args:
         env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
-            when it is a name and takes it.
+            when it is a name, unless its class does not list that mode or does not take it.
         n_envs: how many.
         seed: seeds environment ``i`` with ``seed + i`` at the first reset, and its action space.
         start_index: first number of the monitor files and added to the seeds of the action spaces.
@@ -208,10 +204,20 @@ def make_vec_env(
 def _make_rendering(env_id: str | EnvSpec | Callable[..., gym.Env], env_kwargs: dict[str, Any]) -> gym.Env:
     if not isinstance(env_id, (str, EnvSpec)):
         return env_id(**env_kwargs)
-    try:
-        return make_env(env_id, **{"render_mode": "rgb_array", **env_kwargs})
-    except TypeError:  # it does not know `render_mode`
-        return make_env(env_id, **env_kwargs)
+    if _may_render(find_spec(env_id) if isinstance(env_id, str) else env_id):
+        with contextlib.suppress(TypeError):  # it does not know `render_mode`
+            return make_env(env_id, **{"render_mode": "rgb_array", **env_kwargs})
+    return make_env(env_id, **env_kwargs)
+
+
+def _may_render(spec: EnvSpec) -> bool:
+    """Whether to ask for pictures: not where a class lists its modes without them, which gymnasium warns of."""
+    creator: Any = spec.entry_point
+    with contextlib.suppress(ImportError, AttributeError, gym_error.Error):  # making it says what is wrong
+        creator = load_env_creator(creator) if isinstance(creator, str) else creator
+    metadata = getattr(creator, "metadata", None)
+    modes = metadata.get("render_modes") if isinstance(metadata, Mapping) else None
+    return modes is None or "rgb_array" in modes
 
 
 def make_atari_env(

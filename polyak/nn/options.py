@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from polyak.envs.names import did_you_mean
 
 
 def keywords_of(module_class: type) -> set[str]:
@@ -34,11 +35,9 @@ def check_keywords(owner: str, given: Mapping[str, Any], known: Collection[str])
     for name in given:
         if name in known:
             continue
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         raise TypeError(
-            f"{owner} got an unexpected keyword argument {name!r} in policy_kwargs.{hint} It knows: "
-            f"{', '.join(sorted(known))}; and optimizer_class, optimizer_kwargs."
+            f"{owner} got an unexpected keyword argument {name!r} in policy_kwargs.{did_you_mean(name, known)} "
+            f"It knows: {', '.join(sorted(known))}; and optimizer_class, optimizer_kwargs."
         )
 
 

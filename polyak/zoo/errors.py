@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class ZooError(Exception):
     """What was asked cannot be done; the message names the argument, its value and a way out."""
-
-
-def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """Return `` Did you mean 'x' or 'y'?`` for the options closest to `name`, or an empty string."""
-    by_lower = {option.lower(): option for option in options}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.55)
-    if not close:
-        return ""
-    return f" Did you mean {' or '.join(repr(by_lower[match]) for match in close)}?"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,11 @@ from polyak.zoo.settings import read_blocks
 
 @dataclass
 class ListOptions:
-    """List the algorithms with their tuned environments, or show the tuned settings of one algorithm."""
+    """List the algorithms and what each is tuned for, or show the tuned settings or the arguments of one algorithm."""
 
     algo: str = option("", "--algo", "-a", help="Show the tuned settings of this algorithm.")
     env: str = option("", "--env", "-e", help="List only what is tuned for this environment.")
+    arguments: bool = option(False, "--arguments/", help="Explain the arguments of --algo: type, default and meaning.")
 
 
 def show(options: ListOptions) -> None:
@@ -25,6 +27,11 @@ def show(options: ListOptions) -> None:
     if options.algo:
         find_algorithm(options.algo)
         names = [options.algo.lower()]
+    if options.arguments:
+        if not options.algo:
+            raise ZooError("--arguments of which algorithm? Give --algo.")
+        print(inspect.getdoc(find_algorithm(options.algo)))
+        return
     env = find_env(options.env).name if options.env else ""
     tuned = {name: _tuned(name) for name in names}
     if options.algo:

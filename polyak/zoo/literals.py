@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
 
 # fmt: off
 _ACTIVATIONS = (

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_file
 from polyak.zoo.registry import env_name

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module
 
 if TYPE_CHECKING:
@@ -82,9 +83,10 @@ def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
+        hint = did_you_mean(name, gymnasium.registry, at_most=3)
         raise ZooError(
-            f"Unknown environment --env {text!r}.{did_you_mean(name, gymnasium.registry)} One of your own is given "
-            "as file.py:NAME, as module:EnvId, or by the module that registers it in --gym-packages."
+            f"Unknown environment --env {text!r}.{hint} One of your own is given as file.py:NAME, as module:EnvId, "
+            "or by the module that registers it in --gym-packages."
         ) from error
     return Environment(name, spec, text, is_own=any(map(is_own_module, imported)))
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
 
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")

@@ -12,7 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from polyak.zoo.errors import ZooError, did_you_mean
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
 from polyak.zoo.literals import import_name, parse_value
 from polyak.zoo.registry import is_atari_id, parameter_names
 

@@ -44,7 +44,9 @@ class TrainOptions:
     num_threads: int = option(
         -1, "--num-threads", help="PyTorch threads; -1: one for small networks, PyTorch's choice for others."
     )
-    hyperparams: Sequence[str] = option([], "--hyperparams", "-params", help="key:value ... replacing tuned settings.")
+    hyperparams: Sequence[str] = option(
+        [], "--hyperparams", "-params", help="key:value ... replacing tuned settings (see `polyak list --arguments`)."
+    )
     conf_file: str = option("", "--conf-file", "-conf", help="YAML file of settings instead of the packaged ones.")
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
     eval_env_kwargs: Sequence[str] = option(

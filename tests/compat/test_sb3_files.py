@@ -197,8 +197,20 @@ def test_algorithms_that_polyak_lacks_are_named(tmp_path: Path, module: str, nam
         else:
             data["policy_class"] = written(writer.Global((module, name)))
 
-    with pytest.raises(ValueError, match=f"holds a model of {algorithm}, which polyak does not have"):
+    with pytest.raises(ValueError, match=f"holds a model of {algorithm}, which polyak does not have. Load it with"):
         PPO.load(rewritten("ppo", tmp_path / "m.zip", change))
+
+
+def test_a_policy_class_that_cannot_be_read_is_named_by_its_module(tmp_path: Path) -> None:
+    def change(data: dict[str, Any], members: dict[str, bytes]) -> None:
+        lost = base64.b64encode(b"cnot_installed_here\nTheirs\n.").decode()
+        data["policy_class"] = {":type:": "<class 'type'>", ":serialized:": lost, "__module__": "not_installed_here"}
+
+    file = rewritten("ppo", tmp_path / "m.zip", change)
+    with pytest.raises(UntrustedError, match="<class 'type'> of not_installed_here.*policy_class"):
+        PPO.load(file)
+    with pytest.raises(ValueError, match="of not_installed_here.*No module named.*policy_class"):
+        PPO.load(file, trust=True)
 
 
 # -- old files ---------------------------------------------------------------------------------------------------------

@@ -370,6 +370,33 @@ def test_changed_descriptions_are_refused(tmp_path: Path, change: Any, error: ty
         PPO.load(bad)
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_class_of_another_program_is_named_with_a_way_out(tmp_path: Path, trust: bool) -> None:
+    def edit(info: dict[str, Any]) -> str:
+        info["hyperparameters"]["policy_kwargs"] = {"features_extractor_class": {"$class": "__main__:Mine"}}
+        return json.dumps(info)
+
+    file = _rewritten(_saved(tiny(), tmp_path), tmp_path / "theirs.zip", edit)
+    with pytest.raises(ValueError, match="'__main__:Mine', which is not there.*custom_objects") as caught:
+        PPO.load(file, trust=trust)
+    assert "trust=True" not in str(caught.value)
+    assert PPO.load(file, custom_objects={"policy_kwargs": {"net_arch": [8]}}).predict(np.zeros(4))[0] in (0, 1)
+
+
+def test_a_module_that_is_not_there_is_named_where_it_would_be_imported() -> None:
+    with pytest.raises(ValueError, match="'nowhere_to_be_found:X'.*No module named.*custom_objects"):
+        find_class("nowhere_to_be_found:X", trust=True)
+    lost = base64.b64encode(b"cnowhere_to_be_found\nX\n.").decode()
+    with pytest.raises(ValueError, match="describes as an X,.*No module named.*custom_objects"):
+        decode({"$pickle": lost, "repr": "an X"}, trust=True)
+
+
+def test_a_class_that_cannot_be_found_by_name_is_written_whole() -> None:
+    theirs = type("Mine", (nn.Module,), {"__module__": "__main__", "width": 3})  # as if unpickled
+    assert isinstance(through_json(theirs), Untrusted)
+    assert through_json(theirs, trust=True).width == 3
+
+
 def test_nothing_in_a_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blob = {"$pickle": base64.b64encode(pickle.dumps(Hostile())).decode(), "repr": "harmless"}

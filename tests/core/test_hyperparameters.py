@@ -24,7 +24,6 @@ from polyak.core.hyperparameters import (
     Only,
     Positive,
     described,
-    did_you_mean,
     fitted,
 )
 from polyak.core.learner import Dial, Learner
@@ -82,8 +81,6 @@ def test_the_way_out_of_strings() -> None:
         fitted("x", "-3", Count)
     with pytest.raises(HyperparameterError, match="Pass the class itself, not its name.$"):
         fitted("x", "Learner", type[Learner] | None)
-    assert did_you_mean("N_STEP", ["n_steps", "gamma"]) == " Did you mean 'n_steps'?"
-    assert did_you_mean("something", ["n_steps", "gamma"]) == ""
 
 
 class ColdLearner(SACLearner):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from functools import partial
 
 import gymnasium as gym
@@ -89,6 +90,25 @@ def test_render_mode_only_where_it_is_taken():
         assert make_vec_env("PlainForTest-v0", env_kwargs={"n_bits": 4}).get_attr("n_bits") == [4]
     finally:
         del gym.registry["PlainForTest-v0"]
+
+
+@pytest.mark.parametrize("modes", [[], ["ansi"], ["rgb_array"]])
+def test_pictures_are_not_asked_for_where_there_are_none(modes):
+    class Mine(BitFlippingEnv):
+        metadata = {"render_modes": modes}
+
+        def __init__(self, render_mode=None):
+            super().__init__(3, render_mode=None)
+            self.asked_for = render_mode
+
+    gym.register("ModesForTest-v0", entry_point=Mine, disable_env_checker=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            venv = make_vec_env("ModesForTest-v0")
+    finally:
+        del gym.registry["ModesForTest-v0"]
+    assert venv.get_attr("asked_for") == ["rgb_array" if "rgb_array" in modes else None]
 
 
 def test_wrapped_and_unwrap():

@@ -76,6 +76,7 @@ def test_words_after_a_list_flag() -> None:
         (["plot", "-e", "CartPole-v1", "-o", "/proc/x.png"], "--output '/proc/x.png' cannot be written: "),
         (["plot", "-e", "CartPole-v1"], "Nothing to plot"),
         (["list", "--algo", "sac", "--env", "CartPole-v1"], "sac has no settings tuned for --env 'CartPole-v1'"),
+        (["list", "--arguments"], "--arguments of which algorithm? Give --algo."),
         (["demo", "--video", "avi"], "--video must be gif or mp4"),
     ],
 )
@@ -113,6 +114,8 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "dqn" not in capsys.readouterr().out
     assert run("list", "--algo", "SAC", "--env", "Pendulum-v1") == 0
     assert "n_timesteps: 20000" in capsys.readouterr().out
+    assert run("list", "--algo", "SAC", "--arguments") == 0
+    assert "tau (float, default 0.005): Rate at which target networks follow" in capsys.readouterr().out
 
 
 def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,8 @@ def read_entry(value: Any, trust: bool) -> Entry:
     """One value of ``data``."""
     if not isinstance(value, dict) or ":serialized:" not in value:
         return value
-    code, kind = value[":serialized:"], str(value.get(":type:", "?"))[:200]
+    origin = f" of {value['__module__']}" if "__module__" in value else ""
+    code, kind = value[":serialized:"], f"{value.get(':type:', '?')}{origin}"[:200]
     try:
         return unpickle.loads(base64.b64decode(code, validate=True), trust)
     except (UntrustedError, ValueError, TypeError, binascii.Error) as error:
@@ -107,8 +108,8 @@ def describe(
     algorithm = algorithm_of(entries, policy)
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(
-            f"{name} holds a model of {algorithm}, which polyak does not have. It reads files of "
-            f"{', '.join(ALGORITHMS)}."
+            f"{name} holds a model of {algorithm}, which polyak does not have. Load it with the library that wrote it; "
+            f"polyak reads files of {', '.join(ALGORITHMS)}."
         )
     hyper = {key: _encoded(entries[key]) for key in _HYPERPARAMETERS if key in entries}
     hyper |= {key: value for key, value in _adjusted(entries, weights, optimizers).items() if key in hyper}

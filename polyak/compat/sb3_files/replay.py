@@ -39,7 +39,7 @@ def read(file: IO[bytes], name: str, buffer: ReplayBuffer, trust: bool = False) 
         kind = saved.name[1] if isinstance(saved, SavedObject) else type(saved).__name__
         raise ValueError(f"{name} does not hold a replay buffer, but a {kind}.")
     try:
-        _fill(buffer, _Rows(saved.state), name)
+        _fill(buffer, _Rows(saved.state))
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
 
@@ -88,7 +88,7 @@ class _Rows:
         return np.roll(value, -1, axis=0) if isinstance(value, np.ndarray) and value.ndim else value
 
 
-def _fill(buffer: ReplayBuffer, rows: _Rows, name: str) -> None:
+def _fill(buffer: ReplayBuffer, rows: _Rows) -> None:
     if rows.n_envs != buffer.n_envs:
         raise ValueError(
             f"its rows are of n_envs={rows.n_envs} environments, the model's buffer is for {buffer.n_envs}: load it "

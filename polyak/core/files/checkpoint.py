@@ -35,8 +35,8 @@ from typing_extensions import Self
 from polyak import formats
 from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, opened
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
-from polyak.core.hyperparameters import did_you_mean
 from polyak.core.seeding import rng_state, set_rng_state
+from polyak.envs.names import did_you_mean
 
 FORMAT_VERSION = 1
 _COUNTERS = (
@@ -349,11 +349,13 @@ def _hyperparameters(
 ) -> tuple[dict[str, Any], Any]:
     """What to build the model with: from the file, except for what the caller gives; and its policy."""
     given = {**custom_objects, **overrides}
+    brought = custom_objects.keys() | (overrides.keys() - {"policy_kwargs"})
     info, known = saved.info, {f.name for f in fields(cls)}  # type: ignore[arg-type]  # a dataclass
-    hyper = {name: decode(value, trust) for name, value in info["hyperparameters"].items()}
+    stored = info["hyperparameters"]
     if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
-        hyper = {name: value for name, value in hyper.items() if cls._takes(name)}
-    known |= hyper.keys()
+        stored = {name: value for name, value in stored.items() if cls._takes(name)}
+    known |= stored.keys()
+    hyper = {name: decode(value, trust) for name, value in stored.items() if name not in brought}
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
     policy = _policy(info, custom_objects, trust)

@@ -26,6 +26,7 @@ import importlib
 import math
 import sys
 import warnings
+from pkgutil import resolve_name
 from typing import Any
 
 import cloudpickle
@@ -96,7 +97,10 @@ def class_name(cls: type) -> str:
 
 
 def _reachable(cls: type) -> bool:
-    return issubclass(cls, _KINDS) and "<locals>" not in cls.__qualname__
+    try:
+        return issubclass(cls, _KINDS) and resolve_name(class_name(cls)) is cls
+    except (ImportError, AttributeError, ValueError):  # made in a function, or unpickled from another program
+        return False
 
 
 def _encode_dict(value: dict[Any, Any]) -> dict[str, Any]:
@@ -154,7 +158,7 @@ def decode(value: Any, trust: bool = False) -> Any:
 
     Raises:
         UntrustedError: a class is named that is not an option polyak knows, or not from a module already imported.
-        ValueError: the data is not something that :func:`encode` writes.
+        ValueError: the data is not something that :func:`encode` writes, or needs a class that is not there.
     """
     if isinstance(value, list):
         return [decode(item, trust) for item in value]
@@ -165,7 +169,7 @@ def decode(value: Any, trust: bool = False) -> Any:
         return {key: decode(item, trust) for key, item in value.items()}
     body = value[tag]
     if tag == "$pickle":
-        return cloudpickle.loads(base64.b64decode(body)) if trust else Untrusted(str(value.get("repr", "?")))
+        return _unpickled(body, value.get("repr")) if trust else Untrusted(str(value.get("repr", "?")))
     if tag == "$class":
         return find_class(body, trust)
     if tag == "$enum":
@@ -185,17 +189,35 @@ def decode(value: Any, trust: bool = False) -> Any:
     return readers[tag]()
 
 
+def _unpickled(body: str, described: Any) -> Any:
+    try:
+        return cloudpickle.loads(base64.b64decode(body))
+    except (ImportError, AttributeError) as error:
+        raise ValueError(_missing(f"what it describes as {described!s:.200}", error)) from error
+
+
+def _missing(what: str, why: Any) -> str:
+    return (
+        f"the file needs {what}, which is not there in this program ({why}). Import or define it here under that name, "
+        "or pass another value through custom_objects={...}, such as 'policy_class' or 'policy_kwargs'."
+    )
+
+
 def find_class(name: str, trust: bool = False) -> type:
     """The class called ``module:qualname``.
 
     Raises:
         UntrustedError: it is not one of the kinds of classes that options hold, or its module would have to be
             imported first and is neither polyak's nor torch's.
+        ValueError: there is no such class.
     """
     module_name, _, qualname = name.partition(":")
     module_name = MOVED.get(module_name, module_name)
     if trust or (module_name + ".").startswith(_IMPORTABLE):
-        module = importlib.import_module(module_name)
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise ValueError(_missing(f"the class {name!r}", error)) from error
     elif module_name in sys.modules:
         module = sys.modules[module_name]
     else:
@@ -206,11 +228,12 @@ def find_class(name: str, trust: bool = False) -> type:
     found: Any = module
     for part in qualname.split("."):
         found = getattr(found, part, None) if trust else vars(found).get(part) if hasattr(found, "__dict__") else None
+    if found is None:
+        defined_by = "the program that saved the model" if module_name == "__main__" else "its module as it was then"
+        raise (ValueError if trust else UntrustedError)(_missing(f"the class {name!r}", f"{defined_by} defined it"))
     if not isinstance(found, type) or not (trust or issubclass(found, _KINDS)):
-        raise UntrustedError(
-            f"the file names {name!r}, which is not a class of a kind that options may hold. Pass trust=True only if "
-            "you trust the file."
-        )
+        way_out = "" if trust else " Pass trust=True only if you trust the file."
+        raise UntrustedError(f"the file names {name!r}, which is not a class of a kind that options may hold.{way_out}")
     return found
 
 

@@ -52,11 +52,11 @@ class Storage(ABC):
             :meth:`~polyak.data.storage.table.Table.changed`.
     """
 
-    table: Table
-
     def __init__(self, layout: RowLayout, steps: int, envs: int):
         self.layout, self.observation = layout, layout.observation
         self.steps, self.envs = steps, envs
+        self.table = Table(self.record(layout), steps, envs)
+        self._written = tuple(self.table.columns[name] for name in ("actions", *SCALARS))
 
     @classmethod
     @abstractmethod
@@ -91,7 +91,6 @@ class Storage(ABC):
     def row_bytes(self) -> int:
         """Bytes of one transition as :meth:`read` returns it."""
 
-    @abstractmethod
     def write(
         self,
         slot: int,
@@ -104,6 +103,16 @@ class Storage(ABC):
         extras: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Write one vectorised step over whatever the slot held; arrays start with the env axis."""
+        self._write_observations(slot, observations, next_observations)
+        action, reward, done, timeout = self._written
+        action[slot], reward[slot], done[slot], timeout[slot] = actions, rewards, dones, timeouts
+        if extras:
+            assign(self.columns["extras"], slot, extras)
+        self.table.changed(slot)
+
+    @abstractmethod
+    def _write_observations(self, slot: int, observations: Any, next_observations: Any) -> None:
+        """The observations of a step, and what follows each."""
 
     @abstractmethod
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
@@ -131,11 +140,8 @@ class PairStorage(Storage):
 
     def __init__(self, layout: RowLayout, steps: int, envs: int):
         super().__init__(layout, steps, envs)
-        self.table = Table(self.record(layout), steps, envs)
-        self._plain = self.observation.names is None
-        self._flat = self._plain and layout.extras is None  # no field is a record itself
-        names = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
-        self._written = tuple(self.table.columns[name] for name in names)
+        self._flat = self.observation.names is None and layout.extras is None  # no field is a record itself
+        self._pair = self.table.columns["observations"], self.table.columns["next_observations"]
 
     @classmethod
     def record(cls, layout: RowLayout) -> np.dtype:
@@ -157,27 +163,10 @@ class PairStorage(Storage):
     def row_bytes(self) -> int:
         return self.table.dtype.itemsize
 
-    def write(
-        self,
-        slot: int,
-        observations: Any,
-        next_observations: Any,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        dones: np.ndarray,
-        timeouts: np.ndarray | float,
-        extras: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        now, then, action, reward, done, timeout = self._written
-        if self._plain:
-            now[slot], then[slot] = observations, next_observations
-        else:
-            assign(now, slot, observations)
-            assign(then, slot, next_observations)
-        action[slot], reward[slot], done[slot], timeout[slot] = actions, rewards, dones, timeouts
-        if extras:
-            assign(self.table.columns["extras"], slot, extras)
-        self.table.changed(slot)
+    def _write_observations(self, slot: int, observations: Any, next_observations: Any) -> None:
+        now, then = self._pair
+        assign(now, slot, observations)
+        assign(then, slot, next_observations)
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         rows = self.table.take(cells)
@@ -209,7 +198,6 @@ class SingleStorage(Storage):
         super().__init__(layout, steps, envs)
         self.stacks = {key: FrameStack(dtype, steps, envs) for key, dtype in find_stacks(self.observation).items()}
         self.stored = self._stored(self.observation)
-        self.table = Table(self.record(layout), steps, envs)
         self.clear()
 
     @staticmethod
@@ -247,30 +235,14 @@ class SingleStorage(Storage):
     def row_bytes(self) -> int:
         return self.table.dtype.itemsize + 2 * self.observation.itemsize
 
-    def write(
-        self,
-        slot: int,
-        observations: Any,
-        next_observations: Any,
-        actions: np.ndarray,
-        rewards: np.ndarray,
-        dones: np.ndarray,
-        timeouts: np.ndarray | float,
-        extras: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
+    def _write_observations(self, slot: int, observations: Any, next_observations: Any) -> None:
         cells = slot * self.envs + np.arange(self.envs)
         now = {key: np.ascontiguousarray(value, dtype) for key, value, dtype in self._entries(observations)}
         then = {key: np.array(value, dtype, order="C") for key, value, dtype in self._entries(next_observations)}
         continues = self._continues(now)
         numbers = {key: self._number(key, slot, now[key], continues) for key in self.stacks}
         self._drop(np.concatenate([cells, self._newest[continues]]))
-        facts = {"actions": actions, "rewards": rewards, "dones": dones, "timeouts": timeouts}
-        for name, value in facts.items():
-            self.columns[name][slot] = value
-        if extras:
-            assign(self.columns["extras"], slot, extras)
         assign(self.columns["observations"], slot, self._join({**now, **numbers}))
-        self.table.changed(slot)
         self._pending, self._newest = then, cells
         self._pending_numbers = {
             key: np.stack([stack.follow(*row) for row in zip(then[key], now[key], numbers[key], strict=True)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import cloudpickle
@@ -442,7 +442,3 @@ def tile_images(images_nhwc: Sequence[np.ndarray]) -> np.ndarray:
         .swapaxes(1, 2)
         .reshape(rows * height, columns * width, channels)
     )
-
-
-EnvFactory: TypeAlias = Callable[[], gym.Env]
-"""Makes one environment; called once per environment."""
