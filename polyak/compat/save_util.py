@@ -135,8 +135,8 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
         return path.open("rb")
     path = with_suffix
     if path.is_dir():
-        path = path.with_name(path.name + "_2")
-        warnings.warn(f"{path} would be a folder: writing {path} instead.", stacklevel=3)
+        folder, path = path, path.with_name(path.name + "_2")
+        warnings.warn(f"{folder} is a folder: writing {path} instead.", stacklevel=3)
     if path.exists() and verbose >= 2:
         warnings.warn(f"{path} exists and is overwritten.", stacklevel=3)
     if not path.parent.exists():
