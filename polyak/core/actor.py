@@ -84,12 +84,12 @@ class Actor:
         """Actions for observations, and what is to be stored with them.
 
         Args:
-            observations: [N, ...] or a dict of them.
+            observations: finite, [N, ...] or a dict of them.
             episode_starts: [N] bool, where an episode begins, so that memory and noise start anew; ``None``: nowhere.
             masks: [N, ...] bool, which choices are allowed; ``None``: all.
 
         Raises:
-            ValueError: an observation is NaN or infinite, or of another shape than the policy's space.
+            ValueError: an observation is of another shape than the policy's space, or too large for float32.
         """
         starts = np.zeros(_rows(observations), dtype=bool) if episode_starts is None else episode_starts
         actions: np.ndarray | None = None

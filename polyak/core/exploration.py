@@ -118,7 +118,7 @@ class AdditiveNoise(Exploration):
         self.noise = noise
 
     def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
-        if np.count_nonzero(starts):
+        if True in starts.tolist():
             if isinstance(self.noise, VectorizedActionNoise):
                 self.noise.reset(starts.nonzero()[0].tolist())
             else:

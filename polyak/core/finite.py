@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyak.core.learner import Learner
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
-from polyak.envs.finite import SMALL, NonFiniteError, all_finite, check_finite, is_finite
+from polyak.envs.finite import SMALL, TINY, NonFiniteError, all_finite, check_finite, is_finite
 
 UPDATES_PER_COPY = 500
 """Gradient steps between two copies of the learner: a copy takes as long as one or two of them."""
@@ -30,7 +30,7 @@ class StepCheck:
 
     Args:
         env: the environments. Where :class:`~polyak.envs.VecNormalize` is among their wrappers, what came before it
-            counts: it clips infinities away.
+            is looked at, too: it clips infinities away.
     """
 
     def __init__(self, env: VecEnv) -> None:
@@ -41,8 +41,8 @@ class StepCheck:
         space = env.observation_space
         numbers = env.num_envs * math.prod(space.shape) if isinstance(space, spaces.Box) else 0
         quick = numbers <= SMALL and space.dtype is not None and space.dtype.kind == "f"
-        self._observation_zeros = np.zeros(numbers if quick else 0, space.dtype)
-        self._reward_zeros = np.zeros(env.num_envs, np.float32)
+        self._quick, self._tiny = quick and numbers > 0, numbers <= TINY
+        self._zeros = np.zeros(numbers if quick else 0, space.dtype)
 
     def actions(self, actions: np.ndarray) -> None:
         """Before a step.
@@ -61,14 +61,18 @@ class StepCheck:
         """
         self.steps += 1
         if self._normalizer is not None:
-            observations, rewards = self._normalizer.old_obs, self._normalizer.old_reward
-        if self._observation_zeros.size:  # is_finite() of both at half the cost
+            self._look(self._normalizer.old_obs, self._normalizer.old_reward)
+        if self._quick:  # is_finite() of both at half the cost
             try:
-                total = rewards.dot(self._reward_zeros) + observations.ravel().dot(self._observation_zeros)
-                if math.isfinite(total):
+                flat = observations.ravel()
+                total = sum(flat.tolist()) if self._tiny else flat.dot(self._zeros)
+                if math.isfinite(total + sum(rewards.tolist())):
                     return
-            except (AttributeError, ValueError):
+            except (AttributeError, TypeError, ValueError):
                 pass  # a list, or another shape: somebody else explains
+        self._look(observations, rewards)
+
+    def _look(self, observations: Any, rewards: np.ndarray) -> None:
         if not (is_finite(np.asarray(rewards)) and all_finite(observations)):
             check_finite("reward", rewards, self.steps)
             check_finite("observation", observations, self.steps)

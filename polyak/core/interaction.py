@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
@@ -223,12 +224,9 @@ class Interaction(Algorithm):
 
     def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
         """Remember the statistics of the episodes that ended in this step."""
-        for info in infos:
+        for info, done in zip(infos, repeat(False) if dones is None else dones, strict=False):
             if (episode := info.get("episode")) is not None:
                 self.ep_info_buffer.append(episode)
-        if dones is None or not np.count_nonzero(dones):
-            return
-        for info, done in zip(infos, dones, strict=False):
             if done and (success := info.get("is_success")) is not None:
                 self.ep_success_buffer.append(success)
 

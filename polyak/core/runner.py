@@ -135,7 +135,7 @@ class Runner:
             successors = self.original_obs = self.normalizer.get_original_obs()
             rewards = self.normalizer.get_original_reward()
         terminated = truncated = self._none
-        ended = bool(np.count_nonzero(dones))  # on an array this small, a fraction of the cost of any()
+        ended = True in dones.tolist()  # on an array this small, a fraction of the cost of any()
         if ended:
             successors, truncated = self._decoded(successors, dones, infos)
             self._finite.successors(successors)

@@ -681,9 +681,9 @@ def test_a_gpu_or_another_type_is_noticed() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_an_observation_that_is_not_finite_is_refused(bad: float, batch: int) -> None:
+def test_an_observation_that_must_be_converted_and_is_not_finite_is_refused(bad: float, batch: int) -> None:
     policy = build("categorical")
-    obs = observations(batch)
+    obs = observations(batch).astype(np.float64)
     obs[-1, 2] = bad
     with pytest.raises(ValueError, match="not finite") as expected:
         policy.obs_to_tensor(obs)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -285,12 +286,17 @@ class Cohort(NamedTuple):
     """Place of their number of steps, if it is among the inputs."""
 
 
+_REQUIRES_GRAD = attrgetter("requires_grad")
+
+
 class _LearnerWatch:
     """Notices, in a few microseconds, that a learner was changed by hand."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
         self.modules = Watch(learner.modules(), moving=learner.counters)
+        self._params = list(learner.parameters())
+        self._was_free = list(map(_REQUIRES_GRAD, self._params))
         self._had_optimizers = dict(learner.optimizers)
         self._optimizers = list(learner.optimizers.values())
         self._had_groups = [[{**g, "params": list(g["params"])} for g in o.param_groups] for o in self._optimizers]
@@ -306,7 +312,7 @@ class _LearnerWatch:
     def options(self) -> list[Any]:
         """Plain values that are built into a program."""
         groups = [[{k: v for k, v in g.items() if k not in ("params", "lr")} for g in had] for had in self._had_groups]
-        return [self.modules.options, groups]
+        return [self.modules.options, self._was_free, groups]
 
     @property
     def unchanged(self) -> bool:
@@ -316,6 +322,7 @@ class _LearnerWatch:
         try:
             return bool(
                 self.modules.unchanged()
+                and list(map(_REQUIRES_GRAD, self._params)) == self._was_free
                 and self._learner.optimizers == self._had_optimizers
                 and [o.param_groups for o in self._optimizers] == self._had_groups
                 and [o.state for o in self._optimizers] == self._had_states

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyak.envs.finite import is_finite
 from polyak.envs.spaces import is_image_space
 from polyak.nn.fast.array_layers import Call, Head, leaves, network
 from polyak.nn.fast.watch import Watch
@@ -85,13 +86,13 @@ class Acting:
         self._looked = True
 
     def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
-        """Observations [B, ...] -> new array of actions [B, ...] in the network's units.
+        """Finite observations [B, ...] -> new array of actions [B, ...] in the network's units.
 
         Returns:
             the actions; ``None`` where only torch gives them.
 
         Raises:
-            ValueError: an observation is NaN or infinite.
+            ValueError: an observation is too large for float32.
         """
         if not self._looked:
             self.refresh()
@@ -135,27 +136,27 @@ class ArrayActor:
         self._wide = False
 
     def act(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
-        """Observations [B, ...] -> new array of actions [B, ...].
+        """Finite observations [B, ...] -> new array of actions [B, ...].
 
         Returns:
             the actions; ``None`` if ``obs`` is not a batch of numbers, and so for the policy to convert or to refuse.
 
         Raises:
-            ValueError: an observation is NaN or infinite.
+            ValueError: an observation is too large for float32.
         """
         if type(obs) is not np.ndarray:
             return None
         if (obs.shape != self._batch_shape or obs.dtype != self._dtype) and not self.plan_for(obs):
             return None
-        inputs, flat, tiny, calls, head = self._plan
-        if self._wide:  # beyond float32 it becomes infinite, and is refused below
-            with np.errstate(over="ignore"):
+        inputs, calls, head = self._plan
+        if self._wide:  # beyond float32 it becomes infinite
+            with np.errstate(over="ignore", invalid="ignore"):
                 inputs[...] = obs
+                refused = not is_finite(inputs)
+            if refused:
+                self._policy.obs_to_tensor(obs)  # raises, naming the entry
         else:
             inputs[...] = obs
-        # Finite if, and only if, all entries are; the factor keeps the sum from overflowing when they are.
-        if not math.isfinite(flat.dot(tiny)):
-            self._policy.obs_to_tensor(obs)  # raises, naming the entry
         for call in calls:
             call()
         return head.mode() if deterministic else head.sample()
@@ -174,9 +175,7 @@ class ArrayActor:
         inputs = torch.zeros(batch, math.prod(self._obs_shape))
         values, calls = network(self._chain.layers, inputs)
         head = self._chain.head(values, self._action_shape)
-        array = inputs.numpy()
-        flat = array.reshape(-1)
-        return _Plan(array.reshape(batch, *self._obs_shape), flat, np.full_like(flat, 1e-20), calls, head)
+        return _Plan(inputs.numpy().reshape(batch, *self._obs_shape), calls, head)
 
 
 class _Plan(NamedTuple):
@@ -184,10 +183,6 @@ class _Plan(NamedTuple):
 
     inputs: np.ndarray
     """[B, ...]"""
-    flat: np.ndarray
-    """The same memory as a vector."""
-    tiny: np.ndarray
-    """As long as ``flat``: the constant factor with which it is summed up."""
     calls: list[Call]
     """What fills the arrays one after another."""
     head: Head

@@ -5,7 +5,7 @@ weights, or a program.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import FunctionType
 from typing import Any
 
@@ -21,8 +21,8 @@ _PLAIN = (bool, int, float, str, tuple, type(None), torch.dtype, FunctionType)
 
 
 class Watch:
-    """Notices other submodules, parameters, buffers, hooks, attributes (the switch between training and evaluation, and
-    options such as a dropout's probability, among them), and what is frozen.
+    """Notices other submodules, parameters, buffers, hooks and attributes (the switch between training and evaluation,
+    and options such as a dropout's probability, among them).
 
     Looked at often, so that it must cost little: dictionaries are compared with copies of themselves, which C code does
     by the identity of what is in them, and of those that were empty only that is asked.
@@ -45,8 +45,6 @@ class Watch:
         self._names = [[n for n, v in own.items() if _counts(n, v, moving)] for own in read]
         self._picks = [(itemgetter("training", *names), own) for names, own in zip(self._names, read, strict=True)]
         self._values_then = self._values()
-        self._free = [p for module in self.modules for p in module._parameters.values() if p is not None]
-        self._free_then = list(map(_REQUIRES_GRAD, self._free))
         self._pointers_then = list(map(Tensor.data_ptr, self.views))
         self._kinds_then = self._kinds()
 
@@ -60,7 +58,7 @@ class Watch:
     def options(self) -> list[Any]:
         """Plain values of all attributes that are watched, and of others their class: what programs depend on."""
         values = [v if isinstance(v, _PLAIN) else type(v) for picked in self._values_then for v in picked]
-        return [self._names, values, self._free_then]
+        return [self._names, values]
 
     def current(self) -> bool:
         """Whether parts, hooks and memory are the same, and no attribute was added."""
@@ -75,12 +73,11 @@ class Watch:
             return False
 
     def unchanged(self) -> bool:
-        """:meth:`current`, and no attribute has another value, nor is something else frozen."""
+        """:meth:`current`, and no attribute has another value."""
         try:
             return (
                 self.current()
                 and self._values() == self._values_then
-                and list(map(_REQUIRES_GRAD, self._free)) == self._free_then
                 and (not self.views or self._kinds() == self._kinds_then)
             )
         except (RuntimeError, ValueError, KeyError):  # as above, or an attribute is gone
@@ -91,9 +88,6 @@ class Watch:
 
     def _values(self) -> list[Any]:
         return [pick(own) for pick, own in self._picks]
-
-
-_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 def _counts(name: str, value: Any, moving: frozenset[str]) -> bool:
