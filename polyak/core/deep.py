@@ -25,12 +25,13 @@ from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters, restore, saved_parameters, set_parameters, store
 from polyak.core.files.serialise import encode
 from polyak.core.finite import Guard, guarded
-from polyak.core.hyperparameters import Becomes, NonNegative, did_you_mean, later, require
+from polyak.core.hyperparameters import Becomes, NonNegative, later, require
 from polyak.core.interaction import GymEnv
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
 from polyak.envs import VecEnv
+from polyak.envs.names import did_you_mean
 from polyak.nn.policies.base import Network, Policy
 
 _NOMINAL_RUN = 1_000_000
