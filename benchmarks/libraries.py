@@ -23,7 +23,7 @@ def load(library: str) -> Names:
     """The names of ``"polyak"``, ``"sb3"`` or ``"sbx"`` (SBX trains in SB3's environments)."""
     if library == "polyak":
         algorithms, envs = import_module("polyak"), import_module("polyak.envs")
-        noise, her = import_module("polyak.core.noise"), algorithms
+        noise, her = import_module("polyak.core.acting.noise"), algorithms
         testing, vec_env = import_module("polyak.envs.testing"), envs
     elif library in ("sb3", "sbx"):
         algorithms = import_module("stable_baselines3" if library == "sb3" else "sbx")

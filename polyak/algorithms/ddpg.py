@@ -13,11 +13,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.noise import ActionNoise
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases

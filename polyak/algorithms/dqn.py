@@ -15,8 +15,8 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
+from polyak.core.acting.exploration import EpsilonGreedy, Exploration
 from polyak.core.deep import Part
-from polyak.core.exploration import EpsilonGreedy, Exploration
 from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, later
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq

@@ -13,12 +13,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.core.acting.exploration import Exploration, gsde
+from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
-from polyak.core.exploration import Exploration, gsde
 from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
-from polyak.core.noise import ActionNoise
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy

@@ -25,9 +25,10 @@ from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
 from polyak.compat.signatures import in_order, with_defaults
-from polyak.core.actor import Actor
+from polyak.core.acting.actor import Actor
+from polyak.core.acting.exploration import Exploration, gsde
+from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import DeepAlgorithm
-from polyak.core.exploration import Exploration, gsde
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters
@@ -37,7 +38,6 @@ from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.loops import off_policy, on_policy
 from polyak.core.loops.collection import Collecting, Collection
-from polyak.core.noise import ActionNoise
 from polyak.core.runner import Acted
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback

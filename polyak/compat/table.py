@@ -103,7 +103,7 @@ SB3: dict[str, tuple[str, ...]] = {
         "polyak.envs.wrappers.monitor: Monitor LoadMonitorResultsError ResultsWriter get_monitor_files load_results",
     ),
     "common.noise": (
-        "polyak.core.noise: ActionNoise NormalActionNoise OrnsteinUhlenbeckActionNoise VectorizedActionNoise",
+        "polyak.core.acting.noise: ActionNoise NormalActionNoise OrnsteinUhlenbeckActionNoise VectorizedActionNoise",
     ),
     "common.off_policy_algorithm": (f"{_ALGORITHMS}: OffPolicyAlgorithm",),
     "common.on_policy_algorithm": (f"{_ALGORITHMS}: OnPolicyAlgorithm",),

@@ -31,7 +31,7 @@ class Acted(NamedTuple):
 
 
 class Acting(Protocol):
-    """What the runner needs of an :class:`~polyak.core.actor.Actor`."""
+    """What the runner needs of an :class:`~polyak.core.acting.actor.Actor`."""
 
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None

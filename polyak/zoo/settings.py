@@ -84,7 +84,7 @@ class Settings:
             return None
         import numpy as np
 
-        from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+        from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 
         kind = NormalActionNoise if self.noise_type == "normal" else OrnsteinUhlenbeckActionNoise
         return kind(mean=np.zeros(n_actions), sigma=np.full(n_actions, self.noise_std))

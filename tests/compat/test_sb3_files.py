@@ -20,10 +20,10 @@ from gymnasium import spaces
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
 from polyak.compat.sb3_files import names, unpickle, writer
+from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.algorithm import Algorithm
 from polyak.core.files.serialise import UntrustedError
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
-from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from polyak.core.watching.evaluation import evaluate_policy
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize

@@ -15,8 +15,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak import DQN, PPO, SAC, TD3
-from polyak.core.actor import Actor
-from polyak.core.exploration import (
+from polyak.core.acting.actor import Actor
+from polyak.core.acting.exploration import (
     AdditiveNoise,
     Dials,
     EpsilonGreedy,
@@ -24,7 +24,7 @@ from polyak.core.exploration import (
     StateDependentExploration,
     WarmUp,
 )
-from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.runner import Runner
 from polyak.envs import DummyVecEnv
 from polyak.nn import Policy, PolicyError, ValuePolicy

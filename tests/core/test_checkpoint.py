@@ -19,10 +19,10 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
+from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.files.archive import replacing
 from polyak.core.files.checkpoint import read
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, find_class
-from polyak.core.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import LinearSchedule
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 

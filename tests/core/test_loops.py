@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from polyak import DDPG, DQN, PPO, SAC
+from polyak.core.acting.noise import NormalActionNoise
 from polyak.core.learner import Update
-from polyak.core.noise import NormalActionNoise
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.envs import DummyVecEnv, VecNormalize
 from tests.tolerance import bound

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from polyak import DDPG, DQN, SAC, TD3
-from polyak.core.noise import OrnsteinUhlenbeckActionNoise
+from polyak.core.acting.noise import OrnsteinUhlenbeckActionNoise
 from polyak.core.watching.callbacks import BaseCallback, ConvertCallback
 from polyak.data import HerReplayBuffer, PrioritizedReplayBuffer
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize

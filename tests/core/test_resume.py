@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
-from polyak.core.noise import OrnsteinUhlenbeckActionNoise
+from polyak.core.acting.noise import OrnsteinUhlenbeckActionNoise
 from polyak.core.watching.callbacks import BaseCallback, CheckpointCallback
 from polyak.data import HerReplayBuffer
 from polyak.envs import DummyVecEnv, Monitor, VecNormalize

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyak.core.actor import Actor
+from polyak.core.acting.actor import Actor
 from polyak.core.runner import Runner
 from polyak.data import Column, ReplayBuffer
 from polyak.data.sampling.reduce import Sequence

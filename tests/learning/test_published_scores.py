@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import polyak
-from polyak.core.noise import NormalActionNoise
+from polyak.core.acting.noise import NormalActionNoise
 from polyak.envs import make_vec_env
 from polyak.envs.testing import BitFlippingEnv
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import polyak
-from polyak.core.noise import NormalActionNoise
+from polyak.core.acting.noise import NormalActionNoise
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
 
 from .small_envs import Corridor, OneState

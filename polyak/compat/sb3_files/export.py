@@ -22,12 +22,12 @@ from torch import Tensor
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, Name, PolicyName
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
+from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files import checkpoint
 from polyak.core.files.archive import opened
 from polyak.core.files.parameters import parameters
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, convert_train_freq
-from polyak.core.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from polyak.data import GoalSelectionStrategy
 

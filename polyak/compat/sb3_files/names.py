@@ -213,8 +213,8 @@ _OURS = {
     TRAIN_FREQ: "polyak.core.loops.off_policy",
     TRAIN_UNIT: "polyak.core.loops.off_policy",
     GOAL_STRATEGY: "polyak.data.hindsight.relabel",
-    NORMAL_NOISE: "polyak.core.noise",
-    OU_NOISE: "polyak.core.noise",
+    NORMAL_NOISE: "polyak.core.acting.noise",
+    OU_NOISE: "polyak.core.acting.noise",
     RUNNING_MEAN_STD: "polyak.envs.wrappers.running",
     VEC_NORMALIZE: "polyak.envs.wrappers.normalize",
 }

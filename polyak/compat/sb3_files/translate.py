@@ -20,9 +20,9 @@ from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.closures import schedule_of
 from polyak.compat.sb3_files.names import Name
 from polyak.compat.sb3_files.records import Record, Sealed
+from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.files.serialise import UntrustedError, find_class
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
-from polyak.core.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from polyak.data import GoalSelectionStrategy
 from polyak.envs.wrappers.running import RunningMeanStd

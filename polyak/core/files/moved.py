@@ -1,6 +1,7 @@
 """Where classes are now that files of earlier versions name elsewhere."""
 
 MOVED = {
+    "polyak.core.noise": "polyak.core.acting.noise",
     "polyak.core.off_policy": "polyak.core.loops.off_policy",
     "polyak.data.her": "polyak.data.hindsight.her",
     "polyak.data.relabel": "polyak.data.hindsight.relabel",

@@ -12,7 +12,7 @@ JSON's own types stand for themselves. Anything else is an object with one key t
 ``$enum``      an enum member: class and member name
 ``$space``     a gymnasium space
 ``$schedule``  one of :mod:`polyak.core.schedules`
-``$noise``     one of :mod:`polyak.core.noise`
+``$noise``     one of :mod:`polyak.core.acting.noise`
 ``$pickle``    anything else (a lambda, an object of a user's class), by cloudpickle; decoded only when trusted
 =============  ====================================================================================================
 
@@ -35,8 +35,8 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.files.moved import MOVED
-from polyak.core.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.schedules import schedule_from_json, schedule_to_json
 from polyak.data.replay import BaseBuffer, ReplayBuffer
 from polyak.formats import NAMED_IN_FILES

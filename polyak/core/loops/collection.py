@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polyak.core.actor import Actor
+from polyak.core.acting.actor import Actor
+from polyak.core.acting.exploration import Arrays, Exploration
 from polyak.core.deep import DeepAlgorithm
-from polyak.core.exploration import Arrays, Exploration
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.files.serialise import decode, encode
 from polyak.core.interaction import Interaction

@@ -13,14 +13,14 @@ import torch
 from gymnasium import spaces
 from typing_extensions import Self
 
+from polyak.core.acting.exploration import AdditiveNoise, Dials, Exploration, RandomActions, WarmUp
+from polyak.core.acting.noise import ActionNoise, for_environments
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
-from polyak.core.exploration import AdditiveNoise, Dials, Exploration, RandomActions, WarmUp
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, Only, later, require
 from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collecting, Collection
-from polyak.core.noise import ActionNoise, for_environments
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight

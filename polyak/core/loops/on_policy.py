@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.core.exploration import Exploration, gsde
+from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Learner, Metrics

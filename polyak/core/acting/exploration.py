@@ -1,7 +1,7 @@
 """What comes between a policy and its environments while experience is collected: one small picklable object each.
 
-An :class:`~polyak.core.actor.Actor` asks its parts in order. Draws come from numpy's global generator, the action
-space's and, for gSDE, torch's.
+An :class:`~polyak.core.acting.actor.Actor` asks its parts in order. Draws come from numpy's global generator, the
+action space's and, for gSDE, torch's.
 
 Shape letters: N environments.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from polyak.core.noise import ActionNoise, VectorizedActionNoise
+from polyak.core.acting.noise import ActionNoise, VectorizedActionNoise
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.policies.base import Policy

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from polyak.core.exploration import Arrays, Exploration
+from polyak.core.acting.exploration import Arrays, Exploration
 from polyak.core.runner import Acted
 from polyak.data.step import Observations
 from polyak.nn.fast.acting import Acting

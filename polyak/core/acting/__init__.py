@@ -1,0 +1,1 @@
+"""What chooses the actions while experience is collected."""
