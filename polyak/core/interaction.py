@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
@@ -224,9 +223,12 @@ class Interaction(Algorithm):
 
     def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
         """Remember the statistics of the episodes that ended in this step."""
-        for info, done in zip(infos, repeat(False) if dones is None else dones, strict=False):
+        for info in infos:
             if (episode := info.get("episode")) is not None:
                 self.ep_info_buffer.append(episode)
+        if dones is None or True not in dones.tolist():
+            return
+        for info, done in zip(infos, dones, strict=False):
             if done and (success := info.get("is_success")) is not None:
                 self.ep_success_buffer.append(success)
 

@@ -1,5 +1,8 @@
 """Acting, predicting, evaluating, sharing, targets: what the three kinds of policy promise."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -592,3 +595,16 @@ def test_switching_modes_does_what_train_does() -> None:
             plain.train(mode)
             assert [m.training for m in quick.modules()] == [m.training for m in plain.modules()]
             assert quick.extra[1].asked is mode
+        for policy in (quick, plain):
+            policy.extra[0] = nn.Sequential(nn.Dropout())
+        switched = make()
+        switched.set_training_mode(False)
+        copied = pickle.loads(pickle.dumps(copy.deepcopy(switched)))
+        for policy in (quick, copied):
+            policy.set_training_mode(True)
+            policy.set_training_mode(False)
+            assert not any(m.training for m in policy.modules())
+            policy.set_training_mode(True)
+        plain.train(True)
+        assert [m.training for m in quick.modules()] == [m.training for m in plain.modules()]
+        assert copied.training

@@ -276,12 +276,12 @@ class OnPolicyAlgorithm(Collecting):
         observations, actions = buffer.flat_inputs()
         if isinstance(self.learner, OnPolicyLearner) and len(actions) <= _SMALL_ROLLOUT:
             results = self.learner.evaluate((observations, actions))
-            parts = [(results["values"], results["log_prob"])]
+            values, log_probs = results["values"], results["log_prob"]
         else:
             parts = [self._evaluated(*rows) for rows in zip(_split(observations), _split(actions), strict=True)]
-        values, log_probs = (torch.cat(column).numpy(force=True) for column in zip(*parts, strict=True))
-        buffer.values[:] = values.reshape(buffer.values.shape)
-        buffer.log_probs[:] = log_probs.reshape(buffer.log_probs.shape)
+            values, log_probs = map(torch.cat, zip(*parts, strict=True))
+        buffer.values[:] = values.numpy(force=True).reshape(buffer.values.shape)
+        buffer.log_probs[:] = log_probs.numpy(force=True).reshape(buffer.log_probs.shape)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-_OWN = frozenset(vars(nn.Module())) - {"training"}
+_OWN = frozenset(vars(nn.Module())) - {"training"} | {"_switch"}
+"""Attributes that are no options of a module."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _INDIFFERENT = (nn.Linear, nn.ReLU, nn.Tanh, nn.Identity, nn.Sequential, nn.ModuleList)
 """Classes whose ``forward`` reads no attribute that anybody moves."""

@@ -53,6 +53,7 @@ class Network(nn.Module):
         self.action_space = action_space
         self.normalize_images = normalize_images
         self._preprocess = make_preprocess(observation_space, normalize_images)
+        self._switch: _Switch | None = None
 
     @plain
     def preprocess(self, obs: Obs) -> Obs:
@@ -73,7 +74,9 @@ class Network(nn.Module):
     def set_training_mode(self, mode: bool) -> None:
         """Switch dropout, batch normalisation and the like to training or evaluation; targets stay in evaluation."""
         if self.training != mode:
-            _switch(self, mode)
+            if self._switch is None or not self._switch.current:
+                self._switch = _Switch(self)
+            self._switch(mode)
 
     def parameters_to_vector(self) -> np.ndarray:
         """All parameters as one vector."""
@@ -343,22 +346,52 @@ def check_bounded(action_space: spaces.Space) -> None:
         )
 
 
-def _switch(module: nn.Module, mode: bool) -> None:
-    """As ``module.train(mode)``, at a twentieth of its cost, which counts where every few steps bring an update."""
-    own = type(module).train
-    targets: tuple[str, ...] = ()
-    if own is Policy.train:
-        targets = module.targets  # type: ignore[assignment]
-    elif own is not _PLAIN_TRAIN:
-        module.train(mode)
-        return
-    module.__dict__["training"] = mode
-    for name, child in module._modules.items():
-        if child is not None:
-            _switch(child, mode and name not in targets)
+class _Switch:
+    """``module.train(mode)`` for a tree of modules, at a fraction of its cost: every few steps bring an update, before
+    and after which all modules must be told."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.follow: list[dict[str, Any]] = []
+        """Attributes of modules that go where the root goes."""
+        self.stay: list[dict[str, Any]] = []
+        """Of those that stay in evaluation mode."""
+        self.others: list[tuple[nn.Module, bool]] = []
+        """Modules with a ``train`` of their own, and whether they follow."""
+        self._children: list[dict[str, nn.Module | None]] = []
+        self._visit(root, True)
+        self._children_then = [dict(children) for children in self._children]
+
+    def _visit(self, module: nn.Module, follows: bool) -> None:
+        own = type(module).train
+        if own not in (nn.Module.train, Policy.train):
+            self.others.append((module, follows))
+            return
+        targets = module.targets if isinstance(module, Policy) else ()
+        (self.follow if follows else self.stay).append(vars(module))
+        self._children.append(module._modules)
+        for name, child in module._modules.items():
+            if child is not None:
+                self._visit(child, follows and name not in targets)
+
+    @property
+    def current(self) -> bool:
+        """Whether the tree is made of the same modules."""
+        return self._children == self._children_then
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _nothing, ()  # a copy of a network makes its own
+
+    def __call__(self, mode: bool) -> None:
+        for attributes in self.follow:
+            attributes["training"] = mode
+        for attributes in self.stay:
+            attributes["training"] = False
+        for module, follows in self.others:
+            module.train(mode and follows)
 
 
-_PLAIN_TRAIN = nn.Module.train
+def _nothing() -> None:
+    return None
 
 
 def first_parameter(module: nn.Module) -> nn.Parameter | None:
