@@ -1,0 +1,57 @@
+"""Distributions of returns: moved, projected, compared.
+
+Shapes: B rows, K atoms of a categorical distribution, N and M quantiles.
+"""
+
+import torch
+from torch import Tensor
+
+
+def project(probs: Tensor, atoms: Tensor, support: Tensor) -> Tensor:
+    """The categorical distribution on a fixed support that is closest to one on other atoms, in Cramer's distance.
+
+    Each atom shares its probability between its two neighbours in the support, in proportion to nearness; what lies
+    beyond an end goes there. Bellemare et al. 2017 (arXiv:1707.06887) eq. 7; Rowland et al. 2018 (arXiv:1802.08163).
+
+    Args:
+        probs: [B, K] of the atoms.
+        atoms: [B, K] where they are, such as ``rewards + discounts * support``.
+        support: [K] evenly spaced and rising.
+    Returns:
+        probabilities [B, K] of the support.
+    """
+    low, gap = support[0], support[1] - support[0]
+    places = ((atoms - low) / gap).clamp(0, len(support) - 1)
+    numbers = torch.arange(len(support), dtype=support.dtype, device=support.device)
+    shares = (1 - (places[:, :, None] - numbers).abs()).clamp(min=0)
+    return (probs[:, :, None] * shares).sum(1)
+
+
+def midpoints(n: int, device: torch.device | str | None = None) -> Tensor:
+    """The levels [n] at which n quantiles approximate a distribution best: (i + 1/2) / n.
+
+    Dabney et al. 2018 (arXiv:1710.10044) lemma 2.
+    """
+    return (torch.arange(n, device=device) + 0.5) / n
+
+
+def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kappa: float = 1.0) -> Tensor:
+    """How badly quantiles fit a distribution that is given by samples or by its own quantiles.
+
+    ``sum_i mean_j |tau_i - [u_ij < 0]| H(u_ij) / kappa`` with ``u_ij = targets_j - quantiles_i`` and Huber's function
+    H, which is quadratic up to ``kappa``. Dabney et al. 2018 (arXiv:1710.10044) eq. 10; arXiv:1806.06923 eq. 3.
+
+    Args:
+        quantiles: [B, N].
+        targets: [B, M]; no gradient should flow into them.
+        levels: [N] or [B, N] in (0, 1), of the quantiles.
+        kappa: at least 0, which gives the loss of quantile regression itself, ``|tau - [u < 0]| |u|``.
+    Returns:
+        loss [B].
+    """
+    errors = targets[:, None, :] - quantiles[:, :, None]
+    sizes = errors.abs()
+    if kappa > 0:
+        sizes = torch.where(sizes <= kappa, 0.5 * errors.square() / kappa, sizes - 0.5 * kappa)
+    weights = (levels[..., None] - (errors.detach() < 0).to(errors.dtype)).abs()
+    return (weights * sizes).mean(2).sum(1)

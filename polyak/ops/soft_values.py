@@ -1,0 +1,48 @@
+"""Values and policies made of action values by a softmax.
+
+Shapes: B rows, A actions, K sampled actions.
+"""
+
+from torch import Tensor
+
+
+def soft_value(q: Tensor, temperature: Tensor | float) -> Tensor:
+    """Value of the best policy when its entropy counts, too: temperature * logsumexp(q / temperature).
+
+    The maximum as the temperature falls to 0. Haarnoja et al. 2017 (arXiv:1702.08165) eq. 6. q [B, A] -> [B]
+    """
+    return temperature * (q / temperature).logsumexp(1)
+
+
+def soft_log_policy(q: Tensor, temperature: Tensor | float) -> Tensor:
+    """temperature * log pi(a|s) of that policy, pi = softmax(q / temperature). q [B, A] -> [B, A]
+
+    As the temperature falls to 0 it is 0 for the greedy action, and for the others their gap to it.
+    """
+    return temperature * (q / temperature).log_softmax(1)
+
+
+def munchausen_bonus(q: Tensor, actions: Tensor, alpha: float, temperature: float, least: float) -> Tensor:
+    """What Munchausen learning adds to rewards: alpha * clip(temperature * log pi(a|s), least, 0).
+
+    Vieillard et al. 2020 (arXiv:2007.14430) eq. 1 and section 3.1.
+
+    Args:
+        q: [B, A] values of the states in which the actions were taken, by the target network.
+        actions: [B] int64.
+        alpha: weight of the bonus, in [0, 1].
+        temperature: of the policy.
+        least: negative; the logarithm of a small probability would be far below.
+    Returns:
+        bonus [B], at most 0.
+    """
+    taken = soft_log_policy(q, temperature).gather(1, actions.view(-1, 1)).squeeze(1)
+    return alpha * taken.clamp(least, 0)
+
+
+def softmax_mean(q: Tensor, beta: Tensor | float) -> Tensor:
+    """Mean of values weighted by their softmax: sum_a softmax(beta q)_a q_a. q [B, K] -> [B]
+
+    The plain mean for beta = 0, the maximum as beta grows: Pan et al. 2020 (arXiv:2010.09177) eq. 1.
+    """
+    return ((beta * q).softmax(1) * q).sum(1)
