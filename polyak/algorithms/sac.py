@@ -171,7 +171,7 @@ class SAC(OffPolicyAlgorithm):
     def _exploration(self) -> dict[str, Exploration]:
         parts = {**gsde(self.use_sde, self.sde_sample_freq), **super()._exploration()}
         if self.use_sde and self.use_sde_at_warmup:
-            del parts["warm_up"]
+            parts.pop("warm_up", None)
         return parts
 
 

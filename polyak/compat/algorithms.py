@@ -659,7 +659,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     def _exploration(self) -> dict[str, Exploration]:
         parts = {**gsde(self.use_sde, self.sde_sample_freq), **super()._exploration()}
         if self.use_sde and self.use_sde_at_warmup:
-            del parts["warm_up"]
+            parts.pop("warm_up", None)
         if not _is_polyaks(type(self).predict):
             parts["predict"] = Predicted(self)
         return parts

@@ -75,13 +75,13 @@ def order_of_names() -> Any:
 
 
 def first_weights() -> Any:
-    """Initial weights with a seed."""
+    """Initial weights with a seed: their sizes added up, and by how much positive ones outweigh the others."""
     found = {}
     for name, model in _cases().items():
-        state = model.policy.state_dict()
-        found[name] = {
-            key: [float(tensor.double().sum()), float(tensor.double().abs().sum())] for key, tensor in state.items()
-        }
+        found[name] = {}
+        for key, tensor in model.policy.state_dict().items():
+            size = float(tensor.double().abs().sum())
+            found[name][key] = [float(tensor.double().sum()) / size if size else 0.0, size]
     return found
 
 
