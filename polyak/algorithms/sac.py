@@ -13,7 +13,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, NonNegative, require
@@ -167,12 +166,6 @@ class SAC(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
-
-    def _exploration(self) -> dict[str, Exploration]:
-        parts = {**gsde(self.use_sde, self.sde_sample_freq), **super()._exploration()}
-        if self.use_sde and self.use_sde_at_warmup:
-            parts.pop("warm_up", None)
-        return parts
 
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:

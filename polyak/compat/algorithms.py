@@ -26,7 +26,7 @@ from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
 from polyak.compat.signatures import in_order, with_defaults
 from polyak.core.acting.actor import Actor
-from polyak.core.acting.exploration import Exploration, gsde
+from polyak.core.acting.exploration import Exploration
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files import checkpoint
@@ -657,9 +657,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
 
     def _exploration(self) -> dict[str, Exploration]:
-        parts = {**gsde(self.use_sde, self.sde_sample_freq), **super()._exploration()}
-        if self.use_sde and self.use_sde_at_warmup:
-            parts.pop("warm_up", None)
+        parts = super()._exploration()
         if not _is_polyaks(type(self).predict):
             parts["predict"] = Predicted(self)
         return parts

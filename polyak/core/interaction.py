@@ -226,7 +226,7 @@ class Interaction(Algorithm):
         for info in infos:
             if (episode := info.get("episode")) is not None:
                 self.ep_info_buffer.append(episode)
-        if dones is None or True not in dones.tolist():
+        if dones is None or True not in np.asarray(dones).tolist():
             return
         for info, done in zip(infos, dones, strict=False):
             if done and (success := info.get("is_success")) is not None:

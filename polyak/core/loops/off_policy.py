@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from typing_extensions import Self
 
-from polyak.core.acting.exploration import AdditiveNoise, Dials, Exploration, RandomActions, WarmUp
+from polyak.core.acting.exploration import AdditiveNoise, Dials, Exploration, RandomActions, WarmUp, gsde
 from polyak.core.acting.noise import ActionNoise, for_environments
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
@@ -88,8 +88,9 @@ class OffPolicyAlgorithm(Collecting):
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
-    # Not annotated, since it is a hyper-parameter only where a subclass declares it.
+    # Not annotated, since they are hyper-parameters only where a subclass declares them.
     action_noise = cast("ActionNoise | None", None)
+    use_sde, use_sde_at_warmup, sde_sample_freq = False, False, -1
     raw_experience: ClassVar[bool] = True
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
 
@@ -236,7 +237,10 @@ class OffPolicyAlgorithm(Collecting):
             self._vec_normalize_env = normalizer
 
     def _exploration(self) -> dict[str, Exploration]:
-        return {**self._additive_noise(), "warm_up": WarmUp(self._dials, self.learning_starts, self._random_actions())}
+        parts = {**gsde(self.use_sde, self.sde_sample_freq), **self._additive_noise()}
+        if not (self.use_sde and self.use_sde_at_warmup):
+            parts["warm_up"] = WarmUp(self._dials, self.learning_starts, self._random_actions())
+        return parts
 
     def _additive_noise(self) -> dict[str, Exploration]:
         """What adds ``action_noise``, if there is any."""

@@ -14,9 +14,6 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-PRECISIONS = ("float32", "bfloat16")
-"""Names of what :func:`products_in` knows."""
-
 _PRODUCTS = frozenset(
     (F.linear, F.bilinear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
 )
