@@ -229,6 +229,9 @@ def test_statistics_against_closed_forms():
     assert EvaluationResult(np.array([1.0, 2.0, 30.0]), np.ones(3)).iqm == 11.0  # too few to cut any
     assert result.ci[0] < result.mean < result.ci[1]
     assert result.ci == result.ci
+    outlier = EvaluationResult(np.append(np.tile(values, 4), 1000.0), np.ones(41, dtype=int))  # which the IQM cuts off
+    assert outlier.iqm_ci[0] < outlier.iqm < outlier.iqm_ci[1]
+    assert outlier.iqm_ci[1] - outlier.iqm_ci[0] < 0.5 * (outlier.ci[1] - outlier.ci[0])
     assert str(result).startswith("mean return 5.50 (95% interval ")
 
 

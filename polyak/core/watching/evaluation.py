@@ -76,6 +76,11 @@ class EvaluationResult:
         return bootstrap_interval(self.returns, np.mean, self.confidence, self.n_resamples)
 
     @property
+    def iqm_ci(self) -> tuple[float, float]:
+        """Bootstrap interval of the interquartile mean."""
+        return bootstrap_interval(self.returns, interquartile_mean, self.confidence, self.n_resamples)
+
+    @property
     def success_rate(self) -> float | None:
         """Share of successful episodes, if the environment says."""
         return None if self.successes is None else float(np.mean(self.successes))
