@@ -538,7 +538,7 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
         del self._first_schedule
 
     @classmethod
-    def keywords(cls, actor: Any = None, **defaults: Any) -> set[str]:
+    def keywords(cls, actor: Any = None, critic: Any = None, **defaults: Any) -> set[str]:
         return continuous_policy.ContinuousPolicy.keywords(actor=cls.actor_type)
 
     def _build_networks(self) -> None:

@@ -76,7 +76,7 @@ class SquashedGaussianActor(Network):
         self.features_extractor, self.features_dim = features_extractor, features_dim
         self.net_arch, self.activation_fn = list(net_arch), activation_fn
         self.log_std_init, self.full_std, self.use_expln, self.clip_mean = log_std_init, full_std, use_expln, clip_mean
-        self.latent_pi = nn.Sequential(*create_mlp(features_dim, 0, net_arch, activation_fn))
+        self.latent_pi = self.make_latent(features_dim)
         self.use_sde = use_sde
         action_dim = get_action_dim(action_space)
         if use_sde:
@@ -104,6 +104,10 @@ class SquashedGaussianActor(Network):
         self.exploration_noise.draw(self.log_std, family.action_dim, count=1)
         if self.clip_mean > 0:
             self.mu = nn.Sequential(self.mu, nn.Hardtanh(min_val=-self.clip_mean, max_val=self.clip_mean))
+
+    def make_latent(self, inputs: int) -> nn.Sequential:
+        """The hidden layers."""
+        return nn.Sequential(*create_mlp(inputs, 0, self.net_arch, self.activation_fn))
 
     @staticmethod
     def default_net_arch(extractor_class: ExtractorClass) -> list[int]:
@@ -219,6 +223,8 @@ class ContinuousCritic(Network):
         PolicyError: fewer than one critic.
     """
 
+    has_target: ClassVar[bool] = True
+
     def __init__(
         self,
         observation_space: spaces.Space,
@@ -237,9 +243,14 @@ class ContinuousCritic(Network):
         self.features_extractor = features_extractor
         self.share_features_extractor = share_features_extractor
         self.n_critics = n_critics
+        self.net_arch, self.activation_fn = list(net_arch), activation_fn
         inputs = features_dim + get_action_dim(action_space)
         for k in range(n_critics):
-            self.add_module(f"qf{k}", nn.Sequential(*create_mlp(inputs, 1, net_arch, activation_fn)))
+            self.add_module(f"qf{k}", self.make_q_network(inputs))
+
+    def make_q_network(self, inputs: int) -> nn.Module:
+        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, 1]."""
+        return nn.Sequential(*create_mlp(inputs, 1, self.net_arch, self.activation_fn))
 
     @property
     def q_networks(self) -> list[nn.Module]:
@@ -283,7 +294,8 @@ ACTORS: Mapping[str, ActorClass] = {
 """Actors by the name that an algorithm gives."""
 
 _FILLED_IN = {"net_arch", "features_extractor", "features_dim", "activation_fn", "normalize_images"}
-"""Arguments of an actor that the policy provides; the rest are the actor's own options."""
+"""Arguments of actor and critics that the policy provides; the rest are their own options."""
+_CRITICS_FILLED_IN = _FILLED_IN | {"n_critics", "share_features_extractor"}
 
 
 class ContinuousPolicy(Policy):
@@ -293,6 +305,7 @@ class ContinuousPolicy(Policy):
         observation_space: what it reads.
         action_space: a Box of finite bounds.
         actor: ``"squashed_gaussian"``, ``"deterministic"``, or a class like those two.
+        critic: class of the critics.
         net_arch: hidden widths of actor and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes the
             actor's own default: [256, 256] for the Gaussian; [400, 300], or [256, 256] after :class:`NatureCNN`, for
             the deterministic one.
@@ -302,11 +315,11 @@ class ContinuousPolicy(Policy):
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         normalize_images: divide uint8 pictures by 255.
-        **actor_options: further arguments of the actor, e.g. ``use_sde`` of :class:`SquashedGaussianActor`.
+        **options: further arguments of the actor (``use_sde`` of :class:`SquashedGaussianActor`, say) or the critics.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
-        TypeError: an option that the actor does not have.
+        TypeError: an option that neither actor nor critics have.
     """
 
     def __init__(
@@ -315,6 +328,7 @@ class ContinuousPolicy(Policy):
         action_space: spaces.Box,
         *,
         actor: str | ActorClass = "squashed_gaussian",
+        critic: type[ContinuousCritic] = ContinuousCritic,
         net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         activation_fn: Activation = nn.ReLU,
         n_critics: int = 2,
@@ -322,7 +336,7 @@ class ContinuousPolicy(Policy):
         features_extractor_class: ExtractorClass | None = None,
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         normalize_images: bool = True,
-        **actor_options: Any,
+        **options: Any,
     ) -> None:
         check_bounded(action_space)
         super().__init__(
@@ -334,8 +348,11 @@ class ContinuousPolicy(Policy):
             squash_output=True,
         )
         self.actor_class = _actor_class(actor)
-        check_keywords(type(self).__name__, actor_options, self.keywords(actor=self.actor_class))
-        self.actor_options = actor_options
+        self.critic_class = critic
+        check_keywords(type(self).__name__, options, self.keywords(actor=self.actor_class, critic=critic))
+        of_critics = keywords_of(critic) - _CRITICS_FILLED_IN
+        self.critic_options = {name: value for name, value in options.items() if name in of_critics}
+        self.actor_options = {name: value for name, value in options.items() if name not in of_critics}
         self.net_arch = (
             self.actor_class.default_net_arch(self.features_extractor_class) if net_arch is None else net_arch
         )
@@ -347,20 +364,27 @@ class ContinuousPolicy(Policy):
 
     def _build_networks(self) -> None:
         self.actor = self.make_actor()
+        self.targets = tuple(
+            f"{name}_target" for name in ("actor", "critic") if getattr(self, f"{name}_class").has_target
+        )
         if self.actor_class.has_target:
-            self.targets = ("actor_target", "critic_target")
             self.actor_target = _target(self.make_actor(), self.actor)
-        else:
-            self.targets = ("critic_target",)
         shared = self.share_features_extractor
         self.critic = self.make_critic(self.actor.features_extractor if shared else None)
-        lagging = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
-        self.critic_target = _target(self.make_critic(lagging), self.critic)
+        if self.critic_class.has_target:
+            lagging = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
+            self.critic_target = _target(self.make_critic(lagging), self.critic)
 
     @classmethod
-    def keywords(cls, actor: str | ActorClass = "squashed_gaussian", **defaults: Any) -> set[str]:
-        """Names that ``policy_kwargs`` may hold: the policy's and those of its actor."""
-        return (keywords_of(cls) - {"actor", "squash_output"}) | (keywords_of(_actor_class(actor)) - _FILLED_IN)
+    def keywords(
+        cls,
+        actor: str | ActorClass = "squashed_gaussian",
+        critic: type[ContinuousCritic] = ContinuousCritic,
+        **defaults: Any,
+    ) -> set[str]:
+        """Names that ``policy_kwargs`` may hold: the policy's and those of its actor and critics."""
+        own = keywords_of(cls) - {"actor", "critic", "squash_output"}
+        return own | (keywords_of(_actor_class(actor)) - _FILLED_IN) | (keywords_of(critic) - _CRITICS_FILLED_IN)
 
     def make_actor(self, features_extractor: nn.Module | None = None) -> Any:
         """A new actor, with its own features extractor unless one is given."""
@@ -376,7 +400,7 @@ class ContinuousPolicy(Policy):
 
     def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
         """New critics, with their own features extractor unless one is given."""
-        return ContinuousCritic(
+        return self.critic_class(
             self.observation_space,
             self.action_space,  # type: ignore[arg-type]
             self._critic_arch,
@@ -385,6 +409,7 @@ class ContinuousPolicy(Policy):
             n_critics=self.n_critics,
             share_features_extractor=self.share_features_extractor,
             **self._features(features_extractor),
+            **self.critic_options,
         )
 
     def _features(self, features_extractor: nn.Module | None) -> dict[str, Any]:
