@@ -10,17 +10,25 @@ from polyak.envs.names import did_you_mean
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from polyak.algorithms.a2c import A2C as A2C
+    from polyak.algorithms.c51 import C51 as C51
     from polyak.algorithms.ddpg import DDPG as DDPG
     from polyak.algorithms.dqn import DQN as DQN
+    from polyak.algorithms.iqn import IQN as IQN
     from polyak.algorithms.ppo import PPO as PPO
+    from polyak.algorithms.qrdqn import QRDQN as QRDQN
+    from polyak.algorithms.rainbow import Rainbow as Rainbow
     from polyak.algorithms.sac import SAC as SAC
     from polyak.algorithms.td3 import TD3 as TD3
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
+    "c51": "polyak.algorithms.c51:C51",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "dqn": "polyak.algorithms.dqn:DQN",
+    "iqn": "polyak.algorithms.iqn:IQN",
     "ppo": "polyak.algorithms.ppo:PPO",
+    "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
+    "rainbow": "polyak.algorithms.rainbow:Rainbow",
     "sac": "polyak.algorithms.sac:SAC",
     "td3": "polyak.algorithms.td3:TD3",
 }

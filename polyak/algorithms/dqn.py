@@ -1,13 +1,14 @@
 """Deep Q-Network (DQN).
 
-Mnih et al. 2015, "Human-level control through deep reinforcement learning", Nature 518.
+Mnih et al. 2015, "Human-level control through deep reinforcement learning", Nature 518; its extensions by others are
+options.
 
-Shapes: B batch rows, A actions.
+Shapes: B batch rows, A actions, K numbers for each action.
 """
 
 import warnings
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,21 +18,36 @@ from torch.nn import functional as F
 
 from polyak.core.acting.exploration import EpsilonGreedy, Exploration
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, later
+from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq
 from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import ValuePolicy
+from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-def q_target(rewards: Tensor, discounts: Tensor, next_q: Tensor) -> Tensor:
-    """y = r + gamma max_a Q_target(s', a), algorithm 1. rewards [B], discounts [B], next_q [B, A] -> [B]"""
-    return rewards + discounts * next_q.amax(1)
+def taken(values: Tensor, actions: Tensor) -> Tensor:
+    """What actions [B] are worth: values [B, A] -> [B], or of K numbers for each action [B, K, A] -> [B, K]"""
+    index = actions.view(-1, *[1] * (values.ndim - 1)).expand(*values.shape[:-1], 1)
+    return values.gather(-1, index).squeeze(-1)
+
+
+def soft_backup(values: Tensor, q: Tensor, temperature: Tensor) -> Tensor:
+    """sum_a pi(a) (z(a) - temperature log pi(a)) with pi = softmax(q / temperature): arXiv:2007.14430 eq. 1.
+
+    What is worth how much under the policy that Munchausen learning improves. values z [B, A] or [B, K, A], q [B, A] ->
+    [B] or [B, K]
+    """
+    scaled_log = soft_log_policy(q, temperature)
+    policy = (scaled_log / temperature).exp()
+    if values.ndim == 3:
+        policy, scaled_log = policy[:, None], scaled_log[:, None]
+    return (policy * (values - scaled_log)).sum(-1)
 
 
 def q_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
@@ -47,7 +63,12 @@ class DQNLearner(Learner):
 
     policy: ValuePolicy
     tau: Dial[Tensor]
-    max_grad_norm: Dial[Tensor]
+    max_grad_norm: Dial[Tensor | None]
+    double: Dial[bool]  # type: ignore[assignment]  # hides the module's cast to float64, which nobody makes
+    munchausen: Dial[bool]
+    munchausen_alpha: Dial[Tensor]
+    munchausen_temperature: Dial[Tensor]
+    munchausen_clip: Dial[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -64,21 +85,48 @@ class DQNLearner(Learner):
         polyak_update(self.policy.q_net, self.policy.q_net_target, self.tau)
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Regress the values of the actions taken on their targets."""
-        target = self.td_target(batch)
-        objective = self.objective(batch, self.policy.q_net(batch.observations), target)
+        """Regress what is predicted of the actions taken on their targets; noisy layers draw anew for each of both."""
+        with self.policy.drawing():
+            target = self.td_target(batch)
+            objective = self.objective(batch, self.predicted(batch), target)
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update({"loss": objective.loss.detach(), **objective.metrics}, objective.td_error)
 
+    def predicted(self, batch: Transition) -> Tensor:
+        """What the online network says of every action: [B, A]"""
+        return self.policy.q_net(batch.observations)
+
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """What the values of the actions taken are regressed on. -> [B]"""
-        return q_target(batch.rewards, batch.discounts, self.policy.q_net_target(batch.next_observations))
+        """y = r + gamma max_a Q_target(s', a), algorithm 1, or what the options put in its place. -> [B]"""
+        next_q = self.policy.q_net_target(batch.next_observations)
+        return self.rewards(batch) + batch.discounts * self.backup(batch, next_q, next_q)
+
+    def rewards(self, batch: Transition) -> Tensor:
+        """[B]; Munchausen learning adds the scaled logarithm of the policy to them."""
+        if not self.munchausen:
+            return batch.rewards
+        q, actions = self.policy.q_net_target(batch.observations), batch.actions.long()
+        temperature, least = self.munchausen_temperature, self.munchausen_clip
+        return batch.rewards + munchausen_bonus(q, actions, self.munchausen_alpha, temperature, least)
+
+    def backup(self, batch: Transition, next_q: Tensor, values: Tensor) -> Tensor:
+        """Of what there is for each next action, values [B, A] or [B, K, A], what the next state is worth.
+
+        next_q [B, A]: their means, by the target network. -> [B] or [B, K]
+        """
+        if self.munchausen:
+            return soft_backup(values, next_q, self.munchausen_temperature)
+        return taken(values, self.next_actions(batch, next_q))
+
+    def next_actions(self, batch: Transition, next_q: Tensor) -> Tensor:
+        """The best by the target network, or by the online one: double Q-learning, arXiv:1509.06461 eq. 4. -> [B]"""
+        return (self.policy.q_net(batch.next_observations) if self.double else next_q).argmax(1)
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         """q [B, A] of every action, target [B] of those taken"""
-        taken = q.gather(1, batch.actions.long().view(-1, 1)).squeeze(1)
-        return Objective(q_loss(taken, target, batch.weights), td_error=(taken - target).detach().abs())
+        chosen = taken(q, batch.actions.long())
+        return Objective(q_loss(chosen, target, batch.weights), td_error=(chosen - target).detach().abs())
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -104,13 +152,62 @@ class DQN(OffPolicyAlgorithm):
     """Probability of a random action at the start."""
     exploration_final_eps: Fraction = 0.05
     """Probability of a random action once it has fallen."""
-    max_grad_norm: NonNegative = 10
-    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
+    max_grad_norm: NonNegative | None = 10
+    """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
+    double: bool = False
+    """Double Q-learning: the online network chooses the next action whose value by the target network counts
+    (arXiv:1509.06461)."""
+    dueling: bool = False
+    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581)."""
+    noisy: bool = False
+    """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
+    (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
+    sigma0: Positive = 0.5
+    """First size of that noise; it is divided by the root of a layer's number of inputs."""
+    munchausen: bool = False
+    """Add the scaled logarithm of the policy, a softmax of the values, to rewards, and let its entropy count
+    (Munchausen learning, arXiv:2007.14430)."""
+    munchausen_alpha: Fraction = 0.9
+    """Weight of that bonus."""
+    munchausen_temperature: Positive = 0.03
+    """Temperature of the softmax."""
+    munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
+    """Least bonus, before it is weighted."""
 
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net, q_net_target = Part("policy.q_net"), Part("policy.q_net_target")
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        if self.noisy:
+            self._require_defaults(
+                "exploration_fraction exploration_initial_eps exploration_final_eps",
+                "noisy=True explores by the noise of its layers and takes no random actions. Leave it out.",
+            )
+        else:
+            self._require_defaults("sigma0", "only layers with noise read it. Pass noisy=True as well.")
+        if self.munchausen:
+            why = "the softmax of Munchausen learning takes no maximum whose choice could be another network's."
+            require(not self.double, "double", self.double, f"{why} Leave it out.")
+            why = "the bonus of Munchausen learning belongs to every single step, and sums of rewards have one action."
+            require(self.n_steps == 1, "n_steps", self.n_steps, f"{why} Use n_steps=1.")
+        else:
+            names = "munchausen_alpha munchausen_temperature munchausen_clip"
+            self._require_defaults(names, "only Munchausen learning reads it. Pass munchausen=True as well.")
+
+    def _require_defaults(self, names: str, why: str) -> None:
+        """Refuse values that would have no effect."""
+        for field in fields(self):
+            if field.name in names.split():
+                value = getattr(self, field.name)
+                require(value == field.default, field.name, value, why)
+
+    def _policy_options(self) -> dict[str, Any]:
+        """Of the network only what differs from a plain one, since a policy of one's own may know nothing else."""
+        options: dict[str, Any] = {"dueling": True} if self.dueling else {}
+        return options | ({"sigma0": self.sigma0} if self.noisy else {}) | super()._policy_options()
 
     # -- exploration and the target's clock ----------------------------------------------------------------------------
 
@@ -123,9 +220,8 @@ class DQN(OffPolicyAlgorithm):
                 f"every {self.n_envs} environment steps.",
                 stacklevel=2,
             )
-        self.exploration_schedule = LinearSchedule(
-            self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
-        )
+        first, last = (0.0, 0.0) if self.noisy else (self.exploration_initial_eps, self.exploration_final_eps)
+        self.exploration_schedule = LinearSchedule(first, last, self.exploration_fraction)
         self.exploration_rate = self.exploration_schedule(1.0)
         self._n_calls = 0
 
@@ -157,7 +253,7 @@ class DQN(OffPolicyAlgorithm):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         if deterministic or np.random.rand() >= self.exploration_rate:
-            return super().predict(observation, state, episode_start, deterministic=True)
+            return super().predict(observation, state, episode_start, deterministic)
         if not self.policy.is_vectorized_observation(observation):
             return np.array(self.action_space.sample()), state
         rows = len(next(iter(observation.values())) if isinstance(observation, dict) else observation)

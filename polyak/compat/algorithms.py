@@ -627,9 +627,9 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     def _make_replay_buffer(self) -> ReplayBuffer:
         if self.replay_buffer_class is None:
             nested = isinstance(self.observation_space, spaces.Dict)
-            many = NStepReplayBuffer if self.n_steps > 1 and not nested else ReplayBuffer
+            many = NStepReplayBuffer if self.n_steps != 1 and not nested else ReplayBuffer
             self.replay_buffer_class, self._chose_buffer = DictReplayBuffer if nested else many, True
-        elif self.n_steps > 1 and not self._chose_buffer:
+        elif self.n_steps != 1 and not self._chose_buffer:
             warnings.warn(
                 f"n_steps={self.n_steps} does not reach a replay_buffer_class of your own: pass it in "
                 "replay_buffer_kwargs, as dict(n_steps=..., gamma=...), if that class takes it.",

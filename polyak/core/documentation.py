@@ -80,7 +80,14 @@ def _described(cls: type, parameter: inspect.Parameter) -> str:
     default = "" if parameter.default is parameter.empty else f", default {parameter.default!r}"
     entry = f"{parameter.name} ({_name(parameter.annotation)}{default}): {sentence(cls, parameter.name)}".rstrip(" :")
     unbroken = " ".join(_ROLE.sub(r"``\1``", entry).split())
-    return fill(unbroken, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_long_words=False)
+    return fill(
+        unbroken,
+        _WIDTH,
+        initial_indent=" " * 4,
+        subsequent_indent=" " * 8,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _plain(annotation: Any) -> Any:

@@ -36,6 +36,7 @@ class Only:
 
 
 Count = Annotated[int, Only("an integer of at least 1", lambda n: n >= 1)]
+AtLeastTwo = Annotated[int, Only("an integer of at least 2", lambda n: n >= 2)]
 Natural = Annotated[int, Only("an integer of at least 0", lambda n: n >= 0)]
 Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]

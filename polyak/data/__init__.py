@@ -16,7 +16,7 @@ from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Rela
 from polyak.data.replay import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from polyak.data.rollout import DictRolloutBuffer, RolloutBuffer
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence
-from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform
+from polyak.data.sampling.samplers import Prioritized, RankBased, Sampler, Uniform
 from polyak.data.sampling.window import Window
 from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
@@ -38,6 +38,7 @@ __all__ = [
     "NStepReplayBuffer",
     "Prioritized",
     "PrioritizedReplayBuffer",
+    "RankBased",
     "Reduce",
     "Relabel",
     "ReplayBuffer",

@@ -90,9 +90,10 @@ class ReplayBuffer(BaseBuffer):
         optimize_memory_usage: store every observation once, and every frame of stacked pictures once. Samples are the
             same bits; they take a little longer.
         handle_timeout_termination: False treats a time limit as a termination.
-        sampler: "uniform" (default), "prioritized", or a Sampler object, of which a copy is used.
+        sampler: "uniform" (default), "prioritized", "rank_based", or a Sampler object, of which a copy is used.
         relabel: e.g. :class:`~polyak.data.hindsight.relabel.Hindsight`; a copy is used.
-        n_steps: length of the returns; above 1 the samples carry ``discounts``.
+        n_steps: length of the returns; above 1 the samples carry ``discounts``. (least, most) draws a length for each
+            sample.
         gamma: discount of one step within the n-step returns.
         reduce: what becomes of a window; None: an n-step return, ``NStep(n_steps, gamma)``. With
             :class:`~polyak.data.sampling.reduce.Sequence` all batches have a second axis, of time.
@@ -143,14 +144,15 @@ class ReplayBuffer(BaseBuffer):
         *,
         sampler: Sampler | str | None = None,
         relabel: Relabel | None = None,
-        n_steps: int = 1,
+        n_steps: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         reduce: Reduce | None = None,
         columns: Schema | Iterable[Column] | None = None,
         seed: int | None = None,
         storage_device: torch.device | str = "auto",
     ):
-        self.reduce = make_reduce(reduce, NStep(int(n_steps), float(gamma)))
+        least, most = n_steps if isinstance(n_steps, tuple | list) else (None, n_steps)
+        self.reduce = make_reduce(reduce, NStep(int(most), float(gamma), least))
         self.n_steps, self.gamma = self.reduce.n_steps, float(gamma)
         self.schema = Schema.of(columns)
         self._extended = len(self.schema) > 0
@@ -394,7 +396,7 @@ class ReplayBuffer(BaseBuffer):
         columns = self.storage.shared if untouched else None
         if columns is not None:
             yield from late_batches(columns, sampler, filled, batch_size, gamma, batches)
-        elif self.relabel is None and type(sampler) is Uniform:
+        elif self.relabel is None and type(sampler) is Uniform and not self.reduce.random:
             yield from uniform_batches(pipeline, sampler, filled, batch_size, gamma, batches)
         else:
             yield from each_batch(pipeline, sampler, filled, batch_size, gamma, batches)
@@ -449,6 +451,7 @@ class ReplayBuffer(BaseBuffer):
             normalize_reward,
             self._tensor,
             self.device,
+            self.rng,
         )
 
     def _mirrored(self, rows: int) -> Storage | Mirror:
@@ -478,6 +481,11 @@ class ReplayBuffer(BaseBuffer):
         if cells.shape != errors.shape:
             raise ValueError(f"td_errors must hold one number for each of the {len(cells)} indices, got {len(errors)}.")
         self.sampler.update_priorities(cells, errors)
+
+    def anneal(self, progress: float) -> None:
+        """Tell the sampler how far training has come: 0 at its start, 1 at its end."""
+        if self._has_storage and self.sampler.adaptive:
+            self.sampler.anneal(progress)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
@@ -572,8 +580,16 @@ class NStepReplayBuffer(ReplayBuffer):
 class PrioritizedReplayBuffer(ReplayBuffer):
     """:class:`ReplayBuffer` with the :class:`~polyak.data.sampling.samplers.Prioritized` sampler and its arguments."""
 
-    def __init__(self, *args: Any, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6, **kwargs: Any):
-        super().__init__(*args, sampler=Prioritized(alpha, beta, eps), **kwargs)
+    def __init__(
+        self,
+        *args: Any,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        eps: float = 1e-6,
+        final_beta: float | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, sampler=Prioritized(alpha, beta, eps, final_beta), **kwargs)
 
     def set_beta(self, beta: float) -> None:
         """Set how much of the sampling bias the weights undo, 0 to 1."""

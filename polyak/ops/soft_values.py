@@ -22,7 +22,9 @@ def soft_log_policy(q: Tensor, temperature: Tensor | float) -> Tensor:
     return temperature * (q / temperature).log_softmax(1)
 
 
-def munchausen_bonus(q: Tensor, actions: Tensor, alpha: float, temperature: float, least: float) -> Tensor:
+def munchausen_bonus(
+    q: Tensor, actions: Tensor, alpha: Tensor | float, temperature: Tensor | float, least: Tensor | float
+) -> Tensor:
     """What Munchausen learning adds to rewards: alpha * clip(temperature * log pi(a|s), least, 0).
 
     Vieillard et al. 2020 (arXiv:2007.14430) eq. 1 and section 3.1.
@@ -37,7 +39,7 @@ def munchausen_bonus(q: Tensor, actions: Tensor, alpha: float, temperature: floa
         bonus [B], at most 0.
     """
     taken = soft_log_policy(q, temperature).gather(1, actions.view(-1, 1)).squeeze(1)
-    return alpha * taken.clamp(least, 0)
+    return alpha * taken.clamp(min=least).clamp(max=0)
 
 
 def softmax_mean(q: Tensor, beta: Tensor | float) -> Tensor:

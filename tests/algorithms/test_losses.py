@@ -94,12 +94,6 @@ def test_policy_gradient_of_a_bandit_equals_enumeration() -> None:
 # -- DQN ---------------------------------------------------------------------------------------------------------------
 
 
-def test_q_target_takes_the_best_next_action_and_nothing_after_the_end() -> None:
-    next_q = torch.tensor([[1.0, 5.0, -2.0], [9.0, 0.0, 0.0]])
-    target = dqn.q_target(torch.tensor([0.5, 0.5]), torch.tensor([0.9, 0.0]), next_q)
-    torch.testing.assert_close(target, torch.tensor([0.5 + 0.9 * 5, 0.5]))
-
-
 def test_q_loss_clips_the_gradient_of_the_error_and_weighs_rows() -> None:
     q = torch.tensor([0.3, 5.0, -5.0], requires_grad=True)
     dqn.q_loss(q, torch.zeros(3), torch.tensor([1.0, 1.0, 0.5])).backward()

@@ -25,10 +25,9 @@ from tests.tolerance import bound
 
 GAMMA = 0.9
 ACTIONS = spaces.Box(-1, 1, (2,), np.float32)
-PLAIN = itertools.product(
-    ["box", "stack", "mixed"], ["uniform", "prioritized"], [1, 3], [False], [False, True], [24, 200]
-)
-GOAL = itertools.product(["goal"], ["uniform", "prioritized"], [1, 3], [False, True], [False, True], [24, 200])
+SAMPLERS = ["uniform", "prioritized", "rank_based"]
+PLAIN = itertools.product(["box", "stack", "mixed"], SAMPLERS, [1, 3, (2, 4)], [False], [False, True], [24, 200])
+GOAL = itertools.product(["goal"], SAMPLERS, [1, 3, (2, 4)], [False, True], [False, True], [24, 200])
 
 
 def make(data, capacity=200, **keywords):
@@ -38,6 +37,7 @@ def make(data, capacity=200, **keywords):
 @pytest.mark.parametrize(("kind", "sampler", "n", "her", "saving", "capacity"), [*PLAIN, *GOAL])
 def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler, n, her, saving, capacity):
     rows_of, same = compare
+    lengths = set()
     for seed in range(2):
         data = experience(kind, seed=seed, steps=60)
         buffer = make(
@@ -61,7 +61,12 @@ def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler,
                     t, env = data.find(batch.actions[i].numpy())
                     seen.add((t, env))
                     assert t >= stop - buffer.buffer_size
-                    times = data.window(t, env, n)
+                    times = data.window(t, env, n if isinstance(n, int) else n[1])
+                    if not isinstance(n, int):  # as many as were drawn
+                        length = round(np.log(batch.discounts[i].item()) / np.log(GAMMA))
+                        assert min(n[0], len(times)) <= length <= len(times)
+                        times = times[:length]
+                        lengths.add(length)
                     last = data.rows[times[-1]]
                     expected, final = data.rows[t]["obs"][env], last["next_obs"][env]
                     rewards = [data.rows[k]["reward"][env] for k in times]
@@ -75,15 +80,17 @@ def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler,
                     assert same(obs[i], expected)
                     assert same(then[i], final)
                     total = sum(GAMMA**k * r for k, r in enumerate(rewards))
-                    assert batch.rewards[i].item() == pytest.approx(total, abs=bound(n + 2, size=4 * n))
+                    rows = len(times)
+                    assert batch.rewards[i].item() == pytest.approx(total, abs=bound(rows + 4, size=4 * rows))
                     assert batch.dones[i].item() == float(last["done"][env] and not last["truncated"][env])
-                    if n > 1:
-                        assert batch.discounts[i].item() == pytest.approx(GAMMA ** len(times), abs=bound(n))
-                if sampler == "prioritized":
+                    if n != 1:
+                        assert batch.discounts[i].item() == pytest.approx(GAMMA**rows, abs=bound(rows + 2))
+                if sampler != "uniform":
                     buffer.update_priorities(batch.indices, torch.rand(64, 1))
         assert len(seen) > 20
         assert (batch.discounts is None) == (n == 1)
         assert (batch.weights is None) == (sampler == "uniform")
+    assert lengths == (set() if isinstance(n, int) else {1, 2, 3, 4})
 
 
 @pytest.mark.parametrize("kind", ["box", "goal", "stack", "mixed"])
@@ -315,7 +322,7 @@ def test_seeds(experience):
 
 @pytest.mark.parametrize("kind", ["box", "goal", "stack", "mixed"])
 @pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("steps", [0, 15, 60])
 def test_state_dict_resumes_bit_by_bit(experience, goal_env, kind, saving, sampler, steps):
     data = experience(kind, steps=90)
@@ -460,7 +467,10 @@ def test_one_sampler_object_can_serve_as_a_pattern_for_two_buffers(experience):
     [
         ({"n_steps": 0}, "n_steps must be at least 1, got 0"),
         ({"gamma": 1.5}, "gamma must be between 0 and 1, got 1.5"),
-        ({"sampler": "best"}, r"sampler must be one of \['prioritized', 'uniform'\] or a Sampler object, got 'best'"),
+        (
+            {"sampler": "best"},
+            r"sampler must be one of \['prioritized', 'rank_based', 'uniform'\] or a Sampler object, got 'best'",
+        ),
         ({"n_envs": 0}, "n_envs must be at least 1, got 0"),
         ({"buffer_size": 0}, "buffer_size must be at least 1, got 0"),
         ({"relabel": Hindsight()}, "Hindsight replay needs a Dict observation space"),

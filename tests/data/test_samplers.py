@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from polyak.data import PrioritizedReplayBuffer
 from polyak.data.sampling import sum_tree, tree_kernels
-from polyak.data.sampling.samplers import Prioritized, Uniform
+from polyak.data.sampling.samplers import Prioritized, RankBased, Uniform, make_prioritized
 from polyak.data.sampling.sum_tree import SumTree
 from tests.tolerance import LIKELY, bound, sampling
 
@@ -133,9 +133,68 @@ def test_frequencies_follow_the_priorities(alpha):
     assert stats.chisquare(counts[:80], expected / expected.sum() * counts.sum()).pvalue > 1e-3
 
 
-def test_draws_are_stratified():
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.0])
+def test_frequencies_follow_the_ranks(alpha):
+    """Chi-square of the draws against rank**-alpha, with rows that came, went, and changed their rank."""
+    rng = np.random.default_rng(1)
+    sampler = RankBased(alpha=alpha).prepare(60, 2)
+    sampler.seed(0)
+    sampler.include(np.arange(100))
+    sampler.update_priorities(np.arange(100), rng.normal(size=100))
+    sampler.exclude(np.arange(0, 30, 3))
+    ranked = rng.permutation(np.setdiff1d(np.arange(100), np.arange(0, 30, 3)))
+    sampler.update_priorities(np.arange(100), 1.1 ** -np.argsort(np.append(ranked, np.arange(0, 30, 3))))
+    expected = np.zeros(120)
+    expected[ranked] = np.arange(1.0, len(ranked) + 1) ** -alpha
+    counts = np.zeros(120)
+    for _ in range(2000):
+        counts[sampler.draw(1, 120, None)[0]] += 1
+    for _ in range(200):
+        np.add.at(counts, sampler.draw(64, 120, None)[0], 1)
+    assert counts[expected == 0].sum() == 0
+    there = expected > 0
+    assert stats.chisquare(counts[there], (expected / expected.sum() * counts.sum())[there]).pvalue > 1e-3
+
+
+def test_rows_never_learned_from_rank_first_and_equal_errors_share_their_ranks():
+    sampler = RankBased(alpha=1.0, beta=1.0).prepare(8, 1)
+    sampler.seed(0)
+    sampler.include(np.arange(6))
+    sampler.update_priorities(np.array([0, 1, 2, 3]), np.array([0.0, -3.0, 3.0, 1e30]))
+    cells, weights = sampler.draw(500, 8, None)
+    expected = 1 / np.array([1 / 6, (1 / 4 + 1 / 5) / 2, (1 / 4 + 1 / 5) / 2, 1 / 3, 3 / 4, 3 / 4])
+    np.testing.assert_allclose(weights, expected[cells] / expected.max(), rtol=bound(LIKELY))  # float32
+
+
+def test_a_rank_based_sampler_with_nothing_to_draw_says_so():
+    sampler = RankBased().prepare(8, 1)
+    sampler.include(np.arange(2))
+    sampler.exclude(np.arange(2))
+    with pytest.raises(ValueError, match="Nothing can be drawn"):
+        sampler.draw(1, 8, None)
+
+
+@pytest.mark.parametrize("kind", ["proportional", "rank"])
+def test_correction_follows_the_progress_of_training(kind):
+    sampler = make_prioritized(kind, beta=0.4)
+    betas = []
+    for progress in (0.0, 0.5, 1.0):
+        sampler.anneal(progress)
+        betas.append(sampler.beta)
+    assert betas == pytest.approx([0.4, 0.7, 1.0])
+    stays = Prioritized(beta=0.3)
+    stays.anneal(1.0)
+    assert stays.beta == 0.3
+    with pytest.raises(ValueError, match="kind must be one of .* got 'ranks'"):
+        make_prioritized("ranks")
+    with pytest.raises(ValueError, match="final_beta must be between 0 and 1"):
+        make_prioritized(kind, final_beta=2)
+
+
+@pytest.mark.parametrize("kind", [Prioritized, RankBased])
+def test_draws_are_stratified(kind):
     """Each of 50 equal rows is drawn once or nearly so by 50 strata; independent draws would miss a third."""
-    sampler = Prioritized().prepare(50, 1)
+    sampler = kind(alpha=0.0).prepare(50, 1)
     sampler.seed(0)
     sampler.include(np.arange(50))
     assert len(np.unique(sampler.draw(50, 50, None)[0])) == 50

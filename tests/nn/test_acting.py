@@ -28,6 +28,7 @@ from polyak.nn import (
 from polyak.nn.fast import acting as fast
 from polyak.nn.fast.acting import ArrayActor, array_actor
 from polyak.nn.fast.array_layers import ACTIVATIONS, TORCH_PRODUCT
+from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwork, QuantileNetwork
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
 from tests.tolerance import FUNCTION, LIKELY, assert_near, bound, drift, rounding, through
 
@@ -61,6 +62,21 @@ HEADS: dict[str, Any] = {
     "deterministic": lambda obs, **kw: ContinuousPolicy(obs, BOX, actor="deterministic", **kw),
     "deterministic_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, actor="deterministic", **kw),
     "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
+    "dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling=True, **kw),
+    "noisy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, **kw),
+    "noisy_dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, dueling=True, **kw),
+    "quantiles": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=QuantileNetwork, **kw),
+    "quantiles_dueling": lambda obs, **kw: ValuePolicy(
+        obs, spaces.Discrete(4), network=QuantileNetwork, n_quantiles=7, dueling=True, **kw
+    ),
+    "atoms": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=CategoricalQNetwork, **kw),
+    "rainbow": lambda obs, **kw: ValuePolicy(
+        obs, spaces.Discrete(4), network=CategoricalQNetwork, n_atoms=11, dueling=True, sigma0=0.3, **kw
+    ),
+    "implicit": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=ImplicitQuantileNetwork, **kw),
+    "implicit_noisy": lambda obs, **kw: ValuePolicy(
+        obs, spaces.Discrete(4), network=ImplicitQuantileNetwork, dueling=True, sigma0=0.5, n_samples=5, **kw
+    ),
     "sb3_actor_critic": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, **kw),
     "sb3_dqn": lambda obs, **kw: sb3.DQNPolicy(obs, spaces.Discrete(4), rate, **kw),
     "sb3_state_dependent": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, use_sde=True, **kw),
@@ -145,7 +161,21 @@ def assert_same(acting: Acting, obs: np.ndarray, deterministic: bool = False, se
     assert torch.equal(torch.get_rng_state(), state)
     assert actions.shape == expected.shape
     assert actions.dtype == expected.dtype
-    assert_near(actions, expected, tolerance(acting.policy, obs))
+    if isinstance(acting.policy, ValuePolicy):
+        assert_best(acting.policy, obs, actions, deterministic, seed)
+    else:
+        assert_near(actions, expected, tolerance(acting.policy, obs))
+
+
+def assert_best(policy: ValuePolicy, obs: np.ndarray, actions: np.ndarray, deterministic: bool, seed: int) -> None:
+    """By torch's values no other action is better, but for rounding."""
+    torch.manual_seed(seed)
+    with torch.no_grad(), policy.drawing(not deterministic):
+        q = policy.q_net(policy.obs_to_tensor(obs)[0]).numpy()
+    widths = 2 * 64 + math.prod(policy.observation_space.shape) + 51  # of two layers, and a mean over atoms
+    size = max(10.0, np.abs(q).max())  # 10 is the largest atom
+    assert (q.max(1) - q[np.arange(len(q)), actions] <= 2 * bound(widths, size)).all()
+    assert (q.max(1) - q.min(1) > 4 * bound(widths, size)).any(), "any action would do"
 
 
 # --- agreement ------------------------------------------------------------------------------------------------------

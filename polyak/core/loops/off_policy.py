@@ -1,7 +1,7 @@
 """Off-policy learning: step, store, replay."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
@@ -18,12 +18,22 @@ from polyak.core.acting.noise import ActionNoise, for_environments
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
-from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, Only, later, require
+from polyak.core.hyperparameters import (
+    Becomes,
+    Count,
+    Fraction,
+    HyperparameterError,
+    Natural,
+    Only,
+    later,
+    require,
+)
 from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
+from polyak.data.sampling.samplers import make_prioritized
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv
 from polyak.envs.wrappers.normalize import detached
@@ -81,8 +91,13 @@ class OffPolicyAlgorithm(Collecting):
     """Further arguments of the replay buffer."""
     optimize_memory_usage: bool = False
     """Store each observation once instead of twice; the samples are the same."""
-    n_steps: Count = 1
-    """Rewards summed before bootstrapping (n-step returns)."""
+    n_steps: Count | tuple[int, int] = 1
+    """Rewards summed before bootstrapping (n-step returns); ``(least, most)`` draws a number for each transition."""
+    prioritized: bool | dict[str, Any] = False
+    """Replay transitions of large temporal-difference error more often, and weigh their losses less (arXiv:1511.05952).
+    A dict sets ``kind`` (``"proportional"`` or ``"rank"``), ``alpha`` (how much errors decide), ``beta`` and
+    ``final_beta`` (how much of the bias is undone, at the start and at the end of training), and for
+    ``"proportional"`` also ``eps`` (added to errors)."""
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
@@ -92,6 +107,8 @@ class OffPolicyAlgorithm(Collecting):
     action_noise = cast("ActionNoise | None", None)
     use_sde, use_sde_at_warmup, sde_sample_freq = False, False, -1
     raw_experience: ClassVar[bool] = True
+    priorities: ClassVar[Mapping[str, Any]] = {}
+    """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -101,6 +118,10 @@ class OffPolicyAlgorithm(Collecting):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         self.train_freq = convert_train_freq(self.train_freq)
+        if not isinstance(self.n_steps, int):
+            least, most = self.n_steps
+            require(1 <= least <= most, "n_steps", self.n_steps, "write (least, most), with 1 <= least <= most.")
+        self._sampler_options()
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -155,8 +176,20 @@ class OffPolicyAlgorithm(Collecting):
 
     def _buffer_options(self) -> dict[str, Any]:
         """Arguments of the replay buffer besides those that every one has."""
-        many = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps > 1 else {}
-        return {**(self.replay_buffer_kwargs or {}), **many}
+        many = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps != 1 else {}
+        return {**(self.replay_buffer_kwargs or {}), **many, **self._sampler_options()}
+
+    def _sampler_options(self) -> dict[str, Any]:
+        """The argument of the replay buffer that ``prioritized`` stands for, if any."""
+        if not self.prioritized:
+            return {}
+        fix = "replay_buffer_kwargs names a sampler, too: leave out one of them."
+        require("sampler" not in (self.replay_buffer_kwargs or {}), "prioritized", self.prioritized, fix)
+        options = self.priorities if self.prioritized is True else self.prioritized
+        try:
+            return {"sampler": make_prioritized(**options)}
+        except (TypeError, ValueError) as error:
+            raise HyperparameterError(f"prioritized={self.prioritized!r} cannot be used: {error}") from None
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)
@@ -349,6 +382,7 @@ class OffPolicyAlgorithm(Collecting):
         assert self.replay_buffer is not None
         self.policy.set_training_mode(True)
         self._turn_dials()
+        self.replay_buffer.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[torch.Tensor]] = {}
         batches = self.replay_buffer.transitions(
             batch_size, self.gamma, self._vec_normalize_env, gradient_steps, late=self._gathers_late

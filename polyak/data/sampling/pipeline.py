@@ -94,6 +94,8 @@ class Pipeline(NamedTuple):
     tensor: Callable[[Any], Tensor]
     """Puts an array on the device, and leaves a tensor where it is."""
     device: torch.device
+    rng: np.random.RandomState
+    """Where the reduction draws from."""
 
     @property
     def whole_rows(self) -> bool:
@@ -125,6 +127,7 @@ class Pipeline(NamedTuple):
     def _windows(self, source: Storage | Mirror, cells: np.ndarray) -> Rows:
         storage = self.storage
         cells, valid = windows(storage, cells, self.reduce.window, self.newest())
+        valid = self.reduce.cut(valid, self.rng)
         first, last, exists = self.reduce.ends(cells, valid)
         row = _shaped(source.read(first.reshape(-1)), first)
         then = row["next_observations"]

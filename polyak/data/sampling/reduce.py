@@ -30,6 +30,15 @@ class Reduce(Protocol):
         """Rows n of a window."""
         ...
 
+    @property
+    def random(self) -> bool:
+        """Whether transitions span numbers of rows that are drawn."""
+        ...
+
+    def cut(self, valid: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+        """Which rows [B, n] of windows count, if ``valid`` ones could."""
+        ...
+
     def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
         """Where the transitions begin and end in windows of these cells [B, n], of which ``valid`` [B, n] count."""
         ...
@@ -49,14 +58,20 @@ class NStep:
     Args:
         n_steps: most rows that are summed, n.
         gamma: discount of one step.
+        least: n is drawn anew for each transition, from this number to ``n_steps``; None: it is always ``n_steps``.
     """
 
     n_steps: int = 1
     gamma: float = 0.99
+    least: int | None = None
 
     def __post_init__(self) -> None:
         if self.n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {self.n_steps}. 1 gives ordinary one-step transitions.")
+        if self.least is not None and not 1 <= self.least <= self.n_steps:
+            raise ValueError(
+                f"n_steps=({self.least}, {self.n_steps}) is no range: write (least, most), with 1 <= least <= most."
+            )
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma must be between 0 and 1, got {self.gamma}.")
 
@@ -64,6 +79,18 @@ class NStep:
     def window(self) -> int:
         """Rows of a window."""
         return self.n_steps
+
+    @property
+    def random(self) -> bool:
+        """Whether n is drawn."""
+        return self.least is not None
+
+    def cut(self, valid: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+        """[B, n] bool, the first rows of each window, as many as are drawn for it."""
+        if self.least is None:
+            return valid
+        rows = rng.randint(self.least, self.n_steps + 1, (len(valid), 1))
+        return valid & (np.arange(self.n_steps) < rows)
 
     def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
         """Of one transition per window: [B] each."""
@@ -104,6 +131,17 @@ class Sequence:
             raise ValueError(
                 f"burn_in must be at least 0, got {self.burn_in}. 0 starts from the stored memory as it is."
             )
+        if self.n_step.random:
+            raise ValueError(f"the transitions of a sequence span a fixed number of rows, got {self.n_step}.")
+
+    @property
+    def random(self) -> bool:
+        """Never."""
+        return False
+
+    def cut(self, valid: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+        """All rows [B, n]."""
+        return valid
 
     @property
     def n_steps(self) -> int:

@@ -23,6 +23,7 @@ from polyak.envs.spaces import is_image_space
 from polyak.nn.fast.array_layers import Call, Head, leaves, network
 from polyak.nn.fast.watch import Watch
 from polyak.nn.networks.encoders import to_float
+from polyak.nn.networks.noisy import NoisyLinear
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -129,7 +130,9 @@ class ArrayActor:
         self.current, self.unchanged = watch.current, watch.unchanged
         self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
         self._action_shape: tuple[int, ...] = tuple(policy.action_space.shape)
+        self._draws = any(isinstance(part, NoisyLinear) for layer in chain.layers for part in layer.modules())
         self._plans: dict[int, _Plan] = {}
+        self._quiet: dict[int, _Plan] = {}
         self._plan: _Plan
         self._batch_shape: tuple[int, ...] | None = None
         self._dtype: np.dtype | None = None
@@ -148,7 +151,10 @@ class ArrayActor:
             return None
         if (obs.shape != self._batch_shape or obs.dtype != self._dtype) and not self.plan_for(obs):
             return None
-        inputs, calls, head = self._plan
+        plan = self._plan
+        if deterministic and self._draws:
+            plan = self._quiet_plan(len(obs))
+        inputs, calls, head = plan
         if self._wide:  # beyond float32 it becomes infinite
             with np.errstate(over="ignore", invalid="ignore"):
                 inputs[...] = obs
@@ -171,9 +177,15 @@ class ArrayActor:
         self._wide = obs.dtype.kind == "f" and obs.dtype.itemsize > 4
         return True
 
-    def _make_plan(self, batch: int) -> _Plan:
+    def _quiet_plan(self, batch: int) -> _Plan:
+        """Without the noise of noisy layers."""
+        if batch not in self._quiet:
+            self._quiet[batch] = self._make_plan(batch, draws=False)
+        return self._quiet[batch]
+
+    def _make_plan(self, batch: int, draws: bool = True) -> _Plan:
         inputs = torch.zeros(batch, math.prod(self._obs_shape))
-        values, calls = network(self._chain.layers, inputs)
+        values, calls = network(self._chain.layers, inputs, draws)
         head = self._chain.head(values, self._action_shape)
         return _Plan(inputs.numpy().reshape(batch, *self._obs_shape), calls, head)
 

@@ -21,6 +21,9 @@ from torch import Tensor, nn
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.networks.encoders import FlattenExtractor
+from polyak.nn.networks.noisy import NoisyLinear
+from polyak.nn.networks.streams import CosineEmbedding, Dueling
+from polyak.ops.distributional import midpoints
 
 TORCH_PRODUCT = 250_000
 """Multiplications in one layer (B x inputs x outputs) from which torch's matrix product is faster than numpy's, though
@@ -32,10 +35,12 @@ Call = Callable[[], Any]
 
 
 def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
-    """Linear layers and activations in the order in which they are applied; ``None`` if there is anything else."""
+    """Layers and activations in the order in which they are applied; ``None`` if there is one without an array form."""
     found: list[nn.Module] = []
     for module in modules:
-        if type(module) is nn.Linear or type(module) in ACTIVATIONS:
+        if type(module) in LAYERS or type(module) in ACTIVATIONS:
+            if isinstance(module, Dueling) and leaves((module.value, module.advantage)) is None:
+                return None
             found.append(module)
         elif type(module) is nn.Sequential:
             inner = leaves(module)
@@ -47,14 +52,14 @@ def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
     return found
 
 
-def network(modules: Iterable[nn.Module], inputs: Tensor) -> tuple[Tensor, list[Call]]:
+def network(modules: Iterable[nn.Module], inputs: Tensor, draws: bool = False) -> tuple[Tensor, list[Call]]:
     """Modules made of :func:`leaves`: the tensor that will hold their output for flat ``inputs``, and the calls that
-    fill it; ``inputs`` stay as they are."""
+    fill it; ``inputs`` stay as they are. ``draws``: noisy layers draw noise."""
     values, calls = inputs, []
     for layer in leaves(modules) or ():
-        if isinstance(layer, nn.Linear):
-            values, product = linear(layer, values)
-            calls += product
+        if type(layer) in LAYERS:
+            values, more = LAYERS[type(layer)](layer, values, draws)
+            calls += more
             continue
         if values is inputs:
             values = torch.empty_like(inputs)
@@ -63,9 +68,14 @@ def network(modules: Iterable[nn.Module], inputs: Tensor) -> tuple[Tensor, list[
     return values, calls
 
 
-def linear(layer: nn.Linear, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+def linear(layer: nn.Linear, inputs: Tensor, draws: bool = False) -> tuple[Tensor, list[Call]]:
     """A linear layer: the tensor [B, N] that will hold its output for ``inputs``, and the calls that fill it."""
-    weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
+    return product(layer.weight, layer.bias, inputs)
+
+
+def product(weight: Tensor, bias: Tensor | None, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+    """``inputs [B, F] @ weight [N, F]^T + bias [N]``: the tensor [B, N] that will hold it, and the calls."""
+    weight, bias = weight.detach(), None if bias is None else bias.detach()
     batch, width = len(inputs), len(weight)
     outputs = torch.zeros(batch, width)
     if batch > 1 and batch * weight.numel() > TORCH_PRODUCT:
@@ -79,6 +89,50 @@ def linear(layer: nn.Linear, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     if bias is not None:
         calls.append(partial(np.add, y, bias.numpy(), y))
     return outputs, calls
+
+
+def noisy(layer: NoisyLinear, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
+    """A noisy layer: ``W x + b + f_out * (S_w (f_in * x) + s_b)`` with factors that are drawn before each product."""
+    outputs, calls = linear(layer, inputs)
+    if not draws:
+        return outputs, calls
+    factors = [torch.empty(layer.in_features), torch.empty(layer.out_features)]
+    before, after = (factor.numpy() for factor in factors)
+    scaled = torch.empty_like(inputs)
+    noise, products = product(layer.weight_scale, layer.bias_scale, scaled)
+
+    def draw() -> None:
+        for factor in factors:
+            array = factor.normal_().numpy()
+            np.copysign(np.sqrt(np.abs(array)), array, out=array)
+
+    y, extra = outputs.numpy(), noise.numpy()
+    calls += [draw, partial(np.multiply, inputs.numpy(), before, scaled.numpy()), *products]
+    return outputs, [*calls, partial(np.multiply, extra, after, extra), partial(np.add, y, extra, y)]
+
+
+def dueling(layer: Dueling, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
+    """Two streams: Q = V + A - mean A."""
+    values, calls = network([layer.value], inputs, draws)
+    advantages, more = network([layer.advantage], inputs, draws)
+    outputs = torch.empty_like(advantages)
+    shape = (len(inputs), values.shape[1], layer.n_actions)
+    a, q = advantages.numpy().reshape(shape), outputs.numpy().reshape(shape)
+    v = values.numpy()[:, :, None]
+
+    def combine() -> None:
+        np.subtract(a, a.mean(2, keepdims=True), q)
+        np.add(q, v, q)
+
+    return outputs, [*more, *calls, combine]
+
+
+LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[Call]]]] = {
+    nn.Linear: linear,
+    NoisyLinear: noisy,
+    Dueling: dueling,
+}
+"""What becomes a new tensor, by exact class: (layer, inputs, whether to draw noise) -> tensor and calls."""
 
 
 def activation(layer: nn.Module, values: Tensor) -> list[Call]:
@@ -170,6 +224,76 @@ class GreedyHead(Head):
 
     def sample(self) -> np.ndarray:
         return self.outputs.argmax(1)
+
+
+class QuantileHead(Head):
+    """The action of the highest mean of its quantiles [B, N * A] -> [B] int64."""
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...], n_quantiles: int) -> None:
+        super().__init__(outputs, shape)
+        self.quantiles = self.outputs.reshape(len(outputs), n_quantiles, -1)
+
+    def mode(self) -> np.ndarray:
+        return self.quantiles.mean(1).argmax(1)
+
+    sample = mode
+
+
+class CategoricalValueHead(Head):
+    """The action of the highest expected return, from logits [B, K * A] of the atoms ``support`` [K]: [B] int64."""
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...], support: Tensor) -> None:
+        super().__init__(outputs, shape)
+        self.logits = self.outputs.reshape(len(outputs), len(support), -1)
+        self.support = support.numpy()[:, None]
+
+    def mode(self) -> np.ndarray:
+        odds = np.exp(self.logits - self.logits.max(1, keepdims=True))
+        return ((odds * self.support).sum(1) / odds.sum(1)).argmax(1)
+
+    sample = mode
+
+
+class ImplicitHead(Head):
+    """The action of the highest mean of some quantiles, implicit ones, from latents [B, F]: [B] int64.
+
+    Args:
+        outputs: latents.
+        shape: of one action.
+        embedding: makes features of the quantiles' levels.
+        q_net: makes quantiles of latents times those features.
+        n_samples: how many quantiles.
+    """
+
+    def __init__(
+        self, outputs: Tensor, shape: tuple[int, ...], embedding: CosineEmbedding, q_net: nn.Module, n_samples: int
+    ) -> None:
+        super().__init__(outputs, shape)
+        batch, width = outputs.shape
+        self.latents = self.outputs[:, None]
+        self.levels = torch.empty(batch, n_samples)
+        cosines = torch.empty(batch * n_samples, len(embedding.numbers))
+        self.cosines, self.numbers = cosines.numpy(), embedding.numbers.numpy()
+        features, self.calls = network([embedding.linear, nn.ReLU()], cosines)
+        self.features = features.numpy().reshape(batch, n_samples, width)
+        self.networks = {draws: network([q_net], features, draws) for draws in (False, True)}
+        self.even = midpoints(n_samples).expand(batch, -1)
+
+    def sample(self) -> np.ndarray:
+        return self._greedy(self.levels.uniform_(), True)
+
+    def mode(self) -> np.ndarray:
+        return self._greedy(self.even, False)
+
+    def _greedy(self, levels: Tensor, draws: bool) -> np.ndarray:
+        np.cos(levels.numpy().reshape(-1, 1) * self.numbers, self.cosines)
+        for call in self.calls:
+            call()
+        np.multiply(self.features, self.latents, self.features)
+        quantiles, calls = self.networks[draws]
+        for call in calls:
+            call()
+        return quantiles.numpy().reshape(*self.features.shape[:2], -1).mean(1).argmax(1)
 
 
 class DeterministicHead(Head):

@@ -150,15 +150,18 @@ class NatureCNN(BaseFeaturesExtractor):
 
     Args:
         observation_space: pictures, channels first, 36 x 36 or larger.
-        features_dim: width of the linear layer at the end.
+        features_dim: width of the linear layer at the end; ``None``: there is none, and the features are the pixels of
+            the last convolution.
         normalized_image: the pictures are not uint8 in [0, 255] (floats in [0, 1], say): do not check that.
 
     Raises:
         PolicyError: not a picture, or too small.
     """
 
-    def __init__(self, observation_space: spaces.Box, features_dim: int = 512, normalized_image: bool = False) -> None:
-        super().__init__(observation_space, features_dim)
+    def __init__(
+        self, observation_space: spaces.Box, features_dim: int | None = 512, normalized_image: bool = False
+    ) -> None:
+        super().__init__(observation_space, features_dim or 0)
         _check_picture(observation_space, normalized_image)
         channels, height, width = observation_space.shape
         self.cnn = nn.Sequential(
@@ -171,7 +174,10 @@ class NatureCNN(BaseFeaturesExtractor):
             nn.Flatten(),
         )
         flat = 64 * _nature_size(height) * _nature_size(width)
-        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+        if features_dim is None:
+            self._features_dim, self.linear = flat, nn.Sequential()
+        else:
+            self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
 
     def forward(self, observations: Tensor) -> Tensor:
         if observations.device.type == "cpu":  # convolutions there are fastest with the channels innermost

@@ -1,19 +1,29 @@
-"""Policies that act greedily by action values: DQN and its family."""
+"""Policies that act greedily by action values: DQN and its family.
+
+Shape letters: B batch, A actions, K numbers for each action, N quantiles, F features.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
+import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, is_plain, plain
-from polyak.nn.fast.array_layers import GreedyHead
+from polyak.nn.fast.array_layers import CategoricalValueHead, GreedyHead, ImplicitHead, QuantileHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
+from polyak.nn.networks.noisy import drawing, parts_that_draw
+from polyak.nn.networks.streams import CosineEmbedding, split_arch, value_layers
+from polyak.nn.options import check_keywords, keywords_of
 from polyak.nn.policies.base import Network, Policy
+from polyak.ops.distributional import midpoints
 
 
 class QNetwork(Network):
@@ -27,6 +37,10 @@ class QNetwork(Network):
         net_arch: widths of the hidden layers; ``None`` takes [64, 64].
         activation_fn: follows every hidden layer.
         normalize_images: divide uint8 pictures by 255.
+        dueling: separate streams for state values and advantages, each with a last hidden layer of its own
+            (arXiv:1511.06581).
+        sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
+            ``None``: they are not.
     """
 
     def __init__(
@@ -38,46 +52,218 @@ class QNetwork(Network):
         net_arch: Sequence[int] | None = None,
         activation_fn: Activation = nn.ReLU,
         normalize_images: bool = True,
+        dueling: bool = False,
+        sigma0: float | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        if sigma0 is not None and not sigma0 > 0:
+            raise PolicyError(f"sigma0 must be positive, or None for layers without noise, got {sigma0}.")
         self.net_arch = [64, 64] if net_arch is None else list(net_arch)
         self.features_extractor, self.features_dim = features_extractor, features_dim
-        self.activation_fn = activation_fn
-        self.q_net = nn.Sequential(*create_mlp(features_dim, int(action_space.n), self.net_arch, activation_fn))
+        self.activation_fn, self.dueling, self.sigma0 = activation_fn, dueling, sigma0
+        self._build_layers(int(action_space.n))
+
+    def _build_layers(self, n_actions: int) -> None:
+        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, 1, self.net_arch))
+
+    def _layers(self, inputs: int, n_actions: int, outputs: int, net_arch: Sequence[int]) -> list[nn.Module]:
+        return value_layers(inputs, n_actions, outputs, net_arch, self.activation_fn, self.dueling, self.sigma0)
 
     @plain
     def forward(self, obs: Obs) -> Tensor:
         return self.q_net(self.extract_features(obs, self.features_extractor))
 
+    def chain(self, policy: Policy) -> Chain | None:
+        """:meth:`Policy.acting_chain` of a policy that acts greedily by this network."""
+        return Chain((policy, self), (self.features_extractor, self.q_net), GreedyHead)
+
+
+class CategoricalQNetwork(QNetwork):
+    """Distributions of returns on fixed atoms, C51 (Bellemare et al. 2017, arXiv:1707.06887); :meth:`forward` gives
+    their means [B, A].
+
+    Args:
+        n_atoms: K.
+        v_min, v_max: least and greatest return, the first and the last atom.
+        **options: see :class:`QNetwork`.
+
+    Raises:
+        PolicyError: fewer than two atoms, or no range.
+    """
+
+    support: Tensor
+    """[K] the atoms."""
+
+    def __init__(
+        self, *args: Any, n_atoms: int = 51, v_min: float = -10.0, v_max: float = 10.0, **options: Any
+    ) -> None:
+        if n_atoms < 2:
+            raise PolicyError(f"n_atoms must be at least 2, got {n_atoms}.")
+        if not v_min < v_max:
+            raise PolicyError(f"v_min={v_min} must lie below v_max={v_max}: they are the first and the last atom.")
+        self._n_atoms = n_atoms
+        super().__init__(*args, **options)
+        self.register_buffer("support", torch.linspace(v_min, v_max, n_atoms), persistent=False)
+
+    def _build_layers(self, n_actions: int) -> None:
+        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self._n_atoms, self.net_arch))
+
+    @plain
+    def logits(self, obs: Obs) -> Tensor:
+        """Logarithms of probabilities, up to a constant for each action: [B, K, A]"""
+        return super().forward(obs).unflatten(1, (self._n_atoms, -1))
+
+    def mean(self, logits: Tensor) -> Tensor:
+        """Expected returns: [B, K, A] -> [B, A]"""
+        return (logits.softmax(1) * self.support[:, None]).sum(1)
+
+    @plain
+    def forward(self, obs: Obs) -> Tensor:
+        return self.mean(self.logits(obs))
+
+    def chain(self, policy: Policy) -> Chain | None:
+        head = partial(CategoricalValueHead, support=self.support)
+        return super().chain(policy)._replace(head=head)  # type: ignore[union-attr]
+
+
+class QuantileNetwork(QNetwork):
+    """Quantiles of returns at fixed levels, QR-DQN (Dabney et al. 2018, arXiv:1710.10044); :meth:`forward` gives their
+    means [B, A].
+
+    Args:
+        n_quantiles: N.
+        **options: see :class:`QNetwork`.
+
+    Raises:
+        PolicyError: fewer than one quantile.
+    """
+
+    def __init__(self, *args: Any, n_quantiles: int = 200, **options: Any) -> None:
+        if n_quantiles < 1:
+            raise PolicyError(f"n_quantiles must be at least 1, got {n_quantiles}.")
+        self.n_quantiles = n_quantiles
+        super().__init__(*args, **options)
+
+    def _build_layers(self, n_actions: int) -> None:
+        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_quantiles, self.net_arch))
+
+    @plain
+    def quantiles(self, obs: Obs) -> Tensor:
+        """[B, N, A]"""
+        return super().forward(obs).unflatten(1, (self.n_quantiles, -1))
+
+    @plain
+    def forward(self, obs: Obs) -> Tensor:
+        return self.quantiles(obs).mean(1)
+
+    def chain(self, policy: Policy) -> Chain | None:
+        head = partial(QuantileHead, n_quantiles=self.n_quantiles)
+        return super().chain(policy)._replace(head=head)  # type: ignore[union-attr]
+
+
+class ImplicitQuantileNetwork(QNetwork):
+    """Quantiles of returns at any level, IQN (Dabney et al. 2018, arXiv:1806.06923).
+
+    :meth:`forward` gives means [B, A] of ``n_samples`` quantiles: at random levels where :attr:`draws` is set, else at
+    evenly spaced ones.
+
+    Args:
+        n_samples: K of section 3.
+        n_cosines: features of a level, n of eq. 4.
+        **options: see :class:`QNetwork`. All but the last hidden layer read the observation alone; levels multiply what
+            they make of it.
+
+    Raises:
+        PolicyError: a number below 1.
+    """
+
+    draws: bool = False
+    """Whether :meth:`forward` draws levels: see :func:`~polyak.nn.networks.noisy.drawing`."""
+
+    def __init__(self, *args: Any, n_samples: int = 32, n_cosines: int = 64, **options: Any) -> None:
+        for name, value in (("n_samples", n_samples), ("n_cosines", n_cosines)):
+            if value < 1:
+                raise PolicyError(f"{name} must be at least 1, got {value}.")
+        self.n_samples, self._n_cosines = n_samples, n_cosines
+        super().__init__(*args, **options)
+
+    def _build_layers(self, n_actions: int) -> None:
+        shared, own = split_arch(self.net_arch)
+        width = shared[-1] if shared else self.features_dim
+        self.trunk = nn.Sequential(*create_mlp(self.features_dim, 0, shared, self.activation_fn))
+        self.embedding = CosineEmbedding(width, self._n_cosines)
+        self.q_net = nn.Sequential(*self._layers(width, n_actions, 1, own))
+
+    @plain
+    def quantiles(self, obs: Obs, levels: Tensor) -> Tensor:
+        """At some levels [B, N] in (0, 1), eq. 3: [B, N, A]"""
+        latent = self.trunk(self.extract_features(obs, self.features_extractor))
+        mixed = latent[:, None, :] * self.embedding(levels)
+        return self.q_net(mixed.flatten(0, 1)).unflatten(0, levels.shape)
+
+    @plain
+    def forward(self, obs: Obs) -> Tensor:
+        rows = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
+        if self.draws:
+            levels = torch.rand(rows, self.n_samples, device=self.device)
+        else:
+            levels = midpoints(self.n_samples, self.device).expand(rows, -1)
+        return self.quantiles(obs, levels).mean(1)
+
+    def chain(self, policy: Policy) -> Chain | None:
+        if type(self.embedding) is not CosineEmbedding:
+            return None
+        head = partial(ImplicitHead, embedding=self.embedding, q_net=self.q_net, n_samples=self.n_samples)
+        layers = (self.features_extractor, self.trunk)
+        return Chain((policy, self, self.embedding), layers, head, (self.embedding.linear, self.q_net))
+
+
+NetworkClass = type[QNetwork]
+_FILLED_IN = {
+    *("features_extractor", "features_dim", "net_arch", "activation_fn", "normalize_images"),
+    *("args", "options"),
+}
+"""Arguments of a network that the policy provides; the rest are its own options."""
+
 
 class ValuePolicy(Policy):
-    """An action-value network and its target; acts greedily. Exploration is the algorithm's business.
+    """An action-value network and its target; acts greedily. Random actions are the algorithm's business; noisy layers
+    are asked for noise where actions need not be deterministic.
 
     Args:
         observation_space: what it reads.
         action_space: a Discrete.
-        net_arch: widths of the hidden layers; ``None`` takes [64, 64], or none after :class:`NatureCNN`.
+        network: class of the networks.
+        net_arch: widths of the hidden layers; ``None`` takes [64, 64]; after :class:`NatureCNN` none, or, where the
+            last hidden layer is a special one, [512] in place of the extractor's own.
         activation_fn: follows every hidden layer.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         normalize_images: divide uint8 pictures by 255.
+        **options: further arguments of the networks, such as ``dueling`` of :class:`QNetwork`.
 
     Raises:
-        PolicyError: another action space, or a ``net_arch`` that is not a list of widths.
+        PolicyError: another action space, or an argument out of range.
+        TypeError: an option that the networks do not have.
     """
 
     targets = ("q_net_target",)
+    q_net: Any
+    """Of the class ``network``."""
+    q_net_target: Any
 
     def __init__(
         self,
         observation_space: spaces.Space,
         action_space: spaces.Discrete,
         *,
+        network: NetworkClass = QNetwork,
         net_arch: Sequence[int] | None = None,
         activation_fn: Activation = nn.ReLU,
         features_extractor_class: ExtractorClass | None = None,
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         normalize_images: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__(
             observation_space,
@@ -88,11 +274,27 @@ class ValuePolicy(Policy):
         )
         if not isinstance(action_space, spaces.Discrete):
             raise PolicyError(f"action values need a Discrete action space, got {action_space}.")
+        check_keywords(type(self).__name__, options, self.keywords(network))
+        self.network_class, self.network_options = network, options
         if net_arch is None:
-            net_arch = [] if self.features_extractor_class is NatureCNN else [64, 64]
+            net_arch = self._default_arch()
         self.net_arch = check_widths(net_arch, "net_arch")
         self.activation_fn = activation_fn
         self._build_networks()
+        self._drawing = parts_that_draw(self)
+
+    @classmethod
+    def keywords(cls, network: NetworkClass = QNetwork, **defaults: Any) -> set[str]:
+        """Names that ``policy_kwargs`` may hold: the policy's and those of its networks."""
+        return (keywords_of(cls) - {"network", "options"}) | (keywords_of(network) - _FILLED_IN)
+
+    def _default_arch(self) -> list[int]:
+        if self.features_extractor_class is not NatureCNN:
+            return [64, 64]
+        if not (self.network_options or issubclass(self.network_class, ImplicitQuantileNetwork)):
+            return []
+        self.features_extractor_kwargs.setdefault("features_dim", None)
+        return [512]
 
     def _build_networks(self) -> None:
         self.q_net = self.make_q_net()
@@ -103,7 +305,7 @@ class ValuePolicy(Policy):
     def make_q_net(self) -> QNetwork:
         """A new action-value network."""
         extractor = self.make_features_extractor()
-        return QNetwork(
+        return self.network_class(
             self.observation_space,
             self.action_space,  # type: ignore[arg-type]
             extractor,
@@ -111,7 +313,12 @@ class ValuePolicy(Policy):
             self.net_arch,
             self.activation_fn,
             self.normalize_images,
+            **self.network_options,
         )
+
+    def drawing(self, on: bool = True) -> AbstractContextManager[None]:
+        """While the block runs, noisy layers draw noise, and levels of quantiles are drawn."""
+        return drawing(self._drawing, on)
 
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
         """Greedy actions [B]."""
@@ -119,13 +326,13 @@ class ValuePolicy(Policy):
 
     @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        """Greedy actions [B], whatever ``deterministic`` says."""
-        return self.q_net(obs).argmax(dim=1)
+        """Greedy actions [B]; unless ``deterministic``, by values with noise where layers have that."""
+        with self.drawing(not deterministic):
+            return self.q_net(obs).argmax(dim=1)
 
     def acting_chain(self) -> Chain | None:
         q_net = self.q_net
         if not isinstance(q_net, QNetwork) or not is_plain(self, "act", "_predict"):
             return None
-        if not is_plain(q_net, "forward", "extract_features", "preprocess", "_predict"):
-            return None
-        return Chain((self, q_net), (q_net.features_extractor, q_net.q_net), GreedyHead)
+        methods = ("forward", "extract_features", "preprocess", "_predict", "logits", "quantiles")
+        return q_net.chain(self) if is_plain(q_net, *methods) else None

@@ -1,0 +1,97 @@
+"""Categorical DQN (C51).
+
+Bellemare, Dabney and Munos 2017, "A Distributional Perspective on Reinforcement Learning", arXiv:1707.06887. Equation
+and algorithm numbers are theirs.
+
+Shapes: B batch rows, A actions, K atoms.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.dqn import DQN, DQNLearner, taken
+from polyak.core.hyperparameters import AtLeastTwo, require
+from polyak.core.learner import Learner, Objective
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.value import CategoricalQNetwork, ValuePolicy
+from polyak.ops.distributional import project
+from polyak.ops.soft_values import soft_log_policy
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def cross_entropy(log_probs: Tensor, target: Tensor) -> Tensor:
+    """-sum_k m_k log p_k, the loss of algorithm 1. log_probs [B, K], target m [B, K] -> [B]"""
+    return -(target * log_probs).sum(1)
+
+
+def divergence(log_probs: Tensor, target: Tensor) -> Tensor:
+    """KL(m || p), by which rows are prioritised: Hessel et al. 2018 (arXiv:1710.02298). [B, K] each -> [B]"""
+    return torch.xlogy(target, target).sum(1) + cross_entropy(log_probs, target)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class C51Learner(DQNLearner):
+    """Distributions of returns on fixed atoms."""
+
+    def predicted(self, batch: Transition) -> Tensor:
+        """Logits of the online network: [B, K, A]"""
+        logits: Tensor = self.policy.q_net.logits(batch.observations)
+        return logits
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """What the distributions of the actions taken are regressed on: moved, shrunk, projected, algorithm 1. [B, K]
+
+        Under a softmax policy, of Munchausen learning, they are mixtures of those of all next actions.
+        """
+        network = self.policy.q_net_target
+        logits = network.logits(batch.next_observations)
+        probs, next_q, support = logits.softmax(1), network.mean(logits), network.support
+        if self.munchausen:
+            scaled_log = soft_log_policy(next_q, self.munchausen_temperature)
+            policy = (scaled_log / self.munchausen_temperature).exp()
+            returns = (support[:, None] - scaled_log[:, None]).flatten(1)
+            probs = (probs * policy[:, None]).flatten(1)
+        else:
+            returns, probs = support, taken(probs, self.next_actions(batch, next_q))
+        atoms = self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
+        return project(probs, atoms, support)
+
+    def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Logits q [B, K, A] of every action, target [B, K] of those taken"""
+        log_probs = taken(q.log_softmax(1), batch.actions.long())
+        loss = (batch.weights * cross_entropy(log_probs, target)).mean()
+        return Objective(loss, td_error=divergence(log_probs.detach(), target))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class C51(DQN):
+    """Categorical DQN: learns distributions of returns on fixed atoms, and acts by their means (arXiv:1707.06887)."""
+
+    _: KW_ONLY
+    n_atoms: AtLeastTwo = 51
+    """Atoms of a distribution."""
+    v_min: float = -10.0
+    """The first atom: discounted returns below it count as this."""
+    v_max: float = 10.0
+    """The last atom: discounted returns above it count as this."""
+
+    learner_class: ClassVar[type[Learner]] = C51Learner
+    policies: ClassVar = policy_aliases(ValuePolicy, network=CategoricalQNetwork)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}

@@ -1,0 +1,72 @@
+"""Implicit Quantile Networks (IQN).
+
+Dabney, Ostrovski, Silver and Munos 2018, "Implicit Quantile Networks for Distributional Reinforcement Learning",
+arXiv:1806.06923. Equation numbers are theirs.
+
+Shapes: B batch rows, A actions, N and M levels.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.dqn import DQN, DQNLearner, taken
+from polyak.core.hyperparameters import Count
+from polyak.core.learner import Dial, Learner, Objective, Update
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.value import ImplicitQuantileNetwork, ValuePolicy
+from polyak.ops.distributional import quantile_huber_loss
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class IQNLearner(DQNLearner):
+    """Quantiles of returns at levels that are drawn."""
+
+    n_levels: Dial[int]
+    n_target_levels: Dial[int]
+
+    def gradient_step(self, batch: Transition) -> Update:
+        """Regress quantiles of the actions taken on those of their targets, at levels of their own: eq. 3."""
+        with self.policy.drawing():
+            target = self.td_target(batch)
+            levels = torch.rand(len(target), self.n_levels, device=target.device)
+            quantiles = self.policy.q_net.quantiles(batch.observations, levels)
+            objective = self.quantile_objective(batch, quantiles, levels, target)
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update({"loss": objective.loss.detach(), **objective.metrics}, objective.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """Samples of the targets, eq. 2; which next action counts is decided by quantiles of their own. -> [B, M]"""
+        network = self.policy.q_net_target
+        levels = torch.rand(len(batch.rewards), self.n_target_levels, device=batch.rewards.device)
+        returns = network.quantiles(batch.next_observations, levels)
+        returns = self.backup(batch, network(batch.next_observations), returns)
+        return self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
+
+    def quantile_objective(self, batch: Transition, quantiles: Tensor, levels: Tensor, target: Tensor) -> Objective:
+        """Quantiles [B, N, A] of every action at levels [B, N], target [B, M] of those taken: eq. 3"""
+        losses = quantile_huber_loss(taken(quantiles, batch.actions.long()), target, levels)
+        return Objective((batch.weights * losses).mean(), td_error=losses.detach())
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class IQN(DQN):
+    """Implicit Quantile Networks: learns quantiles of returns at any level, and acts by means of some of them
+    (arXiv:1806.06923)."""
+
+    _: KW_ONLY
+    n_levels: Count = 64
+    """Levels drawn for each prediction, N."""
+    n_target_levels: Count = 64
+    """Levels drawn for each target, N'."""
+
+    learner_class: ClassVar[type[Learner]] = IQNLearner
+    policies: ClassVar = policy_aliases(ValuePolicy, network=ImplicitQuantileNetwork)

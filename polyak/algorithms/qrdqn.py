@@ -1,0 +1,69 @@
+"""Quantile Regression DQN (QR-DQN).
+
+Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", arXiv:1710.10044. Equation and
+algorithm numbers are theirs.
+
+Shapes: B batch rows, A actions, N quantiles.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.dqn import DQN, DQNLearner, taken
+from polyak.core.hyperparameters import Fraction, NonNegative
+from polyak.core.learner import Learner, Objective, OptimizerRecipe
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.value import QuantileNetwork, ValuePolicy
+from polyak.ops.distributional import midpoints, quantile_huber_loss
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class QRDQNLearner(DQNLearner):
+    """Quantiles of returns at fixed levels."""
+
+    def predicted(self, batch: Transition) -> Tensor:
+        """Quantiles of the online network: [B, N, A]"""
+        quantiles: Tensor = self.policy.q_net.quantiles(batch.observations)
+        return quantiles
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """Quantiles of the targets, algorithm 1. -> [B, N]"""
+        quantiles = self.policy.q_net_target.quantiles(batch.next_observations)
+        returns = self.backup(batch, quantiles.mean(1), quantiles)
+        return self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
+
+    def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Quantiles q [B, N, A] of every action, target [B, N] of those taken: eq. 10"""
+        chosen = taken(q, batch.actions.long())
+        losses = quantile_huber_loss(chosen, target, midpoints(chosen.shape[1], chosen.device))
+        return Objective((batch.weights * losses).mean(), td_error=losses.detach())
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class QRDQN(DQN):
+    """Quantile Regression DQN: learns quantiles of returns, and acts by their means (arXiv:1710.10044)."""
+
+    learning_rate: NonNegative | Schedule = 5e-5
+    _: KW_ONLY
+    exploration_fraction: Fraction = 0.005
+    """Fraction of training over which the exploration rate falls."""
+    exploration_final_eps: Fraction = 0.01
+    """Probability of a random action once it has fallen."""
+    max_grad_norm: NonNegative | None = None
+    """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
+
+    learner_class: ClassVar[type[Learner]] = QRDQNLearner
+    policies: ClassVar = policy_aliases(ValuePolicy, network=QuantileNetwork)
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam, {"eps": 0.01 / self.batch_size})  # section 5

@@ -1,0 +1,45 @@
+"""Rainbow: C51 with double Q-learning, dueling streams, noisy layers, prioritised replay and three-step returns.
+
+Hessel et al. 2018, "Rainbow: Combining Improvements in Deep Reinforcement Learning", arXiv:1710.02298.
+"""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from polyak.algorithms.c51 import C51
+from polyak.core.hyperparameters import Count, Natural, NonNegative
+from polyak.core.learner import OptimizerRecipe
+from polyak.core.schedules import Schedule
+
+
+@dataclass(eq=False, repr=False)
+class Rainbow(C51):
+    """Rainbow: all of DQN's extensions at once, with the settings of its paper's table 1 (arXiv:1710.02298)."""
+
+    learning_rate: NonNegative | Schedule = 6.25e-5
+    _: KW_ONLY
+    learning_starts: Natural = 20_000
+    """Environment steps of random actions before the first update."""
+    target_update_interval: Count = 8_000
+    """Environment steps between two target updates."""
+    n_steps: Count | tuple[int, int] = 3
+    """Rewards summed before bootstrapping (n-step returns); ``(least, most)`` draws a number for each transition."""
+    prioritized: bool | dict[str, Any] = True
+    """Replay transitions of large error (the divergence of distributions) more often, and weigh their losses less
+    (arXiv:1511.05952). A dict changes settings, as for :class:`DQN`; ``True`` takes ``alpha=0.5``."""
+    double: bool = True
+    """Double Q-learning: the online network chooses the next action whose value by the target network counts
+    (arXiv:1509.06461)."""
+    dueling: bool = True
+    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581)."""
+    noisy: bool = True
+    """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
+    (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
+
+    priorities: ClassVar[Mapping[str, Any]] = {"alpha": 0.5}
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam, {"eps": 1.5e-4})

@@ -1,0 +1,112 @@
+"""What the networks of the DQN family are made of besides plain layers.
+
+Shape letters: B batch, F features, A actions, K numbers for each action (1, or as many as a distribution has).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from polyak.nn.networks.layers import Activation, check_widths, create_mlp
+from polyak.nn.networks.noisy import NoisyLinear
+
+SHARED_GRADIENT = 1 / math.sqrt(2)
+"""By which the gradient of two streams is scaled where they meet: Wang et al. 2016, section 4.2."""
+
+
+class Dueling(nn.Module):
+    """Two streams, state values and advantages: Q = V + A - mean A, Wang et al. 2016 (arXiv:1511.06581) eq. 9.
+
+    With K numbers for each action there is one V for each of them, as in Rainbow (arXiv:1710.02298, section 3).
+
+    Args:
+        value: [B, F] -> [B, K].
+        advantage: [B, F] -> [B, K * A].
+        n_actions: A.
+    """
+
+    def __init__(self, value: nn.Module, advantage: nn.Module, n_actions: int) -> None:
+        super().__init__()
+        self.value, self.advantage, self.n_actions = value, advantage, n_actions
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, F] -> [B, K * A]"""
+        features = torch.lerp(features.detach(), features, SHARED_GRADIENT)  # the same numbers
+        advantages = self.advantage(features).unflatten(1, (-1, self.n_actions))
+        centred = advantages - advantages.mean(2, keepdim=True)
+        return (self.value(features)[:, :, None] + centred).flatten(1)
+
+
+class CosineEmbedding(nn.Module):
+    """Quantile levels as features: ReLU(sum_i cos(pi i tau) w_i + b), Dabney et al. 2018 (arXiv:1806.06923) eq. 4.
+
+    Args:
+        features_dim: F.
+        n_cosines: i runs from 0 to one less than this.
+    """
+
+    numbers: Tensor
+
+    def __init__(self, features_dim: int, n_cosines: int = 64) -> None:
+        super().__init__()
+        self.register_buffer("numbers", math.pi * torch.arange(n_cosines, dtype=torch.float32), persistent=False)
+        self.linear = nn.Linear(n_cosines, features_dim)
+
+    def forward(self, levels: Tensor) -> Tensor:
+        """[...] -> [..., F]"""
+        return torch.relu(self.linear(torch.cos(levels[..., None] * self.numbers)))
+
+
+def split_arch(net_arch: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Widths of the hidden layers that all parts of a network share, and of those that each has for itself: the last.
+
+    Where features go in at once, as those of convolutions, nothing is shared but them.
+    """
+    widths = check_widths(net_arch, "net_arch")
+    return widths[:-1], widths[-1:]
+
+
+def value_layers(
+    inputs: int,
+    n_actions: int,
+    outputs: int,
+    net_arch: Sequence[int],
+    activation_fn: Activation,
+    dueling: bool = False,
+    sigma0: float | None = None,
+) -> list[nn.Module]:
+    """Layers of a value network, to be put into ``nn.Sequential``: [B, inputs] -> [B, outputs * n_actions].
+
+    Args:
+        inputs: number of features.
+        n_actions: A.
+        outputs: K.
+        net_arch: widths of the hidden layers.
+        activation_fn: follows every hidden layer.
+        dueling: double the last hidden layer and the output: one stream for values, one for advantages.
+        sigma0: make those layers noisy, with noise of this size at first; ``None``: they are not.
+    """
+    if not dueling and sigma0 is None:
+        return create_mlp(inputs, outputs * n_actions, net_arch, activation_fn)
+    shared, own = split_arch(net_arch)
+    width = shared[-1] if shared else inputs
+    linear = nn.Linear if sigma0 is None else partial(NoisyLinear, sigma0=sigma0)
+
+    def stream(numbers: int) -> list[nn.Module]:
+        widths = [width, *own, numbers]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [linear(before, after), activation_fn()]
+        return layers[:-1]
+
+    layers = create_mlp(inputs, 0, shared, activation_fn)
+    if not dueling:
+        return layers + stream(outputs * n_actions)
+    value, advantage = nn.Sequential(*stream(outputs)), nn.Sequential(*stream(outputs * n_actions))
+    return [*layers, Dueling(value, advantage, n_actions)]
