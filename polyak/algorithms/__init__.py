@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.a2c import A2C as A2C
     from polyak.algorithms.c51 import C51 as C51
     from polyak.algorithms.ddpg import DDPG as DDPG
+    from polyak.algorithms.deep_sarsa import DeepSARSA as DeepSARSA
     from polyak.algorithms.dqn import DQN as DQN
     from polyak.algorithms.iqn import IQN as IQN
     from polyak.algorithms.ppo import PPO as PPO
@@ -24,6 +25,7 @@ REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
     "c51": "polyak.algorithms.c51:C51",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
+    "deep_sarsa": "polyak.algorithms.deep_sarsa:DeepSARSA",
     "dqn": "polyak.algorithms.dqn:DQN",
     "iqn": "polyak.algorithms.iqn:IQN",
     "ppo": "polyak.algorithms.ppo:PPO",

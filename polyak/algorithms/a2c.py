@@ -119,13 +119,3 @@ class A2C(OnPolicyAlgorithm):
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     learn.__doc__ = OnPolicyAlgorithm.learn.__doc__
-
-    def train(self) -> None:
-        """Make one gradient step on the whole rollout."""
-        self.policy.set_training_mode(True)
-        self._turn_dials()
-        with self._split.sample:
-            batch = next(self._minibatches(None))
-        update = self.learner.update(batch)
-        self._n_updates += 1
-        self._record({name: [value] for name, value in update.metrics.items()})

@@ -10,16 +10,15 @@ import warnings
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.core.acting.exploration import EpsilonGreedy, Exploration
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq
 from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
@@ -133,7 +132,7 @@ class DQNLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class DQN(OffPolicyAlgorithm):
+class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
 
     learning_rate: NonNegative | Schedule = 1e-4
@@ -146,12 +145,6 @@ class DQN(OffPolicyAlgorithm):
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
-    exploration_fraction: Fraction = 0.1
-    """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: Fraction = 1.0
-    """Probability of a random action at the start."""
-    exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
     max_grad_norm: NonNegative | None = 10
     """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
     double: bool = False
@@ -220,22 +213,10 @@ class DQN(OffPolicyAlgorithm):
                 f"every {self.n_envs} environment steps.",
                 stacklevel=2,
             )
-        first, last = (0.0, 0.0) if self.noisy else (self.exploration_initial_eps, self.exploration_final_eps)
-        self.exploration_schedule = LinearSchedule(first, last, self.exploration_fraction)
-        self.exploration_rate = self.exploration_schedule(1.0)
         self._n_calls = 0
 
-    @property
-    def exploration_rate(self) -> float:
-        """Probability of a random action at present."""
-        return self._dials.epsilon
-
-    @exploration_rate.setter
-    def exploration_rate(self, value: float) -> None:
-        self._dials.epsilon = value
-
-    def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+    def _exploration_schedule(self) -> LinearSchedule:
+        return LinearSchedule(0.0, 0.0, 1.0) if self.noisy else super()._exploration_schedule()
 
     def _on_step(self) -> None:
         self._n_calls += 1
@@ -243,32 +224,11 @@ class DQN(OffPolicyAlgorithm):
             assert isinstance(self.learner, DQNLearner)
             self.learner.set(tau=self.tau)
             self.learner.update_target()
-        self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
-
-    def predict(
-        self,
-        observation: np.ndarray | dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        if deterministic or np.random.rand() >= self.exploration_rate:
-            return super().predict(observation, state, episode_start, deterministic)
-        if not self.policy.is_vectorized_observation(observation):
-            return np.array(self.action_space.sample()), state
-        rows = len(next(iter(observation.values())) if isinstance(observation, dict) else observation)
-        return np.array([self.action_space.sample() for _ in range(rows)]), state
-
-    predict.__doc__ = OffPolicyAlgorithm.predict.__doc__
-
-    def dump_logs(self) -> None:
-        self.logger.record("rollout/exploration_rate", self.exploration_rate)
-        super().dump_logs()
-
-    dump_logs.__doc__ = OffPolicyAlgorithm.dump_logs.__doc__
+        self._follow_schedule()
 
     def _extra_state(self) -> dict[str, Any]:
-        return {"_n_calls": self._n_calls, "exploration_rate": self.exploration_rate}
+        return {**super()._extra_state(), "_n_calls": self._n_calls}
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
-        self._n_calls, self.exploration_rate = state["_n_calls"], state["exploration_rate"]
+        super()._load_extra_state(state)
+        self._n_calls = state["_n_calls"]

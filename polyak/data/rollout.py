@@ -247,7 +247,9 @@ class RolloutBuffer(BaseBuffer):
         observations = _map(lambda column: column.reshape(-1, *column.shape[2:]), self.observations)
         return self._tensors(observations), self._tensor(self.actions.reshape(-1, self.action_dim))
 
-    def compute_returns_and_advantage(self, last_values: Tensor | np.ndarray, dones: np.ndarray) -> None:
+    def compute_returns_and_advantage(
+        self, last_values: Tensor | np.ndarray, dones: np.ndarray, *, next_values: np.ndarray | None = None
+    ) -> None:
         """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
 
         Where :attr:`truncated` is True the value of the final observation is taken from :attr:`final_values`. No other
@@ -256,8 +258,11 @@ class RolloutBuffer(BaseBuffer):
         Args:
             last_values: [n_envs] (or [n_envs, 1]) values of the observations after the last step.
             dones: [n_envs] whether the last step ended an episode.
+            next_values: [buffer_size, n_envs] values of the states after all steps, where they are others than the
+                ``values`` of the steps that follow; ``last_values`` are not read then.
         """
-        next_values = np.concatenate([self.values[1:], _flat(last_values)[None]])
+        if next_values is None:
+            next_values = np.concatenate([self.values[1:], _flat(last_values)[None]])
         cuts = self._cuts(dones)
         discounts = self.gamma * (1 - cuts)
         if self.truncated.any():

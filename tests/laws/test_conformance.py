@@ -24,7 +24,7 @@ from polyak.core.files.checkpoint import Saved
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.core.interaction import Interaction
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.loops.on_policy import OnPolicyAlgorithm
+from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.data import Transition
 from tests.laws.toys import TOYS
 from tests.tolerance import drift
@@ -33,7 +33,7 @@ PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text()
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, DeepAlgorithm)]
-COMPILED = [name for name in DEEP if issubclass(CLASSES[name], OffPolicyAlgorithm | OnPolicyAlgorithm)]
+COMPILED = [name for name in DEEP if issubclass(CLASSES[name], OffPolicyAlgorithm | RolloutAlgorithm)]
 INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Interaction)]
 
 

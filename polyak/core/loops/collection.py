@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyak.core.acting.actor import Actor
-from polyak.core.acting.exploration import Arrays, Exploration
+from polyak.core.acting.exploration import Arrays, Dials, Exploration, RandomActions
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.files.serialise import decode, encode
@@ -72,6 +72,10 @@ class Collecting(Interaction, DeepAlgorithm):
     _collection: Collection | None = None
     """The one that is going on, or that a file has brought."""
 
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        self._dials = Dials()
+        super().__post_init__(_init_setup_model)
+
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def make_actor(self) -> Actor:
@@ -82,6 +86,9 @@ class Collecting(Interaction, DeepAlgorithm):
     def _exploration(self) -> dict[str, Exploration]:
         """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
         return {}
+
+    def _random_actions(self) -> RandomActions:
+        return RandomActions(self.action_space, self.policy.codec)
 
     def _columns(self) -> tuple[Column, ...]:
         """What is stored with each step besides the usual: here what the policy remembered before it."""

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from typing_extensions import Self
 
-from polyak.core.acting.exploration import AdditiveNoise, Dials, Exploration, RandomActions, WarmUp, gsde
+from polyak.core.acting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.core.acting.noise import ActionNoise, for_environments
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
@@ -110,10 +110,6 @@ class OffPolicyAlgorithm(Collecting):
     priorities: ClassVar[Mapping[str, Any]] = {}
     """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
-
-    def __post_init__(self, _init_setup_model: bool) -> None:
-        self._dials = Dials()
-        super().__post_init__(_init_setup_model)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -281,9 +277,6 @@ class OffPolicyAlgorithm(Collecting):
             return {}
         self.action_noise = for_environments(self.action_noise, self.n_envs)
         return {"noise": AdditiveNoise(self.action_noise)}
-
-    def _random_actions(self) -> RandomActions:
-        return RandomActions(self.action_space, self.policy.codec)
 
     def collect(
         self,

@@ -62,8 +62,8 @@ class OnPolicyLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(Collecting):
-    """Algorithms that learn from fresh rollouts of their own stochastic policy."""
+class RolloutAlgorithm(Collecting):
+    """Algorithms that learn from fresh rollouts of their own policy."""
 
     _: KW_ONLY
     n_steps: Count = 2048
@@ -72,18 +72,8 @@ class OnPolicyAlgorithm(Collecting):
     """Discount factor, in [0, 1]."""
     gae_lambda: Fraction = 0.95
     """Trace decay of generalised advantage estimation, in [0, 1]: 0 is one-step TD, 1 Monte Carlo."""
-    ent_coef: NonNegative = 0.0
-    """Weight of the entropy bonus."""
-    vf_coef: NonNegative = 0.5
-    """Weight of the value loss."""
     max_grad_norm: NonNegative = 0.5
     """Largest global norm of the gradient; beyond it the gradient is scaled down."""
-    normalize_advantage: bool = True
-    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
-    use_sde: bool = False
-    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
     rollout_buffer_class: type[RolloutBuffer] | None = None
     """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
     rollout_buffer_kwargs: dict[str, Any] | None = None
@@ -98,9 +88,6 @@ class OnPolicyAlgorithm(Collecting):
         return cast(ActorCriticPolicy, self.policy)
 
     # -- construction --------------------------------------------------------------------------------------------------
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {"use_sde": True, **super()._policy_options()} if self.use_sde else super()._policy_options()
 
     def _setup_model(self) -> None:
         super()._setup_model()
@@ -146,9 +133,6 @@ class OnPolicyAlgorithm(Collecting):
         """Gradient steps that :meth:`train` makes of a rollout of so many rows."""
         return 1
 
-    def _exploration(self) -> dict[str, Exploration]:
-        return gsde(self.use_sde, self.sde_sample_freq)
-
     def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
         """Fill the rollout buffer with fresh experience, advantages and returns.
 
@@ -181,7 +165,7 @@ class OnPolicyAlgorithm(Collecting):
                 if not (idle or callback.on_step()):
                     return False
                 self._take(step, collection, rollout_buffer)
-            last_values = self._complete(rollout_buffer, judged=own_add or self._actor_critic.values_while_acting)
+            last_values = self._complete(rollout_buffer, judged=own_add or self._judges_while_acting)
             if publish:
                 callback.update_locals({"values": last_values})
             callback.on_rollout_end()
@@ -225,6 +209,11 @@ class OnPolicyAlgorithm(Collecting):
         values, log_probs = extras.pop("values", None), extras.pop("log_probs", None)
         rollout_buffer.record(step._replace(extras=extras), values, log_probs, cut_values)
 
+    @property
+    def _judges_while_acting(self) -> bool:
+        """Whether steps bring values."""
+        return self._actor_critic.values_while_acting
+
     def _cut_values(self, step: Step) -> np.ndarray:
         """The values [N] of the states in which episodes were cut short; 0 elsewhere."""
         final, rows = step.next_observations, step.truncated
@@ -261,8 +250,12 @@ class OnPolicyAlgorithm(Collecting):
                 self._evaluate_rollout(rollout_buffer)
             last_values = torch.from_numpy(self._values_of(self.runner.obs))[:, None]
         with self._split.update:
-            rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=self.runner.episode_starts)
+            self._estimate(rollout_buffer, last_values, self.runner.episode_starts)
         return last_values
+
+    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, dones: np.ndarray) -> None:
+        """Fill in advantages and returns, from the values [N, 1] and the ends [N] after the last step."""
+        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
 
     def _evaluated(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Values and log-probabilities as gradient steps see them: ratios of probabilities begin at 1."""
@@ -311,8 +304,14 @@ class OnPolicyAlgorithm(Collecting):
         self._write_logs(**({"iterations": iteration} if iteration > 0 else {}))
 
     def train(self) -> None:
-        """Learn from the rollout buffer."""
-        raise NotImplementedError
+        """Learn from the rollout buffer: here one gradient step on the whole rollout."""
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        with self._split.sample:
+            batch = next(self._minibatches(None))
+        update = self.learner.update(batch)
+        self._n_updates += 1
+        self._record({name: [value] for name, value in update.metrics.items()})
 
     @property
     def _minibatches(self) -> Callable[[int | None], Iterator[Any]]:
@@ -331,6 +330,29 @@ class OnPolicyAlgorithm(Collecting):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         if (log_std := getattr(self.policy, "log_std", None)) is not None:
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())
+
+
+@dataclass(eq=False, repr=False)
+class OnPolicyAlgorithm(RolloutAlgorithm):
+    """Those with a stochastic actor and a value function."""
+
+    _: KW_ONLY
+    ent_coef: NonNegative = 0.0
+    """Weight of the entropy bonus."""
+    vf_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    normalize_advantage: bool = True
+    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
+    use_sde: bool = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {"use_sde": True, **super()._policy_options()} if self.use_sde else super()._policy_options()
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return gsde(self.use_sde, self.sde_sample_freq)
 
 
 def _split(rows: Any) -> list[Any]:

@@ -226,9 +226,9 @@ _FILLED_IN = {
 """Arguments of a network that the policy provides; the rest are its own options."""
 
 
-class ValuePolicy(Policy):
-    """An action-value network and its target; acts greedily. Random actions are the algorithm's business; noisy layers
-    are asked for noise where actions need not be deterministic.
+class GreedyPolicy(Policy):
+    """An action-value network; acts greedily. Random actions are the algorithm's business; noisy layers are asked for
+    noise where actions need not be deterministic.
 
     Args:
         observation_space: what it reads.
@@ -247,10 +247,8 @@ class ValuePolicy(Policy):
         TypeError: an option that the networks do not have.
     """
 
-    targets = ("q_net_target",)
     q_net: Any
     """Of the class ``network``."""
-    q_net_target: Any
 
     def __init__(
         self,
@@ -298,9 +296,6 @@ class ValuePolicy(Policy):
 
     def _build_networks(self) -> None:
         self.q_net = self.make_q_net()
-        self.q_net_target = self.make_q_net()
-        self.q_net_target.load_state_dict(self.q_net.state_dict())
-        self.q_net_target.requires_grad_(False).eval()
 
     def make_q_net(self) -> QNetwork:
         """A new action-value network."""
@@ -336,3 +331,17 @@ class ValuePolicy(Policy):
             return None
         methods = ("forward", "extract_features", "preprocess", "_predict", "logits", "quantiles")
         return q_net.chain(self) if is_plain(q_net, *methods) else None
+
+
+class ValuePolicy(GreedyPolicy):
+    """:class:`GreedyPolicy` with a target network."""
+
+    targets = ("q_net_target",)
+    q_net_target: Any
+    """Of the class ``network``."""
+
+    def _build_networks(self) -> None:
+        super()._build_networks()
+        self.q_net_target = self.make_q_net()
+        self.q_net_target.load_state_dict(self.q_net.state_dict())
+        self.q_net_target.requires_grad_(False).eval()

@@ -1,0 +1,121 @@
+"""SARSA, Expected SARSA and their n-step and lambda versions, with a network.
+
+Sutton and Barto 2018, "Reinforcement Learning: An Introduction", sections 6.4, 6.6, 7.2 and 12.7; learned from several
+environments at once and without replay as in Mnih et al. 2016, arXiv:1602.01783, section 4.
+
+Shapes: B batch rows, N environments, A actions.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.algorithms.dqn import taken
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
+from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.core.schedules import Schedule
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data import RolloutBuffer, RolloutSamples
+from polyak.data.step import Observations
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.value import GreedyPolicy
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def expected_value(q: Tensor, epsilon: float) -> Tensor:
+    """sum_a pi(a|s) Q(s, a) of the epsilon-greedy policy pi, the target of eq. 6.9. q [B, A] -> [B]"""
+    return (1 - epsilon) * q.amax(1) + epsilon * q.mean(1)
+
+
+def value_loss(q: Tensor, returns: Tensor) -> Tensor:
+    """E[(G - Q(s, a))^2]. q [B], returns G [B] -> []"""
+    return ((returns - q) ** 2).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class DeepSARSALearner(Learner):
+    """Action values of the policy that acts."""
+
+    policy: GreedyPolicy
+    max_grad_norm: Dial[Tensor]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: RolloutSamples) -> Update:
+        """One gradient step on the whole rollout."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: RolloutSamples) -> Update:
+        """Regress the values of the actions taken on the returns that followed."""
+        objective = self.objective(batch, taken(self.policy.q_net(batch.observations), batch.actions.long().flatten()))
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update({"loss": objective.loss.detach(), **objective.metrics})
+
+    def objective(self, batch: RolloutSamples, q: Tensor) -> Objective:
+        """q [B] of the actions taken"""
+        return Objective(value_loss(q, batch.returns))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
+    """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    _: KW_ONLY
+    n_steps: Count = 8
+    """Steps per environment in one rollout."""
+    gae_lambda: Fraction = 0.9
+    """Trace decay lambda, in [0, 1]: 0 is one-step SARSA, 1 sums all rewards of the rollout (n-step SARSA)."""
+    expected: bool = False
+    """Expected SARSA: the next state counts by its expected value under the policy, rather than by the value of the
+    action that was taken there. After the last step of a rollout it always does."""
+    max_grad_norm: NonNegative = 10.0
+    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
+
+    learner_class: ClassVar[type[Learner]] = DeepSARSALearner
+    policies: ClassVar = policy_aliases(GreedyPolicy)
+    action_spaces: ClassVar = (spaces.Discrete,)
+    q_net = Part("policy.q_net")
+    _judges_while_acting = False
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        self._follow_schedule()
+        return super()._iterate(callback, log_interval)
+
+    def _values_of(self, observations: Observations) -> np.ndarray:
+        """Expected values [N]."""
+        with torch.no_grad():
+            q = self.q_net(self.policy.obs_to_tensor(observations)[0])
+        return expected_value(q, self.exploration_rate).numpy(force=True)
+
+    def _evaluated(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Values of actions, and 0 for logarithms of probabilities, which nothing reads."""
+        values = taken(self.q_net(obs), actions.long().flatten())
+        return values, torch.zeros_like(values)
+
+    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, dones: np.ndarray) -> None:
+        """Returns of section 12.7: sums of errors ``r + gamma V(s') - Q(s, a)`` that decay by lambda."""
+        if not self.expected:
+            return super()._estimate(rollout_buffer, last_values, dones)
+        observations = rollout_buffer.flat_inputs()[0]
+        with torch.no_grad():
+            values = expected_value(self.q_net(observations), self.exploration_rate).numpy(force=True)
+        then = np.concatenate([values.reshape(rollout_buffer.values.shape)[1:], last_values.numpy().reshape(1, -1)])
+        rollout_buffer.compute_returns_and_advantage(last_values, dones, next_values=then)

@@ -1,0 +1,76 @@
+"""Random actions now and then, fewer and fewer of them: how algorithms explore that act greedily by action values."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from polyak.core.acting.exploration import EpsilonGreedy, Exploration
+from polyak.core.hyperparameters import Fraction
+from polyak.core.loops.collection import Collecting
+from polyak.core.schedules import LinearSchedule
+
+
+@dataclass(eq=False, repr=False)
+class ActsEpsilonGreedily(Collecting):
+    """Algorithms that take a random action with a probability that falls linearly."""
+
+    _: KW_ONLY
+    exploration_fraction: Fraction = 0.1
+    """Fraction of training over which the exploration rate falls."""
+    exploration_initial_eps: Fraction = 1.0
+    """Probability of a random action at the start."""
+    exploration_final_eps: Fraction = 0.05
+    """Probability of a random action once it has fallen."""
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self.exploration_schedule = self._exploration_schedule()
+        self.exploration_rate = self.exploration_schedule(1.0)
+
+    def _exploration_schedule(self) -> LinearSchedule:
+        """The exploration rate by remaining progress."""
+        return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
+
+    @property
+    def exploration_rate(self) -> float:
+        """Probability of a random action at present."""
+        return self._dials.epsilon
+
+    @exploration_rate.setter
+    def exploration_rate(self, value: float) -> None:
+        self._dials.epsilon = value
+
+    def _follow_schedule(self) -> None:
+        """Let the exploration rate follow the progress of training."""
+        self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        if deterministic or np.random.rand() >= self.exploration_rate:
+            return super().predict(observation, state, episode_start, deterministic)
+        if not self.policy.is_vectorized_observation(observation):
+            return np.array(self.action_space.sample()), state
+        rows = len(next(iter(observation.values())) if isinstance(observation, dict) else observation)
+        return np.array([self.action_space.sample() for _ in range(rows)]), state
+
+    predict.__doc__ = Collecting.predict.__doc__
+
+    def _write_logs(self, **counts: Any) -> None:
+        self.logger.record("rollout/exploration_rate", self.exploration_rate)
+        super()._write_logs(**counts)
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), "exploration_rate": self.exploration_rate}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        self.exploration_rate = state["exploration_rate"]
