@@ -73,18 +73,18 @@ class QuantileCritic(ContinuousCritic):
         """Quantiles of all critics together, K N."""
         return self.n_critics * self.n_quantiles
 
-    def quantiles(self, obs: Obs, actions: Tensor) -> Tensor:
-        """All quantiles of all critics: [K, B, N]."""
+    def forward(self, obs: Obs, actions: Tensor) -> Tensor:  # type: ignore[override]
+        """All quantiles of all critics: [B, K, N]."""
         inputs = self._inputs(obs, actions)
-        return torch.stack([network(inputs) for network in self.q_networks])
+        return torch.stack([network(inputs) for network in self.q_networks], dim=1)
+
+    def quantiles(self, obs: Obs, actions: Tensor) -> Tensor:
+        """The same with the critics first, as :meth:`q_values` has them: [K, B, N]."""
+        return self(obs, actions).transpose(0, 1)
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
         """The mean of each critic's quantiles: [K, B]."""
         return self.quantiles(obs, actions).mean(2)
-
-    def forward(self, obs: Obs, actions: Tensor) -> Tensor:  # type: ignore[override]
-        """All quantiles, critics along the second axis: [B, K, N]."""
-        return self.quantiles(obs, actions).transpose(0, 1)
 
     def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
         """The mean of the first critic's quantiles only: [B, 1]."""
