@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.rainbow import Rainbow as Rainbow
     from polyak.algorithms.sac import SAC as SAC
     from polyak.algorithms.td3 import TD3 as TD3
+    from polyak.algorithms.tqc import TQC as TQC
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
@@ -33,6 +34,7 @@ REGISTRY = {
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
     "sac": "polyak.algorithms.sac:SAC",
     "td3": "polyak.algorithms.td3:TD3",
+    "tqc": "polyak.algorithms.tqc:TQC",
 }
 """Name on the command line -> module and class."""
 

@@ -89,7 +89,7 @@ class SACLearner(Learner):
         actions, log_prob = policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
 
         target = self.td_target(batch, alpha)
-        q = policy.critic.q_values(batch.observations, batch.actions)
+        q = self.estimates(batch)
         critic = self.critic_objective(batch, q, target)
         self.minimise("critic", critic.loss)
 
@@ -112,6 +112,10 @@ class SACLearner(Learner):
         next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
         return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+
+    def estimates(self, batch: Transition) -> Tensor:
+        """What the critics say of the batch's actions, to be compared with the target. -> [K, B]"""
+        return self.policy.critic.q_values(batch.observations, batch.actions)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         """Of the critics. q [K, B] of the batch's actions, target [B]"""

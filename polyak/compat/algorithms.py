@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
+from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3, tqc
 from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
@@ -85,6 +85,11 @@ TD3_ALIASES: Aliases = {
     "MlpPolicy": policies.TD3Policy,
     "CnnPolicy": policies.TD3CnnPolicy,
     "MultiInputPolicy": policies.TD3MultiInputPolicy,
+}
+TQC_ALIASES: Aliases = {
+    "MlpPolicy": policies.TQCPolicy,
+    "CnnPolicy": policies.TQCCnnPolicy,
+    "MultiInputPolicy": policies.TQCMultiInputPolicy,
 }
 
 
@@ -860,3 +865,15 @@ class SAC(sac.SAC, OffPolicyAlgorithm):
     def ent_coef_tensor(self) -> torch.Tensor:
         """The temperature, if it is fixed."""
         return self.learner.get_buffer("ent_coef")
+
+
+@in_order(
+    f"{_REPLAY} ent_coef target_update_interval target_entropy top_quantiles_to_drop_per_net use_sde sde_sample_freq "
+    f"use_sde_at_warmup {_TAIL}"
+)
+class TQC(tqc.TQC, SAC):
+    """See :class:`polyak.TQC`."""
+
+    policy_aliases = TQC_ALIASES
+    learn = with_defaults(tqc.TQC.learn, tb_log_name="TQC")
+    train = with_defaults(tqc.TQC.train, batch_size=64)

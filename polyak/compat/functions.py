@@ -19,6 +19,8 @@ from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedul
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import GoalSelectionStrategy
 from polyak.envs import VecEnv
+from polyak.ops import distributional
+from polyak.ops.distributional import midpoints
 
 SB3_VERSION = "2.9.2"
 """The version whose public API is answered."""
@@ -133,6 +135,35 @@ def polyak_update(params: Iterable[Tensor], target_params: Iterable[Tensor], tau
     """
     for source, target in zip_strict(params, target_params):
         target.mul_(1 - tau).add_(source, alpha=tau)
+
+
+def quantile_huber_loss(
+    current_quantiles: Tensor,
+    target_quantiles: Tensor,
+    cum_prob: Tensor | None = None,
+    sum_over_quantiles: bool = True,
+) -> Tensor:
+    """The mean over rows and critics of :func:`polyak.ops.distributional.quantile_huber_loss`.
+
+    Args:
+        current_quantiles: [B, N] or [B, K, N].
+        target_quantiles: [B, M], or [B, K, M] or [B, 1, M].
+        cum_prob: [..., N, 1], levels of the quantiles; ``None``: (i + 1/2) / N.
+        sum_over_quantiles: add up the N quantiles; False takes their mean.
+
+    Raises:
+        ValueError: other numbers of axes or rows.
+    """
+    shapes = current_quantiles.shape, target_quantiles.shape
+    if len(shapes[0]) != len(shapes[1]) or len(shapes[0]) not in (2, 3) or shapes[0][0] != shapes[1][0]:
+        raise ValueError(
+            f"current_quantiles and target_quantiles must be [B, N] and [B, M], or [B, K, N] and [B, K or 1, M], got "
+            f"{list(shapes[0])} and {list(shapes[1])}."
+        )
+    n = shapes[0][-1]
+    levels = midpoints(n, current_quantiles.device) if cum_prob is None else cum_prob.squeeze(-1)
+    loss = distributional.quantile_huber_loss(current_quantiles, target_quantiles, levels).mean()
+    return loss if sum_over_quantiles else loss / n
 
 
 def obs_as_tensor(obs: np.ndarray | Mapping[str, np.ndarray], device: torch.device | str) -> Tensor | TensorDict:

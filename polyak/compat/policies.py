@@ -41,7 +41,7 @@ from polyak.nn.networks.encoders import (
     Obs,
     make_extractor,
 )
-from polyak.nn.policies import actor_critic
+from polyak.nn.policies import actor_critic, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import value as value_policy
 from polyak.nn.policies.base import Network, Policy
@@ -448,7 +448,7 @@ class DQNMultiInputPolicy(DQNPolicy):
     """:class:`DQNPolicy` for Dict observations."""
 
 
-# -- continuous actor and critics: SAC, TD3, DDPG ----------------------------------------------------------------------
+# -- continuous actor and critics: SAC, TD3, DDPG, TQC -----------------------------------------------------------------
 
 
 class ContinuousCritic(continuous_policy.ContinuousCritic, BaseModel):
@@ -458,6 +458,10 @@ class ContinuousCritic(continuous_policy.ContinuousCritic, BaseModel):
         if type(self).forward is ContinuousCritic.forward:
             return super().q_values(obs, actions)
         return torch.stack([values.squeeze(1) for values in self(obs, actions)])  # a subclass' own critics
+
+
+class QuantileCritic(quantile_critic.QuantileCritic, BaseModel):
+    """See :class:`polyak.nn.QuantileCritic`."""
 
 
 class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
@@ -518,10 +522,11 @@ class TD3Actor(continuous_policy.DeterministicActor, BasePolicy):
 
 
 class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
-    """What :class:`SACPolicy` and :class:`TD3Policy` share: keyword dicts and factories that subclasses override."""
+    """What the classes below share: keyword dicts and factories that subclasses override."""
 
     actor_type: ClassVar[continuous_policy.ActorClass]
-    critic: ContinuousCritic
+    critic_type: ClassVar[type[continuous_policy.ContinuousCritic]] = ContinuousCritic
+    critic: ContinuousCritic | QuantileCritic
 
     def __init__(
         self,
@@ -534,12 +539,12 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
     ) -> None:
         self._optimizer_options = optimizer_class, dict(optimizer_kwargs or {})
         self._first_schedule = lr_schedule
-        super().__init__(observation_space, action_space, actor=self.actor_type, **options)
+        super().__init__(observation_space, action_space, actor=self.actor_type, critic=self.critic_type, **options)
         del self._first_schedule
 
     @classmethod
     def keywords(cls, actor: Any = None, critic: Any = None, **defaults: Any) -> set[str]:
-        return continuous_policy.ContinuousPolicy.keywords(actor=cls.actor_type)
+        return continuous_policy.ContinuousPolicy.keywords(actor=cls.actor_type, critic=cls.critic_type)
 
     def _build_networks(self) -> None:
         self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
@@ -551,7 +556,8 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
             "normalize_images": self.normalize_images,
         }
         self.actor_kwargs: Kwargs = self.net_args | self.actor_options
-        self.critic_kwargs: Kwargs = self.net_args | {
+        self.critic_kwargs: Kwargs = self.net_args | self.critic_options
+        self.critic_kwargs |= {
             "n_critics": self.n_critics,
             "net_arch": self._critic_arch,
             "share_features_extractor": self.share_features_extractor,
@@ -569,11 +575,10 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
         """A new actor, with its own features extractor unless one is given."""
         return self.actor_type(**self._update_features_extractor(self.actor_kwargs, features_extractor)).to(self.device)
 
-    def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
+    def make_critic(self, features_extractor: nn.Module | None = None) -> Any:
         """New critics, with their own features extractor unless one is given."""
-        return ContinuousCritic(**self._update_features_extractor(self.critic_kwargs, features_extractor)).to(
-            self.device
-        )
+        critic_kwargs = self._update_features_extractor(self.critic_kwargs, features_extractor)
+        return self.critic_type(**critic_kwargs).to(self.device)
 
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
@@ -588,6 +593,14 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.actor(observation, deterministic)
 
+    def acting_chain(self) -> Chain | None:
+        actor = self.actor
+        if isinstance(actor, SACActor):
+            noise = getattr(actor, "exploration_noise", None)
+            if not stands_for(actor.action_dist, actor.action_family, noise):
+                return None
+        return super().acting_chain()
+
     def _get_constructor_parameters(self) -> Kwargs:
         return super()._get_constructor_parameters() | {
             "net_arch": self.net_arch,
@@ -600,6 +613,7 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
             "features_extractor_kwargs": self.features_extractor_kwargs,
             "share_features_extractor": self.share_features_extractor,
             **self.actor_options,
+            **self.critic_options,
         }
 
 
@@ -611,14 +625,6 @@ class SACPolicy(_ContinuousPolicy):
     """
 
     actor_type = SACActor
-
-    def acting_chain(self) -> Chain | None:
-        actor = self.actor
-        if isinstance(actor, SACActor):
-            noise = getattr(actor, "exploration_noise", None)
-            if not stands_for(actor.action_dist, actor.action_family, noise):
-                return None
-        return super().acting_chain()
 
     def __init__(
         self,
@@ -667,6 +673,68 @@ class SACCnnPolicy(SACPolicy):
 @reads_by(CombinedExtractor)
 class SACMultiInputPolicy(SACPolicy):
     """:class:`SACPolicy` for Dict observations."""
+
+
+class TQCPolicy(_ContinuousPolicy):
+    """See :class:`polyak.nn.ContinuousPolicy`, with a Gaussian actor and a :class:`polyak.nn.QuantileCritic`.
+
+    Args:
+        lr_schedule: learning rate by remaining progress.
+        n_quantiles: of each critic.
+    """
+
+    actor_type = SACActor
+    critic_type = QuantileCritic
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        lr_schedule: Schedule,
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        use_sde: bool = False,
+        log_std_init: float = -3,
+        use_expln: bool = False,
+        clip_mean: float = 2.0,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        n_quantiles: int = 25,
+        n_critics: int = 2,
+        share_features_extractor: bool = False,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            optimizer_class,
+            optimizer_kwargs,
+            net_arch=[256, 256] if net_arch is None else net_arch,
+            activation_fn=activation_fn,
+            use_sde=use_sde,
+            log_std_init=log_std_init,
+            use_expln=use_expln,
+            clip_mean=clip_mean,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            n_quantiles=n_quantiles,
+            n_critics=n_critics,
+            share_features_extractor=share_features_extractor,
+        )
+
+
+@reads_by(NatureCNN)
+class TQCCnnPolicy(TQCPolicy):
+    """:class:`TQCPolicy` for pictures."""
+
+
+@reads_by(CombinedExtractor)
+class TQCMultiInputPolicy(TQCPolicy):
+    """:class:`TQCPolicy` for Dict observations."""
 
 
 class TD3Policy(_ContinuousPolicy):

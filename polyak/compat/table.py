@@ -23,6 +23,10 @@ _TD3_POLICIES = (
 _DDPG_POLICIES = (
     f"{_POLICIES}: MlpPolicy=TD3Policy CnnPolicy=TD3CnnPolicy MultiInputPolicy=TD3MultiInputPolicy TD3Policy",
 )
+_TQC_POLICIES = (
+    f"{_POLICIES}: Actor=SACActor Critic=QuantileCritic TQCPolicy MlpPolicy=TQCPolicy CnnPolicy=TQCCnnPolicy "
+    "MultiInputPolicy=TQCMultiInputPolicy",
+)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
@@ -170,9 +174,13 @@ SB3: dict[str, tuple[str, ...]] = {
 }
 
 CONTRIB: dict[str, tuple[str, ...]] = {
-    "": (f"{_FUNCTIONS}: __version__=SB3_VERSION",),
+    "": (
+        f"{_ALGORITHMS}: TQC",
+        f"{_FUNCTIONS}: __version__=SB3_VERSION",
+    ),
+    **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
     "common": (),
-    "common.utils": (),
+    "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss",),
 }
 
 NEEDS = {

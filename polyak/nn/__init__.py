@@ -26,6 +26,7 @@ from polyak.nn.optim import RMSpropTFLike
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Network, Policy
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy, DeterministicActor, SquashedGaussianActor
+from polyak.nn.policies.quantile_critic import QuantileCritic
 from polyak.nn.policies.value import QNetwork, ValuePolicy
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "PolicyError",
     "PolicyRecipe",
     "QNetwork",
+    "QuantileCritic",
     "RMSpropTFLike",
     "Squashed",
     "SquashedGaussianActor",

@@ -1,6 +1,6 @@
 """Distributions of returns: moved, projected, compared.
 
-Shapes: B rows, K atoms of a categorical distribution, N and M quantiles.
+Shapes: B rows, K atoms of a categorical distribution, N and M quantiles. ``...`` are axes that broadcast.
 """
 
 import torch
@@ -42,16 +42,16 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kapp
     H, which is quadratic up to ``kappa``. Dabney et al. 2018 (arXiv:1710.10044) eq. 10; arXiv:1806.06923 eq. 3.
 
     Args:
-        quantiles: [B, N].
-        targets: [B, M]; no gradient should flow into them.
-        levels: [N] or [B, N] in (0, 1), of the quantiles.
+        quantiles: [..., B, N].
+        targets: [..., B, M]; no gradient should flow into them.
+        levels: [N] or [..., B, N] in (0, 1), of the quantiles.
         kappa: at least 0, which gives the loss of quantile regression itself, ``|tau - [u < 0]| |u|``.
     Returns:
-        loss [B].
+        loss [..., B].
     """
-    errors = targets[:, None, :] - quantiles[:, :, None]
+    errors = targets[..., None, :] - quantiles[..., :, None]
     sizes = errors.abs()
     if kappa > 0:
         sizes = torch.where(sizes <= kappa, 0.5 * errors.square() / kappa, sizes - 0.5 * kappa)
     weights = (levels[..., None] - (errors.detach() < 0).to(errors.dtype)).abs()
-    return (weights * sizes).mean(2).sum(1)
+    return (weights * sizes).mean(-1).sum(-1)

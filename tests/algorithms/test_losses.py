@@ -1,15 +1,18 @@
 """The losses against closed forms, enumeration and finite differences."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from polyak import TD3
-from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
+from polyak import TD3, TQC
+from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3, tqc
+from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
+from polyak.nn import ContinuousPolicy, PolicyError
 from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update
 from tests.tolerance import bound, sampling
@@ -157,6 +160,96 @@ def test_ent_coef_is_parsed(text: float | str, expected: tuple[bool, float]) -> 
 def test_bad_ent_coef_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="ent_coef"):
         sac.parse_ent_coef(text)
+
+
+# -- TQC ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("critics", "each", "drop"), [(1, 1, 0), (2, 25, 2), (5, 25, 2), (3, 4, 3), (2, 6, 0)])
+def test_the_highest_quantiles_of_all_critics_together_are_dropped(critics: int, each: int, drop: int) -> None:
+    quantiles = numbers(critics, 7, each) + 3 * numbers(critics, 1, 1, seed=1)  # one critic may lose more than others
+    kept = tqc.truncated(quantiles, drop)
+    for row in range(7):
+        pooled = [float(quantiles[k, row, i]) for k in range(critics) for i in range(each)]
+        for _ in range(critics * drop):
+            pooled.remove(max(pooled))
+        assert kept[row].tolist() == sorted(pooled)
+
+
+def test_tqcs_critic_loss_is_the_mean_of_its_terms_and_its_gradient_is_right() -> None:
+    q, target, weights = numbers(2, 3, 4), 2 * numbers(3, 5, seed=1), numbers(3, seed=2).abs()
+    expected = 0.0
+    for k, row, i, j in np.ndindex(2, 3, 4, 5):
+        u = float(target[row, j] - q[k, row, i])
+        huber = u * u / 2 if abs(u) <= 1 else abs(u) - 1 / 2
+        expected += float(weights[row]) * abs((i + 0.5) / 4 - (u < 0)) * huber / (2 * 3 * 4 * 5)
+    assert tqc.critic_loss(q, target, weights).item() == pytest.approx(expected)
+    assert torch.autograd.gradcheck(lambda q: tqc.critic_loss(q, target, weights), q.requires_grad_())
+
+
+def test_tqcs_critics_learn_the_quantiles_of_their_target() -> None:
+    """With a target of many samples far apart from each other, Huber's rounding of the loss hardly matters."""
+    target = torch.linspace(-300, 300, 601, dtype=torch.float64)[None]
+    q = torch.zeros(2, 1, 5, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([q], lr=1.0)
+    for step in range(4000):
+        optimizer.param_groups[0]["lr"] = 1.0 - step / 4000
+        (q.grad,) = torch.autograd.grad(tqc.critic_loss(q, target, torch.ones(1)), q)
+        optimizer.step()
+    levels = torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9], dtype=torch.float64)
+    torch.testing.assert_close(q.detach(), (600 * levels - 300).expand(2, 1, 5), rtol=0, atol=2.0)  # gaps of 1
+
+
+def test_tqcs_actor_sees_all_quantiles() -> None:
+    q, log_prob, alpha = numbers(3, 6), numbers(6, seed=1), torch.tensor(0.3)
+    expected = np.mean(0.3 * log_prob.numpy() - q.numpy().mean(0))
+    assert tqc.actor_loss(q, log_prob, alpha).item() == pytest.approx(expected)
+
+
+def quantile_model(n_quantiles: int = 4, **options: Any) -> TQC:
+    small = {"net_arch": [8], "n_quantiles": n_quantiles, "n_critics": 3}
+    return TQC("MlpPolicy", "Pendulum-v1", buffer_size=10, policy_kwargs=small, device="cpu", seed=0, **options)
+
+
+def some_transitions() -> Transition:
+    numbered = (numbers(5, 3).float(), numbers(5, 1, seed=1).float(), numbers(5, seed=2).float())
+    discounts = torch.tensor([0.99, 0.0, 0.97, 0.99, 0.0])
+    weights = torch.tensor([1.0, 1.0, 0.5, 2.0, 0.0])
+    return Transition(*numbered, numbers(5, 3, seed=3).float(), discounts, weights)
+
+
+@pytest.mark.parametrize("drop", [0, 1, 3])
+def test_tqcs_target_and_objectives_are_those_of_the_paper(drop: int) -> None:
+    model, batch, alpha = quantile_model(top_quantiles_to_drop_per_net=drop), some_transitions(), torch.tensor(0.2)
+    torch.manual_seed(1)
+    target = model.learner.td_target(batch, alpha)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        actions, log_prob = model.actor.action_log_prob(batch.next_observations)
+        pooled = model.critic_target(batch.next_observations, actions).flatten(1).numpy()
+    lowest = np.sort(pooled, 1)[:, : 3 * (4 - drop)] - 0.2 * log_prob.numpy()[:, None]
+    expected = batch.rewards.numpy()[:, None] + batch.discounts.numpy()[:, None] * lowest
+    np.testing.assert_allclose(target, expected, rtol=0, atol=bound(4, np.abs(expected).max() + np.abs(lowest).max()))
+    assert torch.equal(target[1], batch.rewards[1].expand(target.shape[1])), "nothing follows the end"
+
+    q = model.learner.estimates(batch)
+    objective = model.learner.critic_objective(batch, q, target)
+    torch.testing.assert_close(objective.loss, tqc.critic_loss(q, target, batch.weights))
+    assert objective.td_error.shape == (5,)
+    assert not objective.td_error.requires_grad
+    error = (q.detach().mean(2) - target.mean(1)).abs().mean(0)
+    torch.testing.assert_close(objective.td_error, error)
+    alike = model.learner.critic_objective(batch, target.mean(1)[None, :, None].expand(3, 5, 4), target)
+    assert alike.td_error.max().item() <= bound(8, target.abs().max().item())
+
+
+def test_dropping_all_quantiles_is_refused() -> None:
+    with pytest.raises(HyperparameterError, match="top_quantiles_to_drop_per_net=4 cannot be used.*n_quantiles=4"):
+        quantile_model(top_quantiles_to_drop_per_net=4)
+    with pytest.raises(HyperparameterError, match="top_quantiles_to_drop_per_net=2 cannot be used.*n_quantiles=2"):
+        quantile_model(n_quantiles=2)
+    with pytest.raises(PolicyError, match="needs a policy with a QuantileCritic, but its critic is a ContinuousCritic"):
+        TQC(ContinuousPolicy, "Pendulum-v1", buffer_size=10)
 
 
 # -- targets -----------------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
-"""Writes the files in ``data/`` with an installed Stable-Baselines3, and what it computes from them.
+"""Writes the files in ``data/`` with installed Stable-Baselines3 and sb3-contrib, and what they compute from them.
 
-    python tests/compat/make_sb3_files.py
+    python tests/compat/make_sb3_files.py [names of models ...]
 
 The networks are as small as they can be: the files test the format, not the learning. ``expected.npz`` holds the
 deterministic actions for 1,000 observations, which :func:`observations` makes again from a seed.
 """
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ ENVS = {
     "sac_fixed": "Pendulum-v1",
     "td3": "Pendulum-v1",
     "ddpg": "Pendulum-v1",
+    "tqc": "Pendulum-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
 
@@ -36,9 +38,10 @@ def observations(env: str, n: int = 1000) -> Any:
     return rng.normal(size=(n, SIZES[env])).astype(np.float32)
 
 
-def main() -> None:
-    """Write everything."""
+def main(*names: str) -> None:
+    """Write these models, or everything if none is named."""
     import torch
+    from sb3_contrib import TQC
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
     from stable_baselines3.common.noise import NormalActionNoise
@@ -55,6 +58,7 @@ def main() -> None:
         return tiny(buffer_size=32, learning_starts=8, batch_size=8, **more)
 
     one_critic = replay() | {"policy_kwargs": {"net_arch": [4], "n_critics": 1}}
+    quantiles = replay() | {"policy_kwargs": {"net_arch": [4], "n_quantiles": 5, "n_critics": 3}}
     noise = NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
     lines = {"learning_rate": get_linear_fn(1e-3, 1e-4, 0.5), "clip_range": constant_fn(0.1)}
     hindsight = {"replay_buffer_class": HerReplayBuffer, "replay_buffer_kwargs": {"n_sampled_goal": 2}}
@@ -70,10 +74,12 @@ def main() -> None:
         "sac_fixed": (SAC("MlpPolicy", ENVS["sac"], ent_coef=0.1, **one_critic), 20),
         "td3": (TD3("MlpPolicy", ENVS["td3"], action_noise=noise, **replay()), 20),
         "ddpg": (DDPG("MlpPolicy", ENVS["ddpg"], **replay()), 20),
+        "tqc": (TQC("MlpPolicy", ENVS["tqc"], top_quantiles_to_drop_per_net=1, **quantiles), 20),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
-    expected: dict[str, np.ndarray] = {}
-    for name, (model, steps) in models.items():
+    expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}
+    for name in names or models:
+        model, steps = models[name]
         model.learn(steps)
         model.save(DATA / f"{name}.zip")
         expected[name] = model.predict(observations(ENVS.get(name, "BitFlipping")), deterministic=True)[0]
@@ -82,6 +88,9 @@ def main() -> None:
             buffer = model.replay_buffer
             expected[f"{name}_replay/actions"] = buffer.actions[: buffer.size()]
             expected[f"{name}_replay/rewards"] = buffer.rewards[: buffer.size()]
+    if names:
+        np.savez_compressed(DATA / "expected.npz", **expected)
+        return
 
     thrifty = DQN("MlpPolicy", ENVS["dqn"], optimize_memory_usage=True, **_single(replay()))
     thrifty.learn(20)
@@ -104,4 +113,4 @@ def _single(options: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -18,7 +18,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
+from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, TQC, HerReplayBuffer
 from polyak.compat.sb3_files import names, unpickle, writer
 from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.algorithm import Algorithm
@@ -40,6 +40,7 @@ MODELS = {
     "sac_fixed": SAC,
     "td3": TD3,
     "ddpg": DDPG,
+    "tqc": TQC,
     "dqn_her": DQN,
 }
 EXPECTED = np.load(DATA / "expected.npz")
@@ -139,6 +140,9 @@ def test_hyper_parameters_come_along() -> None:
     assert sac.target_entropy == -1.0
     assert sac.log_ent_coef.item() != 0.0
     assert SAC.load(DATA / "sac_fixed.zip").ent_coef == 0.1
+    tqc = TQC.load(DATA / "tqc.zip")
+    assert tqc.policy_kwargs == {"net_arch": [4], "n_quantiles": 5, "n_critics": 3}
+    assert (tqc.top_quantiles_to_drop_per_net, tqc.target_entropy) == (1, -1.0)
     her = DQN.load(DATA / "dqn_her.zip")
     assert (her.replay_buffer_class, her.replay_buffer_kwargs) == (HerReplayBuffer, {"n_sampled_goal": 2})
 
@@ -170,6 +174,8 @@ def test_the_algorithm_is_found_out() -> None:
         A2C.load(DATA / "ppo.zip")
     with pytest.raises(ValueError, match="a model of SAC, not of TD3"):
         TD3.load(DATA / "sac.zip")
+    with pytest.raises(ValueError, match="a model of TQC, not of SAC"):
+        SAC.load(DATA / "tqc.zip")
     agree(TD3.load(DATA / "ddpg.zip").predict(seen("ddpg"))[0], EXPECTED["ddpg"])  # DDPG is a TD3 there
 
     class MyPPO(PPO):
@@ -181,7 +187,6 @@ def test_the_algorithm_is_found_out() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "algorithm"),
     [
-        ("sb3_contrib.tqc.policies", "TQCPolicy", "TQC"),
         ("sb3_contrib.crossq.policies", "CrossQPolicy", "CrossQ"),
         ("sb3_contrib.qrdqn.policies", "QRDQNPolicy", "QRDQN"),
         ("sb3_contrib.common.recurrent.policies", "RecurrentActorCriticPolicy", "RecurrentPPO"),

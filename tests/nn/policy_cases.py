@@ -1,4 +1,4 @@
-"""Policies that are built here and in Stable-Baselines3, to compare parameters and outputs."""
+"""Policies that are built here and in Stable-Baselines3 or sb3-contrib, to compare parameters and outputs."""
 
 from typing import Any
 
@@ -50,6 +50,10 @@ CASES: dict[str, Case] = {
     "td3_cnn": ("td3", "CnnPolicy", "picture", "box", {}),
     "td3_cnn_shared": ("td3", "CnnPolicy", "picture", "box", {"share_features_extractor": True}),
     "td3_dict": ("td3", "MultiInputPolicy", "dict", "box", {}),
+    "tqc": ("tqc", "MlpPolicy", "vector", "box", {}),
+    "tqc_arch": ("tqc", "MlpPolicy", "vector", "box", {"net_arch": SMALL_Q, "n_critics": 3, "n_quantiles": 5}),
+    "tqc_cnn_shared": ("tqc", "CnnPolicy", "picture", "box", {"share_features_extractor": True}),
+    "tqc_dict": ("tqc", "MultiInputPolicy", "dict", "box", {"net_arch": SMALL_Q}),
     "dqn": ("dqn", "MlpPolicy", "vector", "discrete", {}),
     "dqn_linear": ("dqn", "MlpPolicy", "multi_discrete", "discrete", {"net_arch": []}),
     "dqn_cnn": ("dqn", "CnnPolicy", "picture", "discrete", {}),
@@ -64,6 +68,7 @@ CASES: dict[str, Case] = {
         {"use_sde": True, "squash_output": True, "full_std": False, "use_expln": True, "log_std_init": -2.0},
     ),
     "sac_sde": ("sac", "MlpPolicy", "vector", "box", {"use_sde": True}),
+    "tqc_sde": ("tqc", "MlpPolicy", "vector", "box", {"use_sde": True}),
     "sac_sde_free": ("sac", "MlpPolicy", "vector", "box", {"use_sde": True, "clip_mean": 0.0, "use_expln": True}),
 }
 SEED = 7
@@ -117,6 +122,8 @@ def outputs(policy: Any, family: str, observation_space: spaces.Space, action_sp
                 answer["entropy"] = entropy
         elif family == "dqn":
             answer |= {"q": policy.q_net(obs), "target": policy.q_net_target(obs)}
+        elif family == "tqc":
+            answer |= {"quantiles": policy.critic(obs, actions), "target": policy.critic_target(obs, actions)}
         else:
             answer |= {f"q{i}": q for i, q in enumerate(policy.critic(obs, actions))}
             answer |= {f"target{i}": q for i, q in enumerate(policy.critic_target(obs, actions))}

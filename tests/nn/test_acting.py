@@ -23,6 +23,7 @@ from polyak.nn import (
     Distribution,
     Gaussian,
     GaussianFamily,
+    QuantileCritic,
     ValuePolicy,
 )
 from polyak.nn.fast import acting as fast
@@ -52,6 +53,7 @@ HEADS: dict[str, Any] = {
     "gaussian_grid": lambda obs, **kw: ActorCriticPolicy(obs, GRID, **kw),
     "gaussian_own_features": lambda obs, **kw: ActorCriticPolicy(obs, BOX, share_features_extractor=False, **kw),
     "squashed": lambda obs, **kw: ContinuousPolicy(obs, BOX, **kw),
+    "squashed_quantiles": lambda obs, **kw: ContinuousPolicy(obs, BOX, critic=QuantileCritic, n_quantiles=5, **kw),
     "squashed_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, **kw),
     "state_dependent": lambda obs, **kw: ActorCriticPolicy(obs, BOX, use_sde=True, **kw),
     "state_dependent_squashed": lambda obs, **kw: ActorCriticPolicy(
@@ -82,6 +84,7 @@ HEADS: dict[str, Any] = {
     "sb3_state_dependent": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_state_dependent_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, **kw),
+    "sb3_tqc": lambda obs, **kw: sb3.TQCPolicy(obs, BOX, rate, **kw),
     "sb3_td3": lambda obs, **kw: sb3.TD3Policy(obs, BOX, rate, **kw),
 }
 

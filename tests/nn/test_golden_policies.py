@@ -1,4 +1,4 @@
-"""The same parameters, names, shapes, order and outputs as Stable-Baselines3, from a file that it wrote."""
+"""The same parameters, names, shapes, order and outputs as the peers', from a file that they wrote."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyak.nn import ActorCriticPolicy, ContinuousPolicy, Policy, ValuePolicy, policy_aliases
+from polyak.nn import ActorCriticPolicy, ContinuousPolicy, Policy, QuantileCritic, ValuePolicy, policy_aliases
 from tests.nn.policy_cases import ACTIONS, CASES, OBSERVATIONS, SEED, make_observations, outputs, summary
 from tests.tolerance import assert_near, bound
 
@@ -19,6 +19,7 @@ ROWS_AND_WIDTHS = 512 + 576 + 512 + 400 + 300  # of the deepest network: convolu
 FAMILIES = {
     "ppo": policy_aliases(ActorCriticPolicy),
     "sac": policy_aliases(ContinuousPolicy, actor="squashed_gaussian"),
+    "tqc": policy_aliases(ContinuousPolicy, actor="squashed_gaussian", critic=QuantileCritic),
     "td3": policy_aliases(ContinuousPolicy, actor="deterministic"),
     "dqn": policy_aliases(ValuePolicy),
 }

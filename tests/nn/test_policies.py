@@ -15,6 +15,7 @@ from polyak.nn import (
     ContinuousPolicy,
     NatureCNN,
     PolicyError,
+    QuantileCritic,
     SquashedGaussianActor,
     ValuePolicy,
 )
@@ -43,6 +44,7 @@ EVERY = {
     "ppo_sde_grid": lambda obs: ActorCriticPolicy(obs, GRID, use_sde=True, squash_output=True),
     "sac": lambda obs: ContinuousPolicy(obs, BOX),
     "sac_grid": lambda obs: ContinuousPolicy(obs, GRID),
+    "tqc": lambda obs: ContinuousPolicy(obs, BOX, critic=QuantileCritic, n_quantiles=5),
     "sac_sde": lambda obs: ContinuousPolicy(obs, BOX, use_sde=True),
     "td3": lambda obs: ContinuousPolicy(obs, BOX, actor="deterministic"),
     "td3_grid": lambda obs: ContinuousPolicy(obs, GRID, actor="deterministic"),
@@ -228,6 +230,10 @@ def test_scaling_needs_a_box_of_finite_bounds():
         (lambda: ActorCriticPolicy(VECTOR, BOX, squash_output=True), "use_sde=True"),
         (lambda: ActorCriticPolicy(VECTOR, DISCRETE, use_sde=True), "use_sde=True"),
         (lambda: ContinuousPolicy(VECTOR, BOX, n_critics=0), "n_critics must be at least 1, got 0"),
+        (
+            lambda: ContinuousPolicy(VECTOR, BOX, critic=QuantileCritic, n_quantiles=0),
+            "n_quantiles must be at least 1, got 0",
+        ),
         (lambda: ContinuousPolicy(VECTOR, BOX, use_sde=True, clip_mean=-1.0), "clip_mean"),
         (lambda: ValuePolicy(VECTOR, DISCRETE, net_arch={"pi": [4]}), "net_arch must be a list"),
         (lambda: ContinuousPolicy(VECTOR, BOX, net_arch={"pi": [4]}), "'qf'"),
@@ -439,6 +445,24 @@ def test_all_ways_to_ask_the_critics_agree(n_critics):
     assert torch.equal(torch.stack(each).squeeze(2), values)
     assert torch.equal(policy.critic.q1_forward(obs, actions), each[0])
     assert n_critics == 1 or not torch.allclose(values[0], values[1])
+
+
+@pytest.mark.parametrize(("n_critics", "n_quantiles"), [(1, 1), (2, 25), (4, 3)])
+def test_all_ways_to_ask_critics_of_quantiles_agree(n_critics, n_quantiles):
+    policy = ContinuousPolicy(VECTOR, BOX, critic=QuantileCritic, n_critics=n_critics, n_quantiles=n_quantiles)
+    obs, actions = tensors(VECTOR, policy), torch.as_tensor(make_actions(BOX))
+    each = policy.critic(obs, actions)
+    assert each.shape == (3, n_critics, n_quantiles)
+    assert policy.critic.quantiles_total == n_critics * n_quantiles
+    assert torch.equal(policy.critic.quantiles(obs, actions), each.transpose(0, 1))
+    inputs = torch.cat([obs, actions], 1)
+    for k, network in enumerate(policy.critic.q_networks):
+        assert torch.equal(each[:, k], network(inputs))
+    near = bound(n_quantiles, each.abs().max().item())
+    values = policy.critic.q_values(obs, actions)
+    torch.testing.assert_close(values, each.mean(2).T, rtol=0, atol=near)
+    torch.testing.assert_close(policy.critic.q1_forward(obs, actions), values[:1].T, rtol=0, atol=near)
+    assert torch.equal(policy.critic_target(obs, actions), each)
 
 
 def test_critics_read_actions_of_any_shape():

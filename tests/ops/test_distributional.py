@@ -69,6 +69,15 @@ def test_the_quantile_loss_is_the_sum_of_its_terms(kappa, own_levels):
         assert float(loss[row]) == pytest.approx(expected, abs=bound(50, 40, np.float64))
 
 
+def test_several_networks_have_one_target():
+    rng = np.random.default_rng(2)
+    quantiles, targets = torch.from_numpy(rng.normal(size=(3, 4, 5))), torch.from_numpy(rng.normal(size=(4, 7)))
+    losses = quantile_huber_loss(quantiles, targets, midpoints(5).double())
+    assert losses.shape == (3, 4)
+    for network, loss in zip(quantiles, losses, strict=True):
+        assert torch.equal(quantile_huber_loss(network, targets, midpoints(5).double()), loss)
+
+
 def test_minimal_are_the_quantiles_themselves():
     targets = torch.linspace(0, 1, 101, dtype=torch.float64)[None]
     levels = midpoints(4).double()

@@ -1,4 +1,4 @@
-"""Writes down what Stable-Baselines3 answers to the programs, so that tests can compare without having it installed.
+"""Writes down what Stable-Baselines3 and sb3-contrib answer to the programs, so that tests need neither of them.
 
 python tests/parity/record.py --python /path/to/python-with-sb3 [names ...]
 """
@@ -16,8 +16,8 @@ HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 RECORDED = HERE / "recorded"
 VERSIONS = (
-    "import gymnasium, json, numpy, stable_baselines3, torch\n"
-    "print(json.dumps({m.__name__: m.__version__ for m in (stable_baselines3, gymnasium, numpy, torch)}))"
+    "import gymnasium, json, numpy, sb3_contrib, stable_baselines3, torch\n"
+    "print(json.dumps({m.__name__: m.__version__ for m in (stable_baselines3, sb3_contrib, gymnasium, numpy, torch)}))"
 )
 
 
@@ -59,7 +59,7 @@ def compact(answers: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", required=True, help="a Python that has Stable-Baselines3")
+    parser.add_argument("--python", required=True, help="a Python that has Stable-Baselines3 and sb3-contrib")
     parser.add_argument("names", nargs="*", help="files of programs, without .py (default: all)")
     options = parser.parse_args()
     RECORDED.mkdir(exist_ok=True)

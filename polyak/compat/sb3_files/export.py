@@ -55,7 +55,8 @@ def save(model: DeepAlgorithm, path: Any) -> None:
     algorithm = next((base.__name__ for base in type(model).__mro__ if base.__name__ in ALGORITHMS), None)
     if algorithm is None:
         raise ValueError(
-            f"{type(model).__name__} has no equal in Stable-Baselines3, which has {', '.join(ALGORITHMS)}."
+            f"{type(model).__name__} has no equal in Stable-Baselines3 and sb3-contrib, which have "
+            f"{', '.join(ALGORITHMS)}."
         )
     data = {key: _entry(key, value) for key, value in _description(model, algorithm).items()}
     with opened(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -178,7 +179,7 @@ def _policy_kwargs(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
             options |= {"optimizer_class": recipe.cls, "optimizer_kwargs": dict(recipe.kwargs)}
     if algorithm == "DDPG":
         options.setdefault("n_critics", 1)
-    if algorithm == "SAC":
+    if algorithm in ("SAC", "TQC"):
         options["use_sde"] = getattr(model, "use_sde", False)
     return options
 

@@ -1,0 +1,91 @@
+"""Critics that know the distribution of returns, by its quantiles: TQC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.layers import Activation, create_mlp
+from polyak.nn.policies.continuous import ContinuousCritic
+
+
+class QuantileCritic(ContinuousCritic):
+    """K critics that give N quantiles each of the return: observations [B, ...], actions [B, A] -> [B, K, N].
+
+    The quantiles are those of the levels (i + 1/2) / N, of equal weight, so that their mean is the action's value.
+    Nothing makes them rise from one to the next. Kuznetsov et al. 2020 (arXiv:2005.04269) section 3.
+
+    Args:
+        observation_space: what it reads.
+        action_space: a Box of A entries.
+        net_arch: widths of the hidden layers; may be empty.
+        features_extractor: makes features of preprocessed observations.
+        features_dim: how many.
+        activation_fn: follows every hidden layer.
+        normalize_images: divide uint8 pictures by 255.
+        n_quantiles: N.
+        n_critics: K.
+        share_features_extractor: as of :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+
+    Raises:
+        PolicyError: fewer than one critic or quantile.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        net_arch: Sequence[int],
+        features_extractor: nn.Module,
+        features_dim: int,
+        activation_fn: Activation = nn.ReLU,
+        normalize_images: bool = True,
+        n_quantiles: int = 25,
+        n_critics: int = 2,
+        share_features_extractor: bool = False,
+    ) -> None:
+        if n_quantiles < 1:
+            raise PolicyError(f"n_quantiles must be at least 1, got {n_quantiles}.")
+        self.n_quantiles = n_quantiles
+        super().__init__(
+            observation_space,
+            action_space,
+            net_arch,
+            features_extractor,
+            features_dim,
+            activation_fn,
+            normalize_images,
+            n_critics,
+            share_features_extractor,
+        )
+
+    def make_q_network(self, inputs: int) -> nn.Module:
+        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, N]."""
+        return nn.Sequential(*create_mlp(inputs, self.n_quantiles, self.net_arch, self.activation_fn))
+
+    @property
+    def quantiles_total(self) -> int:
+        """Quantiles of all critics together, K N."""
+        return self.n_critics * self.n_quantiles
+
+    def forward(self, obs: Obs, actions: Tensor) -> Tensor:  # type: ignore[override]
+        """All quantiles of all critics: [B, K, N]."""
+        inputs = self._inputs(obs, actions)
+        return torch.stack([network(inputs) for network in self.q_networks], dim=1)
+
+    def quantiles(self, obs: Obs, actions: Tensor) -> Tensor:
+        """The same with the critics first, as :meth:`q_values` has them: [K, B, N]."""
+        return self(obs, actions).transpose(0, 1)
+
+    def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
+        """The mean of each critic's quantiles: [K, B]."""
+        return self.quantiles(obs, actions).mean(2)
+
+    def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
+        """The mean of the first critic's quantiles only: [B, 1]."""
+        return super().q1_forward(obs, actions).mean(1, keepdim=True)

@@ -1,0 +1,112 @@
+"""sb3-contrib: losses, signatures, short seeded trainings, files."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import worlds
+from sb3_contrib import TQC
+from sb3_contrib.common.utils import quantile_huber_loss
+from sb3_contrib.tqc import policies
+from stable_baselines3.common.env_util import make_vec_env
+from training import _sums
+
+# Of sums of weights and of losses, after some hundred updates in which differences of rounding grow.
+TOLERANCE = 2e-3
+
+
+def quantile_losses() -> Any:
+    """Two and three axes, levels of one's own, and gradients."""
+    draw = torch.Generator().manual_seed(0)
+    q, t = torch.randn(5, 2, 4, generator=draw), 2 * torch.randn(5, 1, 6, generator=draw)
+    levels = torch.rand(4, generator=draw).view(1, 4, 1)
+    q.requires_grad_()
+    one, two = (q[:, 0], t[:, 0]), (q, t)
+    pairs = {"one": one, "two": two, "own": (*two, levels[None]), "levels": (*one, levels)}
+    found = {
+        f"{name}, sum {total}": quantile_huber_loss(*pair, sum_over_quantiles=total)
+        for name, pair in pairs.items()
+        for total in (True, False)
+    }
+    return found | {f"gradient of {name}": torch.autograd.grad(loss, q)[0] for name, loss in found.items()}
+
+
+def wrong_losses() -> Any:
+    """Quantiles of another batch."""
+    return quantile_huber_loss(torch.zeros(5, 4), torch.zeros(4, 6))
+
+
+def signatures() -> Any:
+    """Names and defaults of what constructors take by position."""
+
+    def shown(cls: type) -> Any:
+        taken = [p for p in inspect.signature(cls).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        return [[p.name, p.default if callable(p.default) else repr(p.default)] for p in taken]
+
+    classes = {"TQC": TQC, "policy": policies.TQCPolicy, "critic": policies.Critic, "actor": policies.Actor}
+    return {name: shown(cls) for name, cls in classes.items()}
+
+
+def _tqc(env: Any, steps: int, policy: str = "MlpPolicy", **options: Any) -> Any:
+    settings = {"learning_starts": 20, "buffer_size": 500, "batch_size": 16, **options}
+    return TQC(policy, env, seed=7, device="cpu", **settings).learn(steps, log_interval=10_000)
+
+
+def tqc() -> Any:
+    """As it comes, but for batches and replay."""
+    return _sums(_tqc("Pendulum-v1", 320))
+
+
+def tqc_options() -> Any:
+    """Five critics of seven quantiles, of which four are dropped; fixed temperature; several steps at once."""
+    options = {"train_freq": 4, "gradient_steps": 2, "target_update_interval": 2, "ent_coef": 0.2}
+    small = {"n_quantiles": 7, "n_critics": 5, "net_arch": {"pi": [16], "qf": [24, 16]}}
+    return _sums(_tqc(worlds.Target(), 60, top_quantiles_to_drop_per_net=4, policy_kwargs=small, **options))
+
+
+def tqc_gsde() -> Any:
+    """Exploration that depends on the state."""
+    return _sums(_tqc(worlds.Target(), 50, use_sde=True, sde_sample_freq=5))
+
+
+def tqc_n_steps() -> Any:
+    """Returns over three steps, two environments."""
+    return _sums(_tqc(make_vec_env(worlds.Target, 2), 60, gradient_steps=-1, n_steps=3))
+
+
+def tqc_networks() -> Any:
+    """What the critics give, and names and shapes of all weights."""
+    torch.manual_seed(0)
+    model = TQC("MlpPolicy", "Pendulum-v1", seed=1, device="cpu", buffer_size=10)
+    obs, actions = torch.ones(3, 3), torch.zeros(3, 1)
+    names = {name: list(tensor.shape) for name, tensor in model.policy.state_dict().items()}
+    return [names, model.critic(obs, actions), model.critic.n_quantiles, model.critic.quantiles_total]
+
+
+def tqc_files(folder: Path) -> Any:
+    """There and back; a policy by itself."""
+    model = _tqc(worlds.Target(), 40, policy_kwargs={"n_quantiles": 5, "net_arch": [8]})
+    model.save(folder / "model")
+    again = TQC.load(folder / "model")
+    model.policy.save(folder / "policy")
+    policy = policies.TQCPolicy.load(folder / "policy")
+    obs = np.random.default_rng(0).normal(size=(4, *model.observation_space.shape)).astype(np.float32)
+    acted = [m.predict(obs, deterministic=True)[0] for m in (model, again, policy)]
+    return [acted, again.policy_kwargs["n_quantiles"], again.top_quantiles_to_drop_per_net, policy.critic.n_quantiles]
+
+
+def tqc_subclassed() -> Any:
+    """Critics and a policy of one's own."""
+
+    class Doubled(policies.Critic):
+        def forward(self, obs: Any, actions: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(obs, actions)
+
+    class Mine(policies.TQCPolicy):
+        def make_critic(self, features_extractor: Any = None) -> Any:
+            options = self._update_features_extractor(self.critic_kwargs, features_extractor)
+            return Doubled(**options).to(self.device)
+
+    return _sums(_tqc(worlds.Target(), 50, policy=Mine, policy_kwargs={"net_arch": [8]}))
