@@ -19,21 +19,25 @@ class Names(NamedTuple):
     bit_flipping: Any
 
 
+PEERS = {"sb3": "stable_baselines3", "contrib": "sb3_contrib", "sbx": "sbx"}
+"""Where each peer keeps its algorithms."""
+
+
 def load(library: str) -> Names:
-    """The names of ``"polyak"``, ``"sb3"`` or ``"sbx"`` (SBX trains in SB3's environments)."""
+    """The names of ``"polyak"``, ``"sb3"``, ``"contrib"`` or ``"sbx"`` (these two train in SB3's environments)."""
     if library == "polyak":
         algorithms, envs = import_module("polyak"), import_module("polyak.envs")
         noise, her = import_module("polyak.core.acting.noise"), algorithms
         testing, vec_env = import_module("polyak.envs.testing"), envs
-    elif library in ("sb3", "sbx"):
-        algorithms = import_module("stable_baselines3" if library == "sb3" else "sbx")
+    elif library in PEERS:
+        algorithms = import_module(PEERS[library])
         envs = import_module("stable_baselines3.common.env_util")
         noise = import_module("stable_baselines3.common.noise")
         her = import_module("stable_baselines3")
         testing = import_module("stable_baselines3.common.envs")
         vec_env = import_module("stable_baselines3.common.vec_env")
     else:
-        raise ValueError(f"library must be polyak, sb3 or sbx, got {library!r}")
+        raise ValueError(f"library must be polyak or one of {sorted(PEERS)}, got {library!r}")
     return Names(
         algorithms,
         envs.make_vec_env,
@@ -50,6 +54,7 @@ def versions() -> dict[str, str]:
     names = (
         "polyak",
         "stable-baselines3",
+        "sb3-contrib",
         "sbx-rl",
         "torch",
         "jax",

@@ -27,6 +27,7 @@ ENVIRONMENTS = [
 ]
 PEERS: dict[str, list[str]] = {
     "sb3": [TORCH, "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
+    "contrib": [TORCH, "sb3-contrib==2.9.2", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
     "sbx": [TORCH, "sbx-rl==0.28.0", "stable-baselines3==2.9.2", "numpy==2.4.6", *ENVIRONMENTS],
 }
 """Pinned packages of each peer."""

@@ -32,6 +32,8 @@ class SpeedTask:
 _TD3 = {"learning_rate": 1e-3, "policy_kwargs": {"net_arch": [400, 300]}}
 _TD3_256 = {"learning_rate": 1e-3, "policy_kwargs": {"net_arch": [256, 256]}}
 _DQN = {"target_update_interval": 10_000, "policy_kwargs": {"net_arch": [64, 64]}}
+_QRDQN = {"target_update_interval": 10_000, "policy_kwargs": {"net_arch": [64, 64]}}
+_TQC = {"top_quantiles_to_drop_per_net": 2, "policy_kwargs": {"net_arch": [256, 256], "n_critics": 2}}
 _PPO_ATARI = {
     "n_steps": 128,
     "batch_size": 256,
@@ -46,6 +48,8 @@ TASKS: dict[str, SpeedTask] = {
     "td3-halfcheetah": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3, libraries=("polyak", "sb3")),
     "td3-halfcheetah-256": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3_256),
     "dqn-cartpole": SpeedTask("DQN", "CartPole-v1", 50_000, settings=_DQN),
+    "qrdqn-cartpole": SpeedTask("QRDQN", "CartPole-v1", 50_000, settings=_QRDQN, libraries=("polyak", "contrib")),
+    "tqc-halfcheetah": SpeedTask("TQC", "HalfCheetah-v5", 3_000, settings=_TQC, libraries=("polyak", "contrib", "sbx")),
     "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 81_920),
     "ppo-cartpole-8": SpeedTask("PPO", "CartPole-v1", 81_920, n_envs=8),
     "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 81_920),

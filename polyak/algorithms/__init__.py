@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.ddpg import DDPG as DDPG
     from polyak.algorithms.deep_sarsa import DeepSARSA as DeepSARSA
     from polyak.algorithms.dqn import DQN as DQN
+    from polyak.algorithms.fast_td3 import FastTD3 as FastTD3
     from polyak.algorithms.iqn import IQN as IQN
     from polyak.algorithms.ppo import PPO as PPO
     from polyak.algorithms.qrdqn import QRDQN as QRDQN
@@ -28,6 +29,7 @@ REGISTRY = {
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "deep_sarsa": "polyak.algorithms.deep_sarsa:DeepSARSA",
     "dqn": "polyak.algorithms.dqn:DQN",
+    "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
     "iqn": "polyak.algorithms.iqn:IQN",
     "ppo": "polyak.algorithms.ppo:PPO",
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",

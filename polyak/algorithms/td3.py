@@ -71,16 +71,14 @@ class TD3Learner(Learner):
     def critic_step(self, batch: Transition) -> Update:
         """Clipped double Q-learning, algorithm 1."""
         target = self.td_target(batch)
-        q = self.policy.critic.q_values(batch.observations, batch.actions)
-        critic = self.critic_objective(batch, q, target)
+        critic = self.critic_objective(batch, self.estimates(batch), target)
         self.minimise("critic", critic.loss)
         return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def delayed_step(self, batch: Transition) -> Metrics:
         """The deterministic policy gradient through the first critic; then the targets follow."""
         actions = self.policy.actor(batch.observations)
-        q = self.policy.critic.q1_forward(batch.observations, actions).flatten()
-        actor = self.actor_objective(batch, actions, q)
+        actor = self.actor_objective(batch, actions, self.judgement(batch, actions))
         self.minimise("actor", actor.loss)
         polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
         polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
@@ -94,12 +92,20 @@ class TD3Learner(Learner):
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
         return batch.rewards + batch.discounts * next_q.amin(0)
 
+    def estimates(self, batch: Transition) -> Tensor:
+        """What the critics say of the batch's actions. -> [K, B]"""
+        return self.policy.critic.q_values(batch.observations, batch.actions)
+
+    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+        """What the actor's actions [B, A] are worth, by the first critic. -> [B]"""
+        return self.policy.critic.q1_forward(batch.observations, actions).flatten()
+
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         """Of the critics. q [K, B] of the batch's actions, target [B]"""
         return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
 
     def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
-        """Of the actor. Its own actions [B, A] and the first critic's q [B] of those"""
+        """Of the actor. Its own actions [B, A] and q [B] of those"""
         return Objective(actor_loss(q))
 
 

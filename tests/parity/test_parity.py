@@ -64,3 +64,13 @@ def test_a_wrong_answer_is_found() -> None:
     assert not list(mismatches(one, json.loads(json.dumps(one)), "f", 1e-5))
     assert not list(mismatches({"x": 1.0}, {"x": 1.0 + 1e-7}, "f", 1e-5))
     assert list(mismatches({"x": 1}, {"x": True}, "f", 1e-5))
+
+
+@pytest.mark.slow
+def test_compiled_trainings_are_those_of_stable_baselines3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole trainings, with gradient steps as compiled programs."""
+    monkeypatch.setenv("POLYAK_PARITY_COMPILED", "1")
+    file = next(file for file in FILES if file.stem == "whole")
+    live = run([sys.executable, "-m", "polyak", "run"], file)
+    found = list(mismatches(peer(file), live, file.stem, tolerance(file)))
+    assert not found, "\n".join(f"{path}\n    SB3:    {one}\n    polyak: {two}" for path, one, two in found)

@@ -136,6 +136,38 @@ class AdditiveNoise(Exploration):
         self.noise.load_state(state)
 
 
+class MixedNoise(Exploration):
+    """Normal noise added to actions in [-1, 1], which stay there; its size is drawn for each episode.
+
+    Args:
+        least, most: between which the standard deviations are drawn, uniformly.
+    """
+
+    def __init__(self, least: float, most: float) -> None:
+        self.least, self.most = least, most
+        self.sizes = np.empty(0)
+        """[N] standard deviations of the running episodes."""
+
+    def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
+        anew = starts if len(self.sizes) == len(starts) else np.ones(len(starts), bool)
+        if anew.any():
+            drawn = np.random.uniform(self.least, self.most, int(np.count_nonzero(anew)))
+            if len(self.sizes) != len(starts):
+                self.sizes = np.empty(len(starts))
+            self.sizes[anew] = drawn
+        return None
+
+    def after(self, actions: np.ndarray) -> np.ndarray:
+        sizes = self.sizes.reshape(-1, *[1] * (actions.ndim - 1))
+        return np.clip(actions + sizes * np.random.standard_normal(actions.shape), -1, 1)
+
+    def state(self, policy: Policy) -> Arrays:
+        return {"sizes": self.sizes}
+
+    def load_state(self, policy: Policy, state: Arrays) -> None:
+        self.sizes = np.array(state["sizes"])
+
+
 class StateDependentExploration(Exploration):
     """Draws the exploration matrices of gSDE (arXiv:2005.05719) when a collection begins, and every so many steps.
 

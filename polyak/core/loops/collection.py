@@ -80,8 +80,13 @@ class Collecting(Interaction, DeepAlgorithm):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy, and explores as the algorithm does."""
-        self._explored = None
-        return Actor(self.policy, self._exploration())
+        actor = Actor(self.policy, self._exploration())
+        self._explored = self._exploration_options()
+        return actor
+
+    def _exploration_options(self) -> list[Any]:
+        """The present values of what exploration is built from."""
+        return list(map(vars(self).get, self.explores_by))
 
     def _exploration(self) -> dict[str, Exploration]:
         """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
@@ -116,9 +121,9 @@ class Collecting(Interaction, DeepAlgorithm):
         actor: Any = self.runner.actor
         if actor.policy is not self.policy:
             actor.adopt(self.policy)
-        if anew and self._explored != (options := list(map(vars(self).get, self.explores_by))):
+        if anew and self._explored != self._exploration_options():
             actor.explore(self._exploration())
-            self._explored = options
+            self._explored = self._exploration_options()
         actor.begin(self.n_envs, anew)
 
     def _make_step(self, collection: Collection) -> Step:

@@ -109,6 +109,8 @@ class OffPolicyAlgorithm(Collecting):
     raw_experience: ClassVar[bool] = True
     priorities: ClassVar[Mapping[str, Any]] = {}
     """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    few_updates: ClassVar[bool] = False
+    """Whether fewer updates than transitions are meant, so that nobody must be told."""
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
 
     def _check_hyperparameters(self) -> None:
@@ -146,7 +148,7 @@ class OffPolicyAlgorithm(Collecting):
 
     def _after_setup(self) -> None:
         super()._after_setup()
-        if self.n_envs > 1 and 0 < self.gradient_steps < self.n_envs:
+        if self.n_envs > 1 and 0 < self.gradient_steps < self.n_envs and not self.few_updates:
             advise(
                 "updates per step",
                 f"n_envs={self.n_envs} and gradient_steps={self.gradient_steps}: a vectorised step brings "

@@ -1,0 +1,140 @@
+"""FastTD3: TD3 for many environments and little time.
+
+Seo et al. 2025, "FastTD3: Simple, Fast, and Capable Reinforcement Learning for Humanoid Control", arXiv:2505.22642.
+Many environments at once, large batches, a few updates for each of their steps, critics that learn distributions of
+returns, wide networks with weight decay, and exploration noise of another size in every environment. Observations
+should be normalised (``VecNormalize(env, norm_reward=False)``).
+
+Shapes: B batch rows, A action dimensions, K critics, N atoms. Actions are in units of the action space scaled to
+[-1, 1].
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
+from polyak.core.acting.exploration import Exploration, MixedNoise
+from polyak.core.hyperparameters import AtLeastTwo, Count, Fraction, Natural, NonNegative, require
+from polyak.core.learner import Dial, Learner, Objective, OptimizerRecipe
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.categorical_critic import CategoricalCritic
+from polyak.nn.policies.continuous import ContinuousPolicy
+from polyak.ops.distributional import project
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def smaller(probs: Tensor, q: Tensor) -> Tensor:
+    """Of each row's distributions that of the smallest mean. probs [K, B, N], means q [K, B] -> [B, N]"""
+    chosen = q.argmin(0)
+    return probs.gather(0, chosen[None, :, None].expand(1, *probs.shape[1:])).squeeze(0)
+
+
+def critic_loss(log_probs: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """sum_k E[-sum_n m_n log p_kn], as of C51 (arXiv:1707.06887). [K, B, N], target m [B, N], weights [B] -> []"""
+    return -(weights * (target * log_probs).sum(2)).mean(1).sum()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class FastTD3Learner(TD3Learner):
+    """TD3's steps on distributions."""
+
+    clipped_double_q: Dial[bool]
+
+    def estimates(self, batch: Transition) -> Tensor:
+        """Logits of the batch's actions. -> [K, B, N]"""
+        critic: Any = self.policy.critic
+        return critic.logits(batch.observations, batch.actions)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """Distributions that the critics regress on. -> [B, N]"""
+        critic: Any = self.policy.critic_target
+        next_actions = self.policy.actor_target(batch.next_observations)
+        next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
+        logits = critic.logits(batch.next_observations, next_actions)
+        probs = logits.softmax(2)
+        probs = smaller(probs, critic.mean(logits)) if self.clipped_double_q else probs.mean(0)
+        atoms = batch.rewards[:, None] + batch.discounts[:, None] * critic.support
+        return project(probs, atoms, critic.support)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. Logits q [K, B, N] of the batch's actions, target [B, N]"""
+        critic: Any = self.policy.critic
+        td_error = (critic.mean(q.detach()) - target @ critic.support).abs().mean(0)
+        return Objective(critic_loss(q.log_softmax(2), target, batch.weights), td_error=td_error)
+
+    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+        """The smallest of the critics' values, or their mean. -> [B]"""
+        q = self.policy.critic.q_values(batch.observations, actions)
+        return q.amin(0) if self.clipped_double_q else q.mean(0)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class FastTD3(TD3):
+    """FastTD3: TD3 with distributional critics and large batches, for many environments (arXiv:2505.22642)."""
+
+    learning_rate: NonNegative | Schedule = 3e-4
+    _: KW_ONLY
+    batch_size: Count = 32_768
+    """Transitions per gradient step."""
+    learning_starts: Natural = 1_280
+    """Environment steps of random actions before the first update."""
+    gradient_steps: Count = 2
+    """Gradient steps for each step of the vectorised environment."""
+    tau: Fraction = 0.1
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    target_policy_noise: NonNegative = 0.001
+    """Standard deviation of the noise that smooths the target actions."""
+    clipped_double_q: bool = True
+    """Learn from the critic of the smaller value; ``False`` takes the mean of both."""
+    noise_min: NonNegative = 0.001
+    """Least standard deviation of exploration noise: each environment draws its own for every episode."""
+    noise_max: NonNegative = 0.4
+    """Largest standard deviation of exploration noise."""
+    n_atoms: AtLeastTwo = 101
+    """Atoms of a distribution."""
+    v_min: float = -250.0
+    """The first atom: discounted returns below it count as this."""
+    v_max: float = 250.0
+    """The last atom: discounted returns above it count as this."""
+    weight_decay: NonNegative = 0.1
+    """Decoupled weight decay of the optimizers (AdamW)."""
+
+    learner_class: ClassVar[type[Learner]] = FastTD3Learner
+    few_updates: ClassVar[bool] = True
+    policies: ClassVar = policy_aliases(
+        ContinuousPolicy,
+        actor="deterministic",
+        critic=CategoricalCritic,
+        net_arch={"pi": [512, 256, 128], "qf": [1024, 512, 256]},
+    )
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "batch_size": 16}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
+        fix = f"it must not exceed noise_max={self.noise_max}."
+        require(self.noise_min <= self.noise_max, "noise_min", self.noise_min, fix)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": self.weight_decay})
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return {"mixed_noise": MixedNoise(self.noise_min, self.noise_max), **super()._exploration()}

@@ -1,0 +1,65 @@
+"""Critics that know the distribution of returns, on fixed atoms: FastTD3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.layers import create_mlp
+from polyak.nn.policies.continuous import ContinuousCritic
+
+
+class CategoricalCritic(ContinuousCritic):
+    """K critics that give a categorical distribution of the return each, on the same N atoms (arXiv:1707.06887).
+
+    Args:
+        *args: as of :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+        n_atoms: N.
+        v_min, v_max: the first and the last atom.
+        **options: as of :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+
+    Raises:
+        PolicyError: fewer than two atoms, or no range.
+    """
+
+    support: Tensor
+    """[N] the atoms."""
+
+    def __init__(
+        self, *args: Any, n_atoms: int = 101, v_min: float = -250.0, v_max: float = 250.0, **options: Any
+    ) -> None:
+        if n_atoms < 2:
+            raise PolicyError(f"n_atoms must be at least 2, got {n_atoms}.")
+        if not v_min < v_max:
+            raise PolicyError(f"v_min={v_min} must lie below v_max={v_max}: they are the first and the last atom.")
+        self._n_atoms = n_atoms
+        super().__init__(*args, **options)
+        self.register_buffer("support", torch.linspace(v_min, v_max, n_atoms), persistent=False)
+
+    def make_q_network(self, inputs: int) -> nn.Module:
+        """One of the K perceptrons: features and actions side by side [B, inputs] -> logits [B, N]."""
+        return nn.Sequential(*create_mlp(inputs, self._n_atoms, self.net_arch, self.activation_fn))
+
+    def logits(self, obs: Obs, actions: Tensor) -> Tensor:
+        """Logarithms of probabilities, up to a constant for each distribution: [K, B, N]."""
+        return torch.stack(super().forward(obs, actions))
+
+    def mean(self, logits: Tensor) -> Tensor:
+        """Expected returns: [..., N] -> [...]."""
+        return logits.softmax(-1) @ self.support
+
+    def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
+        """Expected returns of all critics: [K, B]."""
+        return self.mean(self.logits(obs, actions))
+
+    def forward(self, obs: Obs, actions: Tensor) -> tuple[Tensor, ...]:
+        """Expected returns of all critics, each [B, 1]."""
+        return tuple(self.q_values(obs, actions)[..., None])
+
+    def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
+        """Expected returns of the first critic only: [B, 1]."""
+        return self.mean(super().q1_forward(obs, actions))[:, None]
