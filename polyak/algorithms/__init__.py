@@ -12,7 +12,9 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.a2c import A2C as A2C
     from polyak.algorithms.ddpg import DDPG as DDPG
     from polyak.algorithms.dqn import DQN as DQN
+    from polyak.algorithms.droq import DroQ as DroQ
     from polyak.algorithms.ppo import PPO as PPO
+    from polyak.algorithms.redq import REDQ as REDQ
     from polyak.algorithms.sac import SAC as SAC
     from polyak.algorithms.td3 import TD3 as TD3
 
@@ -20,7 +22,9 @@ REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "dqn": "polyak.algorithms.dqn:DQN",
+    "droq": "polyak.algorithms.droq:DroQ",
     "ppo": "polyak.algorithms.ppo:PPO",
+    "redq": "polyak.algorithms.redq:REDQ",
     "sac": "polyak.algorithms.sac:SAC",
     "td3": "polyak.algorithms.td3:TD3",
 }
