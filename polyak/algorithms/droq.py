@@ -69,7 +69,8 @@ class DroQ(REDQ):
     """Target critics of which the smallest value is taken; fewer than ``n_critics`` are drawn anew for each gradient
     step."""
     dropout_rate: Annotated[float, Only("a number in [0, 1)", lambda p: 0 <= p < 1)] = 0.01
-    """Probability that a hidden unit of a critic is dropped; the paper takes 0.005 to 0.1, more for the larger body."""
+    """Probability that a hidden unit of a critic is dropped. The authors' lie between 0.0001 and 0.1, higher for larger
+    bodies."""
 
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, actor="squashed_gaussian", critic=DropoutCritic, net_arch=[256, 256]

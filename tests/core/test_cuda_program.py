@@ -265,6 +265,7 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
     monkeypatch.setattr(program, "make_fx", trace)
     monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
     steps = {"sac": [("gradient_step", True)], "td3": [("critic_step",), ("delayed_step",)]}
+    steps |= {key: [("critic_step", True), ("actor_step",)] for key in ("redq", "droq")}
     for method, *static in steps.get(name, [("gradient_step",)]):
         program.Program(model.learner, method, batch, tuple(static))
     assert len(devices.seen) > 50
