@@ -24,7 +24,7 @@ from polyak.ops.updates import polyak_update
 
 
 def draw(n: int, m: int, device: torch.device) -> Tensor:
-    """m different numbers of 0 to n - 1, each such set as likely as any other: the set M of algorithm 1. -> [m]"""
+    """M different numbers of 0 to n - 1, each such set as likely as any other: the set M of algorithm 1. -> [M]"""
     return torch.rand(n, device=device).topk(m).indices
 
 
