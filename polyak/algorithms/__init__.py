@@ -14,11 +14,13 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.ddpg import DDPG as DDPG
     from polyak.algorithms.deep_sarsa import DeepSARSA as DeepSARSA
     from polyak.algorithms.dqn import DQN as DQN
+    from polyak.algorithms.droq import DroQ as DroQ
     from polyak.algorithms.fast_td3 import FastTD3 as FastTD3
     from polyak.algorithms.iqn import IQN as IQN
     from polyak.algorithms.ppo import PPO as PPO
     from polyak.algorithms.qrdqn import QRDQN as QRDQN
     from polyak.algorithms.rainbow import Rainbow as Rainbow
+    from polyak.algorithms.redq import REDQ as REDQ
     from polyak.algorithms.sac import SAC as SAC
     from polyak.algorithms.td3 import TD3 as TD3
     from polyak.algorithms.tqc import TQC as TQC
@@ -29,11 +31,13 @@ REGISTRY = {
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "deep_sarsa": "polyak.algorithms.deep_sarsa:DeepSARSA",
     "dqn": "polyak.algorithms.dqn:DQN",
+    "droq": "polyak.algorithms.droq:DroQ",
     "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
     "iqn": "polyak.algorithms.iqn:IQN",
     "ppo": "polyak.algorithms.ppo:PPO",
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
+    "redq": "polyak.algorithms.redq:REDQ",
     "sac": "polyak.algorithms.sac:SAC",
     "td3": "polyak.algorithms.td3:TD3",
     "tqc": "polyak.algorithms.tqc:TQC",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, NonNegative, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
@@ -84,27 +84,38 @@ class SACLearner(Learner):
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
         """Algorithm 1."""
-        policy = self.policy
-        alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
-        actions, log_prob = policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
+        alpha = self.alpha
+        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
+        update = self.improve_critics(batch, alpha)
+        metrics = self.improve_actor(batch, actions, log_prob, alpha)
+        if update_target:
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        return update._replace(metrics={**update.metrics, **metrics})
 
+    @property
+    def alpha(self) -> Tensor:
+        """The temperature as it is now, [] or [1]; no gradient reaches it."""
+        return self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+
+    def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
+        """Soft Bellman residual, eq. 5 and 6."""
         target = self.td_target(batch, alpha)
         q = self.estimates(batch)
         critic = self.critic_objective(batch, q, target)
         self.minimise("critic", critic.loss)
+        return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
-        q_now = policy.critic.q_values(batch.observations, actions)
-        actor = self.actor_objective(batch, actions, log_prob, q_now, alpha)
+    def improve_actor(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
+        """One step of the actor by its own actions [B, A] with log_prob [B], eq. 9 and 10; one of the temperature."""
+        q = self.policy.critic.q_values(batch.observations, actions)
+        actor = self.actor_objective(batch, actions, log_prob, q, alpha)
         self.minimise("actor", actor.loss)
-
-        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach(), "ent_coef": alpha.mean()}
+        metrics = {"actor_loss": actor.loss.detach(), "ent_coef": alpha.mean(), **actor.metrics}
         if self.learn_alpha:
             temperature = self.temperature_objective(log_prob)
             self.minimise("ent_coef", temperature.loss)
             metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
-        if update_target:
-            polyak_update(policy.critic, policy.critic_target, self.tau)
-        return Update(metrics | {**critic.metrics, **actor.metrics}, critic.td_error)
+        return metrics
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:

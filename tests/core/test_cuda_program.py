@@ -265,7 +265,9 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
     monkeypatch.setattr(program, "make_fx", trace)
     monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
     whole = [("gradient_step", True)]
-    steps = {"sac": whole, "tqc": whole, "td3": [("critic_step",), ("delayed_step",)]}
+    delayed = [("critic_step",), ("delayed_step",)]
+    steps = {"sac": whole, "tqc": whole, "td3": delayed, "fast_td3": delayed}
+    steps |= {key: [("critic_step", True), ("actor_step",)] for key in ("redq", "droq")}
     for method, *static in steps.get(name, [("gradient_step",)]):
         program.Program(model.learner, method, batch, tuple(static))
     assert len(devices.seen) > 50

@@ -139,6 +139,7 @@ _SAC_BITS = {
     "gamma": 0.95,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
+_DROQ_PENDULUM = {"learning_rate": 1e-3, "learning_starts": 500, "gradient_steps": 2, "policy_delay": 2}
 _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
@@ -147,6 +148,7 @@ LEARNING: dict[str, Task] = {
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
+    "droq-pendulum": Task("DroQ", "Pendulum-v1", 10_000, _DROQ_PENDULUM, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ppo-pendulum-gsde": Task("PPO", "Pendulum-v1", 100_000, _PPO_PENDULUM_GSDE, n_envs=4, at_least=-250),

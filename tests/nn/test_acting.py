@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import polyak
+from polyak.algorithms.droq import DropoutCritic
 from polyak.compat import policies as sb3
 from polyak.compat.distributions import DiagGaussianDistribution, StateDependentNoiseDistribution
 from polyak.nn import (
@@ -55,6 +56,7 @@ HEADS: dict[str, Any] = {
     "squashed": lambda obs, **kw: ContinuousPolicy(obs, BOX, **kw),
     "squashed_quantiles": lambda obs, **kw: ContinuousPolicy(obs, BOX, critic=QuantileCritic, n_quantiles=5, **kw),
     "squashed_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, **kw),
+    "squashed_dropout_critics": lambda obs, **kw: ContinuousPolicy(obs, BOX, critic=DropoutCritic, n_critics=3, **kw),
     "state_dependent": lambda obs, **kw: ActorCriticPolicy(obs, BOX, use_sde=True, **kw),
     "state_dependent_squashed": lambda obs, **kw: ActorCriticPolicy(
         obs, GRID, use_sde=True, squash_output=True, use_expln=True, full_std=False, **kw

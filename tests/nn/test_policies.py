@@ -19,6 +19,7 @@ from polyak.nn import (
     SquashedGaussianActor,
     ValuePolicy,
 )
+from polyak.nn.policies.continuous import ContinuousCritic
 from polyak.ops.updates import polyak_update
 from tests.nn.policy_cases import ACTIONS, DICT, OBSERVATIONS, PICTURE, VECTOR, make_actions, make_observations
 from tests.tolerance import LIKELY, bound
@@ -533,6 +534,18 @@ def test_targets_start_equal_are_frozen_and_stay_in_evaluation_mode(kind, extrac
         assert not torch.equal(next(target.parameters()), next(online.parameters()))
         polyak_update(online, target, 1.0)
         assert torch.equal(next(target.parameters()), next(online.parameters()))
+
+
+def test_a_target_may_switch_as_its_critics_do():
+    class Restless(ContinuousCritic):
+        target_switches = True
+
+    policy = ContinuousPolicy(VECTOR, BOX, critic=Restless, features_extractor_class=Moody)
+    assert policy.targets == ()
+    for mode in (True, False, True):
+        policy.set_training_mode(mode)
+        assert all(module.training == mode for module in policy.critic_target.modules())
+    assert not any(p.requires_grad for p in policy.critic_target.parameters())
 
 
 def test_an_actor_class_may_be_given():

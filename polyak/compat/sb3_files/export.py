@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithms import class_names
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, Name, PolicyName
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
@@ -52,8 +53,8 @@ def save(model: DeepAlgorithm, path: Any) -> None:
     Raises:
         ValueError: it has something that the peer has no equal of; the message says what.
     """
-    algorithm = next((base.__name__ for base in type(model).__mro__ if base.__name__ in ALGORITHMS), None)
-    if algorithm is None:
+    algorithm = next((base.__name__ for base in type(model).__mro__ if base.__name__ in class_names()), None)
+    if algorithm not in ALGORITHMS:
         raise ValueError(
             f"{type(model).__name__} has no equal in Stable-Baselines3 and sb3-contrib, which have "
             f"{', '.join(ALGORITHMS)}."

@@ -41,6 +41,8 @@ from polyak.envs.wrappers.normalize import detached
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
 
+GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)]
+
 
 class TrainFrequencyUnit(str, Enum):
     """What ``train_freq`` counts."""
@@ -83,7 +85,7 @@ class OffPolicyAlgorithm(Collecting):
     """Discount factor, in [0, 1]."""
     train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    gradient_steps: Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)] = 1
+    gradient_steps: GradientSteps = 1
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     replay_buffer_class: type[ReplayBuffer] | None = None
     """Such as :class:`~polyak.data.HerReplayBuffer`; ``None`` takes :class:`~polyak.data.ReplayBuffer`."""

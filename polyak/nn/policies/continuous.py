@@ -224,6 +224,9 @@ class ContinuousCritic(Network):
     """
 
     has_target: ClassVar[bool] = True
+    target_switches: ClassVar[bool] = False
+    """Whether the target is in training when the critics are, so that it drops out units as they do; others stay in
+    evaluation."""
 
     def __init__(
         self,
@@ -364,16 +367,18 @@ class ContinuousPolicy(Policy):
 
     def _build_networks(self) -> None:
         self.actor = self.make_actor()
-        self.targets = tuple(
-            f"{name}_target" for name in ("actor", "critic") if getattr(self, f"{name}_class").has_target
-        )
         if self.actor_class.has_target:
             self.actor_target = _target(self.make_actor(), self.actor)
+            self.targets += ("actor_target",)
         shared = self.share_features_extractor
         self.critic = self.make_critic(self.actor.features_extractor if shared else None)
         if self.critic_class.has_target:
             lagging = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
             self.critic_target = _target(self.make_critic(lagging), self.critic)
+            if not self.critic_class.target_switches:
+                self.targets += ("critic_target",)
+        for name in self.targets:
+            getattr(self, name).eval()
 
     @classmethod
     def keywords(
@@ -468,4 +473,4 @@ def _actor_class(actor: str | ActorClass) -> ActorClass:
 def _target(target: Any, online: nn.Module) -> Any:
     """``target`` made an exact, frozen copy of ``online``."""
     target.load_state_dict(online.state_dict())
-    return target.requires_grad_(False).eval()
+    return target.requires_grad_(False)

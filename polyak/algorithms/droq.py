@@ -1,0 +1,84 @@
+"""Dropout Q-functions (DroQ).
+
+Hiraoka, Imagawa, Hashimoto, Onishi and Tsuruoka 2022, "Dropout Q-Functions for Doubly Efficient Reinforcement
+Learning", arXiv:2110.02034. REDQ with two critics instead of ten: dropout makes each of them an ensemble, and layer
+normalisation keeps it stable. The gradient steps are those of REDQ.
+
+Shapes: B batch rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar
+
+from torch import nn
+
+from polyak.algorithms.redq import REDQ
+from polyak.core.hyperparameters import Count, Only
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.layers import Activation, create_mlp
+from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
+
+# -- critics -----------------------------------------------------------------------------------------------------------
+
+
+def q_network(inputs: int, net_arch: Sequence[int], activation_fn: Activation, dropout_rate: float) -> nn.Sequential:
+    """A perceptron [B, inputs] -> [B, 1] whose hidden layers are weights, dropout, layer normalisation and activation,
+    in this order, section 3."""
+
+    def dropout(width: int) -> nn.Module:
+        return nn.Dropout(dropout_rate)
+
+    return nn.Sequential(*create_mlp(inputs, 1, net_arch, activation_fn, post_linear_modules=(dropout, nn.LayerNorm)))
+
+
+class DropoutCritic(ContinuousCritic):
+    """K action-value functions that drop out hidden units while they learn, and their targets with them.
+
+    All values of algorithm 2 are drawn so: those in the target, those that are fitted to it, and those that the actor
+    climbs. In evaluation nothing is dropped.
+
+    Args:
+        *args: see :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+        dropout_rate: probability that a hidden unit is dropped, in [0, 1).
+        **kwargs: as ``args``.
+    """
+
+    target_switches: ClassVar[bool] = True
+
+    def __init__(self, *args: Any, dropout_rate: float = 0.01, **kwargs: Any) -> None:
+        self.dropout_rate = dropout_rate  # before the networks, which are made with it
+        super().__init__(*args, **kwargs)
+
+    def make_q_network(self, inputs: int) -> nn.Module:
+        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, 1]."""
+        return q_network(inputs, self.net_arch, self.activation_fn, self.dropout_rate)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DroQ(REDQ):
+    """Dropout Q-functions: two critics with dropout and layer normalisation, and many updates (arXiv:2110.02034)."""
+
+    _: KW_ONLY
+    n_critics: Count = 2
+    """Critics."""
+    subset: Count = 2
+    """Target critics of which the smallest value is taken; fewer than ``n_critics`` are drawn anew for each gradient
+    step."""
+    dropout_rate: Annotated[float, Only("a number in [0, 1)", lambda p: 0 <= p < 1)] = 0.01
+    """Probability that a hidden unit of a critic is dropped. The authors' lie between 0.0001 and 0.1, higher for larger
+    bodies."""
+
+    policies: ClassVar = policy_aliases(
+        ContinuousPolicy, actor="squashed_gaussian", critic=DropoutCritic, net_arch=[256, 256]
+    )
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self._check_not_twice("dropout_rate")
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "dropout_rate": self.dropout_rate}

@@ -1,0 +1,118 @@
+"""Randomized Ensembled Double Q-learning (REDQ).
+
+Chen, Wang, Zhou and Ross 2021, "Randomized Ensembled Double Q-Learning: Learning Fast Without a Model",
+arXiv:2101.05982. SAC with many gradient steps per environment step, which an ensemble of critics keeps from
+overestimating: each step's target is the smallest value of a few of them, drawn at random.
+
+Shapes: B batch rows, A action dimensions, N critics, M of them in a target.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.sac import SAC, SACLearner, soft_value
+from polyak.core.hyperparameters import Count, require
+from polyak.core.learner import Dial, Learner, Metrics, Objective, Update
+from polyak.core.loops.off_policy import GradientSteps
+from polyak.data import Transition
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def draw(n: int, m: int, device: torch.device) -> Tensor:
+    """M different numbers of 0 to n - 1, each such set as likely as any other: the set M of algorithm 1. -> [M]"""
+    return torch.rand(n, device=device).topk(m).indices
+
+
+def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
+    """E[alpha log pi(a|s) - 1/N sum_k Q_k(s, a)], algorithm 1. q [N, B], log_prob [B] -> []"""
+    return (alpha * log_prob - q.mean(0)).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class REDQLearner(SACLearner):
+    """Actor, an ensemble of critics with targets, and the temperature."""
+
+    subset: Dial[int]
+    policy_delay: Dial[int]
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step of the critics, whose targets follow; every ``policy_delay`` steps also of the actor."""
+        self.steps += 1
+        if self.use_sde:
+            self.policy.reset_noise()
+        update: Update = self.run(self.critic_step, batch, self.steps % self.target_update_interval == 0)
+        if self.steps % self.policy_delay == 0:
+            update = update._replace(metrics={**update.metrics, **self.run(self.actor_step, batch)})
+        return update
+
+    def critic_step(self, batch: Transition, update_target: bool) -> Update:
+        """The inner loop of algorithm 1."""
+        update = self.improve_critics(batch, self.alpha)
+        if update_target:
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        return update
+
+    def actor_step(self, batch: Transition) -> Metrics:
+        """The end of algorithm 1, with the last batch of the inner loop."""
+        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
+        return self.improve_actor(batch, actions, log_prob, self.alpha)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
+        """What all critics regress on: eq. 1, the smallest value of M target critics. -> [B]"""
+        next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        if self.subset < len(next_q):
+            next_q = next_q[draw(len(next_q), self.subset, next_q.device)]
+        return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+
+    def actor_objective(
+        self, batch: Transition, actions: Tensor, log_prob: Tensor, q: Tensor, alpha: Tensor
+    ) -> Objective:
+        """Of the actor. Its own actions [B, A], log_prob [B] and q [N, B] of those"""
+        return Objective(actor_loss(q, log_prob, alpha))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class REDQ(SAC):
+    """Randomized Ensembled Double Q-learning: SAC with an ensemble of critics and many updates (arXiv:2101.05982)."""
+
+    _: KW_ONLY
+    gradient_steps: GradientSteps = 20
+    n_critics: Count = 10
+    """Critics in the ensemble, N."""
+    subset: Count = 2
+    """Target critics of which the smallest value is taken, M: as many as this, drawn anew for each gradient step. At
+    most ``n_critics``, of which it takes all."""
+    policy_delay: Count = 20
+    """Gradient steps of the critics per step of the actor and the temperature."""
+
+    learner_class: ClassVar[type[Learner]] = REDQLearner
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
+        self._check_not_twice("n_critics")
+
+    def _check_not_twice(self, name: str) -> None:
+        """Refuse an argument that ``policy_kwargs`` gives another value."""
+        value, options = getattr(self, name), self.policy_kwargs or {}
+        fix = f"{name}={value!r} says otherwise. Give {name} as an argument of {type(self).__name__} alone."
+        require(options.get(name, value) == value, f"policy_kwargs[{name!r}]", options.get(name), fix)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "gradient_steps": 2, "n_critics": 3, "policy_delay": 2}
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "n_critics": self.n_critics}
