@@ -11,17 +11,21 @@ from polyak.envs.names import did_you_mean
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from polyak.algorithms.a2c import A2C as A2C
     from polyak.algorithms.ddpg import DDPG as DDPG
+    from polyak.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
     from polyak.algorithms.dqn import DQN as DQN
     from polyak.algorithms.ppo import PPO as PPO
     from polyak.algorithms.sac import SAC as SAC
+    from polyak.algorithms.sd3 import SD3 as SD3
     from polyak.algorithms.td3 import TD3 as TD3
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
+    "discrete_sac": "polyak.algorithms.discrete_sac:DiscreteSAC",
     "dqn": "polyak.algorithms.dqn:DQN",
     "ppo": "polyak.algorithms.ppo:PPO",
     "sac": "polyak.algorithms.sac:SAC",
+    "sd3": "polyak.algorithms.sd3:SD3",
     "td3": "polyak.algorithms.td3:TD3",
 }
 """Name on the command line -> module and class."""

@@ -25,7 +25,9 @@ from polyak.nn.networks.layers import MlpExtractor, create_mlp, get_actor_critic
 from polyak.nn.optim import RMSpropTFLike
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Network, Policy
+from polyak.nn.policies.categorical import CategoricalActor, CategoricalPolicy, DiscreteCritic
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy, DeterministicActor, SquashedGaussianActor
+from polyak.nn.policies.pairs import PairedPolicy
 from polyak.nn.policies.value import QNetwork, ValuePolicy
 
 __all__ = [
@@ -34,11 +36,14 @@ __all__ = [
     "Bernoulli",
     "BernoulliFamily",
     "Categorical",
+    "CategoricalActor",
     "CategoricalFamily",
+    "CategoricalPolicy",
     "CombinedExtractor",
     "ContinuousCritic",
     "ContinuousPolicy",
     "DeterministicActor",
+    "DiscreteCritic",
     "Distribution",
     "Family",
     "FlattenExtractor",
@@ -49,6 +54,7 @@ __all__ = [
     "MultiCategoricalFamily",
     "NatureCNN",
     "Network",
+    "PairedPolicy",
     "Policy",
     "PolicyError",
     "PolicyRecipe",
