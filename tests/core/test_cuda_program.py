@@ -240,7 +240,7 @@ class Devices(TorchDispatchMode):
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On tensors without values, which stand for those of a GPU: no step reads a value or makes a tensor elsewhere."""
-    model = get(name)("MlpPolicy", "CartPole-v1" if name == "dqn" else "Pendulum-v1", device="cpu", seed=0)
+    model = get(name)("MlpPolicy", get(name).trial()["env"], device="cpu", seed=0)
     if isinstance(model, OffPolicyAlgorithm):
         model.learning_starts, model.batch_size = 10, 16
         model.learn(40)
@@ -264,7 +264,8 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
 
     monkeypatch.setattr(program, "make_fx", trace)
     monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
-    steps = {"sac": [("gradient_step", True)], "td3": [("critic_step",), ("delayed_step",)]}
+    with_targets = [("gradient_step", True)]
+    steps = {"sac": with_targets, "discrete_sac": with_targets, "td3": [("critic_step",), ("delayed_step",)]}
     for method, *static in steps.get(name, [("gradient_step",)]):
         program.Program(model.learner, method, batch, tuple(static))
     assert len(devices.seen) > 50
