@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.c51 import C51 as C51
     from polyak.algorithms.ddpg import DDPG as DDPG
     from polyak.algorithms.deep_sarsa import DeepSARSA as DeepSARSA
+    from polyak.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
     from polyak.algorithms.dqn import DQN as DQN
     from polyak.algorithms.droq import DroQ as DroQ
     from polyak.algorithms.fast_td3 import FastTD3 as FastTD3
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.rainbow import Rainbow as Rainbow
     from polyak.algorithms.redq import REDQ as REDQ
     from polyak.algorithms.sac import SAC as SAC
+    from polyak.algorithms.sd3 import SD3 as SD3
     from polyak.algorithms.td3 import TD3 as TD3
     from polyak.algorithms.tqc import TQC as TQC
 
@@ -30,6 +32,7 @@ REGISTRY = {
     "c51": "polyak.algorithms.c51:C51",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "deep_sarsa": "polyak.algorithms.deep_sarsa:DeepSARSA",
+    "discrete_sac": "polyak.algorithms.discrete_sac:DiscreteSAC",
     "dqn": "polyak.algorithms.dqn:DQN",
     "droq": "polyak.algorithms.droq:DroQ",
     "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
@@ -39,6 +42,7 @@ REGISTRY = {
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
     "redq": "polyak.algorithms.redq:REDQ",
     "sac": "polyak.algorithms.sac:SAC",
+    "sd3": "polyak.algorithms.sd3:SD3",
     "td3": "polyak.algorithms.td3:TD3",
     "tqc": "polyak.algorithms.tqc:TQC",
 }

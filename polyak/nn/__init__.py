@@ -25,7 +25,9 @@ from polyak.nn.networks.layers import MlpExtractor, create_mlp, get_actor_critic
 from polyak.nn.optim import RMSpropTFLike
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Network, Policy
+from polyak.nn.policies.categorical import CategoricalActor, CategoricalPolicy, DiscreteCritic
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy, DeterministicActor, SquashedGaussianActor
+from polyak.nn.policies.pairs import PairedPolicy
 from polyak.nn.policies.quantile_critic import QuantileCritic
 from polyak.nn.policies.value import QNetwork, ValuePolicy
 
@@ -35,11 +37,14 @@ __all__ = [
     "Bernoulli",
     "BernoulliFamily",
     "Categorical",
+    "CategoricalActor",
     "CategoricalFamily",
+    "CategoricalPolicy",
     "CombinedExtractor",
     "ContinuousCritic",
     "ContinuousPolicy",
     "DeterministicActor",
+    "DiscreteCritic",
     "Distribution",
     "Family",
     "FlattenExtractor",
@@ -50,6 +55,7 @@ __all__ = [
     "MultiCategoricalFamily",
     "NatureCNN",
     "Network",
+    "PairedPolicy",
     "Policy",
     "PolicyError",
     "PolicyRecipe",

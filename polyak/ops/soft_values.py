@@ -42,9 +42,21 @@ def munchausen_bonus(
     return alpha * taken.clamp(min=least).clamp(max=0)
 
 
-def softmax_mean(q: Tensor, beta: Tensor | float) -> Tensor:
-    """Mean of values weighted by their softmax: sum_a softmax(beta q)_a q_a. q [B, K] -> [B]
+def softmax_mean(q: Tensor, beta: Tensor | float, log_weights: Tensor | None = None) -> Tensor:
+    """Mean of values weighted by their softmax: sum_a softmax(beta q)_a q_a.
 
     The plain mean for beta = 0, the maximum as beta grows: Pan et al. 2020 (arXiv:2010.09177) eq. 1.
+
+    Args:
+        q: [B, K]
+        beta: inverse temperature, at least 0. Only differences of values are multiplied by it, so that nothing
+            overflows.
+        log_weights: [B, K] logarithms of further factors of the weights, such as one over the density of a sampled
+            action.
+    Returns:
+        means [B].
     """
-    return ((beta * q).softmax(1) * q).sum(1)
+    logits = beta * (q - q.amax(1, keepdim=True))
+    if log_weights is not None:
+        logits = logits + log_weights
+    return (logits.softmax(1) * q).sum(1)

@@ -240,7 +240,7 @@ class Devices(TorchDispatchMode):
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On tensors without values, which stand for those of a GPU: no step reads a value or makes a tensor elsewhere."""
-    model = get(name)("MlpPolicy", "CartPole-v1" if name == "dqn" else "Pendulum-v1", device="cpu", seed=0)
+    model = get(name)("MlpPolicy", get(name).trial()["env"], device="cpu", seed=0)
     if isinstance(model, OffPolicyAlgorithm):
         model.learning_starts, model.batch_size = 10, 16
         model.learn(40)
@@ -266,7 +266,7 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
     monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
     whole = [("gradient_step", True)]
     delayed = [("critic_step",), ("delayed_step",)]
-    steps = {"sac": whole, "tqc": whole, "td3": delayed, "fast_td3": delayed}
+    steps = {"sac": whole, "tqc": whole, "discrete_sac": whole, "td3": delayed, "fast_td3": delayed}
     steps |= {key: [("critic_step", True), ("actor_step",)] for key in ("redq", "droq")}
     for method, *static in steps.get(name, [("gradient_step",)]):
         program.Program(model.learner, method, batch, tuple(static))

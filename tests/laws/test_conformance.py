@@ -204,7 +204,8 @@ def test_constructor_has_the_peers_names_and_defaults(name: str) -> None:
 def test_every_hyperparameter_is_read(name: str) -> None:
     cls = CLASSES[name]
     read: set[str] = set()
-    for base in cls.__mro__:
+    learner = cls.learner_class.__mro__ if name in DEEP else ()
+    for base in (*cls.__mro__, *learner):
         if base.__module__.startswith(("polyak.", "tests.laws.toys.")):
             for node in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(base)))):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):

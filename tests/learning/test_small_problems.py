@@ -28,7 +28,8 @@ OFF_POLICY: dict[str, dict[str, Any]] = {
     "policy_kwargs": {"net_arch": [32, 32]},
 }
 DQN: dict[str, Any] = {**OFF_POLICY, "train_freq": 2, "target_update_interval": 50, "exploration_fraction": 0.5}
-CONTINUOUS = ("SAC", "TD3", "DDPG")
+CONTINUOUS = ("SAC", "TD3", "DDPG", "SD3")
+DISCRETE = ("DQN", "DiscreteSAC")
 
 
 def settings_for(algo: str, continuous: bool) -> dict[str, Any]:
@@ -37,8 +38,11 @@ def settings_for(algo: str, continuous: bool) -> dict[str, Any]:
         return deepcopy(ON_POLICY[algo])
     if algo == "DQN":
         return deepcopy(DQN)
+    if algo == "DiscreteSAC":
+        return {**deepcopy(OFF_POLICY), "tau": 0.02, "train_freq": 2}
     noise = {} if algo == "SAC" else {"action_noise": NormalActionNoise(np.zeros(1), np.ones(1))}
-    return {**deepcopy(OFF_POLICY), "tau": 0.02, **noise}
+    samples = {"n_noise_samples": 10, "beta": 1.0} if algo == "SD3" else {}
+    return {**deepcopy(OFF_POLICY), "tau": 0.02, **noise, **samples}
 
 
 def mean_return(model: Any, env: gym.Env, episodes: int = 10) -> float:
@@ -54,7 +58,7 @@ def mean_return(model: Any, env: gym.Env, episodes: int = 10) -> float:
     return total / episodes
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C", "DQN"])
+@pytest.mark.parametrize("algo", ["PPO", "A2C", *DISCRETE])
 def test_learns_to_name_a_discrete_state(algo: str) -> None:
     env = IdentityEnv(4, ep_length=50)
     untrained = getattr(polyak, algo)("MlpPolicy", env, seed=3, **settings_for(algo, False), gamma=0.4)
@@ -79,12 +83,12 @@ def test_learns_to_name_a_continuous_state(algo: str) -> None:
     assert mean_return(model, env) >= 42.5
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C", "DQN", *CONTINUOUS])
+@pytest.mark.parametrize("algo", ["PPO", "A2C", *DISCRETE, *CONTINUOUS])
 def test_carries_value_back_through_a_corridor(algo: str) -> None:
     continuous = algo in CONTINUOUS
     env = Corridor(continuous)
     settings = {**settings_for(algo, continuous), "gamma": 0.97}
-    if algo in ("PPO", "A2C", "SAC"):
+    if algo in ("PPO", "A2C", "SAC", "DiscreteSAC"):
         settings["ent_coef"] = 0.02
     if continuous:
         settings |= {"learning_starts": 500, "learning_rate": 1e-3}  # enough random walks that some reach the end
@@ -101,15 +105,19 @@ def learnt_value(model: Any) -> float:
         if hasattr(model.policy, "q_net"):
             return float(model.policy.q_net(observation).max())
         action = torch.as_tensor(model.predict(np.ones((1, 1), np.float32), deterministic=True)[0])
+        if hasattr(model.policy, "pairs"):
+            return float(model.policy.pairs.q_values(observation, action).mean())
+        if isinstance(model, polyak.DiscreteSAC):
+            return float(model.policy.critic.q_values(observation)[:, 0, int(action)].mean())
         return float(torch.cat(model.policy.critic(observation, action), dim=1).mean())
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C", "DQN", *CONTINUOUS])
+@pytest.mark.parametrize("algo", ["PPO", "A2C", *DISCRETE, *CONTINUOUS])
 @pytest.mark.parametrize(("truncates", "value"), [(False, 1.0), (True, 2.0)], ids=["terminates", "truncates"])
 def test_bootstraps_truncation_and_only_truncation(algo: str, truncates: bool, value: float) -> None:
     continuous = algo in CONTINUOUS
     settings = {**settings_for(algo, continuous), "gamma": 0.5}
-    if algo == "SAC":
+    if algo in ("SAC", "DiscreteSAC"):
         settings["ent_coef"] = 1e-6
     env = OneState(truncates, continuous)
     model = getattr(polyak, algo)("MlpPolicy", env, seed=0, **settings).learn(3_000 if algo in ON_POLICY else 900)

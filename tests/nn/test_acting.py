@@ -20,10 +20,13 @@ from polyak.compat.distributions import DiagGaussianDistribution, StateDependent
 from polyak.nn import (
     ActorCriticPolicy,
     BaseFeaturesExtractor,
+    CategoricalPolicy,
+    ContinuousCritic,
     ContinuousPolicy,
     Distribution,
     Gaussian,
     GaussianFamily,
+    PairedPolicy,
     QuantileCritic,
     ValuePolicy,
 )
@@ -65,6 +68,9 @@ HEADS: dict[str, Any] = {
     "state_dependent_sac_free": lambda obs, **kw: ContinuousPolicy(obs, BOX, use_sde=True, clip_mean=0.0, **kw),
     "deterministic": lambda obs, **kw: ContinuousPolicy(obs, BOX, actor="deterministic", **kw),
     "deterministic_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, actor="deterministic", **kw),
+    "paired": lambda obs, **kw: PairedPolicy(obs, BOX, **kw),
+    "paired_grid": lambda obs, **kw: PairedPolicy(obs, GRID, n_pairs=3, **kw),
+    "categorical_sac": lambda obs, **kw: CategoricalPolicy(obs, spaces.Discrete(4, start=2), **kw),
     "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
     "dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling=True, **kw),
     "noisy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, **kw),
@@ -151,6 +157,8 @@ def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
             log_std, its_error = through([head["log_std"]], values, error)
             off += LARGEST_DRAW * log_std.clamp(*head["bounds"]).exp() * (its_error + bound(FUNCTION))
         values, error = means, off + bound(FUNCTION)
+    elif "pairs" in head:  # whichever actor is chosen
+        error = torch.stack([through(actor, inputs)[1] for actor, _, _ in head["pairs"]]).amax(0)
     elif "log_std" in head:
         error = error + LARGEST_DRAW * head["log_std"].detach().exp() * bound(FUNCTION)
     return (LIKELY * error).numpy()
@@ -215,7 +223,7 @@ def test_every_activation(kind: type[nn.Module], batch: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("head", ["gaussian", "squashed", "deterministic", "greedy"])
+@pytest.mark.parametrize("head", ["gaussian", "squashed", "deterministic", "paired", "greedy"])
 def test_no_hidden_layers(head: str, batch: int) -> None:
     assert_same(acting_on(build(head, net_arch=[])), observations(batch))
 
@@ -443,6 +451,18 @@ def test_another_actor_and_other_layers_of_it() -> None:
         assert_same(acting, observations(3))
 
 
+def test_another_critic_may_prefer_another_proposal() -> None:
+    policy = build("paired")
+    acting, obs = acting_on(policy), observations(1)
+    for chosen in (0, 1, 0):
+        for k, pair in enumerate(policy.pairs):
+            pair.critic.qf0[-1] = nn.Linear(300, 1)
+            nn.init.constant_(pair.critic.qf0[-1].bias, 100.0 * (k == chosen))
+        assert_same(acting, obs)
+        proposed = policy.pairs[chosen].actor(torch.from_numpy(obs)).detach().numpy()
+        assert_near(acting(obs), proposed, tolerance(policy, obs))
+
+
 def test_a_parameter_of_one_entry_that_is_replaced_by_an_equal_one() -> None:
     policy = ContinuousPolicy(spaces.Box(-1, 1, (1,)), spaces.Box(-1, 1, (1,)), actor="deterministic", net_arch=[])
     acting, obs = acting_on(policy), np.ones((1, 1), np.float32)
@@ -598,6 +618,15 @@ class OwnSAC(sb3.SACPolicy):
     actor_type = OwnActor
 
 
+class OwnCritic(PairedPolicy):
+    class Critic(ContinuousCritic):
+        def q1_forward(self, obs: Any, actions: torch.Tensor) -> torch.Tensor:
+            return -super().q1_forward(obs, actions)
+
+    def make_critic(self) -> ContinuousCritic:
+        return self.Critic(net_arch=[8], n_critics=1, share_features_extractor=False, **self._options())
+
+
 def _changed(policy: Any, change: Any) -> Any:
     change(policy)
     return policy
@@ -661,6 +690,7 @@ ONLY_TORCH: dict[str, Any] = {
     "own extractor": lambda: OwnExtractor(VECTOR, BOX),
     "own predict": lambda: OwnPredict(VECTOR, spaces.Discrete(4), rate),
     "own predict of td3": lambda: OwnTD3Predict(VECTOR, BOX, rate),
+    "own critic": lambda: OwnCritic(VECTOR, BOX),
     "own actor": lambda: OwnSAC(VECTOR, BOX, rate),
     "indices": lambda: build("gaussian", OBSERVATIONS["discrete"]),
     "several indices": lambda: build("greedy", OBSERVATIONS["multi_discrete"]),

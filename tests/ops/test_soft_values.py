@@ -48,3 +48,17 @@ def test_the_softmax_mean_lies_between_mean_and_maximum():
     for beta in (0.05, 1.0, 7.0):
         weights = torch.exp(beta * (Q - Q.amax(1, keepdim=True)))
         torch.testing.assert_close(softmax_mean(Q, beta), (weights * Q).sum(1) / weights.sum(1), rtol=0, atol=NEAR)
+
+
+@pytest.mark.parametrize("beta", [1e6, 1e38])
+def test_the_softmax_mean_of_large_numbers_is_their_maximum(beta):
+    q = torch.tensor([[-3e6, 1e6, 2e6], [-7.0, -5.0, -9.0]])
+    assert torch.equal(softmax_mean(q, beta), q.amax(1))
+
+
+def test_further_weights_of_the_softmax_mean():
+    weights = torch.tensor([[3.0, 1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)
+    for beta in (0.0, 0.7, 5.0):
+        each = weights * torch.exp(beta * Q)
+        expected = (each * Q).sum(1) / each.sum(1)
+        torch.testing.assert_close(softmax_mean(Q, beta, weights.log()), expected, rtol=0, atol=NEAR)

@@ -305,6 +305,45 @@ class DeterministicHead(Head):
     sample = mode
 
 
+class BestProposalHead(Head):
+    """What several actors propose, each to a critic of its own: of these actions that of the highest value, [B, A].
+
+    Args:
+        outputs: flat observations [B, F].
+        shape: of one action.
+        pairs: the layers of each actor, from observations to actions; those of its critic's features, from
+            observations; and those of its critic, from features and actions side by side to one value.
+    """
+
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...], pairs: Sequence[Sequence[Sequence[nn.Module]]]) -> None:
+        super().__init__(outputs, shape)
+        self.calls: list[Call] = []
+        self.proposals: list[np.ndarray] = []
+        self.values: list[np.ndarray] = []
+        self.rows = np.arange(len(outputs))
+        for actor, extractor, critic in pairs:
+            actions, acting = network(actor, outputs)
+            features, extracting = network(extractor, outputs)
+            inputs = torch.empty(len(outputs), features.shape[1] + actions.shape[1])
+            value, judging = network(critic, inputs)
+            for_features, for_actions = np.split(inputs.numpy(), [features.shape[1]], axis=1)
+            joining = [
+                partial(np.copyto, for_features, features.numpy()),
+                partial(np.copyto, for_actions, actions.numpy()),
+            ]
+            self.calls += [*acting, *extracting, *joining, *judging]
+            self.proposals.append(actions.numpy())
+            self.values.append(value.numpy())
+
+    def mode(self) -> np.ndarray:
+        for call in self.calls:
+            call()
+        best = np.concatenate(self.values, axis=1).argmax(1)
+        return self.shaped(np.stack(self.proposals)[best, self.rows])
+
+    sample = mode
+
+
 class CategoricalHead(Head):
     """One choice among N by its logits: [B] int64."""
 

@@ -265,24 +265,34 @@ class ContinuousCritic(Network):
         shared = "features_extractor." if self.share_features_extractor else None
         return [p for name, p in self.named_parameters() if shared is None or not name.startswith(shared)]
 
-    def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
+    @plain
+    def _features(self, obs: Obs) -> Tensor:
         if self.share_features_extractor:
             with torch.no_grad():
-                features = self.extract_features(obs, self.features_extractor)
-        else:
-            features = self.extract_features(obs, self.features_extractor)
-        return torch.cat([features, actions.flatten(1)], dim=1)
+                return self.extract_features(obs, self.features_extractor)
+        return self.extract_features(obs, self.features_extractor)
+
+    @plain
+    def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
+        return torch.cat([self._features(obs), actions.flatten(1)], dim=1)
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
         """All K values: [K, B]."""
         inputs = self._inputs(obs, actions)
         return torch.stack([network(inputs).squeeze(1) for network in self.q_networks])
 
+    def q_values_of_many(self, obs: Obs, actions: Tensor) -> Tensor:
+        """All K values of M actions in each state, whose features are extracted once: [B, M, A] -> [K, B, M]."""
+        features = self._features(obs).unsqueeze(1).expand(-1, actions.shape[1], -1)
+        inputs = torch.cat([features, actions], dim=2)
+        return torch.stack([network(inputs).squeeze(2) for network in self.q_networks])
+
     def forward(self, obs: Obs, actions: Tensor) -> tuple[Tensor, ...]:
         """All K values, each [B, 1]."""
         inputs = self._inputs(obs, actions)
         return tuple(network(inputs) for network in self.q_networks)
 
+    @plain
     def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
         """The first value only: [B, 1]."""
         return self.q_networks[0](self._inputs(obs, actions))

@@ -1,0 +1,127 @@
+"""Soft Actor-Critic for discrete actions (DiscreteSAC).
+
+Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings", arXiv:1910.07207. Equation numbers are his.
+
+Where SAC samples an action, this takes the exact mean over all of them.
+
+Shapes: B batch rows, A actions, K critics.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.algorithms.sac import SACLearner, parse_ent_coef, temperature_loss
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
+from polyak.core.learner import Learner, Objective, Update
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.categorical import CategoricalPolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses; those of critics and temperature are SAC's ----------------------------------------------------------------
+
+
+def soft_value(q: Tensor, log_pi: Tensor, alpha: Tensor) -> Tensor:
+    """V(s) = sum_a pi(a|s) (min_k Q_k(s, a) - alpha log pi(a|s)), eq. 10. q [K, B, A], log_pi [B, A] -> [B]"""
+    return (log_pi.exp() * (q.amin(0) - alpha * log_pi)).sum(1)
+
+
+def actor_loss(q: Tensor, log_pi: Tensor, alpha: Tensor) -> Tensor:
+    """J_pi = E[sum_a pi(a|s) (alpha log pi(a|s) - min_k Q_k(s, a))] = -E[V(s)], eq. 12. -> []
+
+    Its minimum is pi = softmax(min_k Q_k / alpha). q [K, B, A], log_pi [B, A]
+    """
+    return -soft_value(q, log_pi, alpha).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class DiscreteSACLearner(SACLearner):
+    """Actor, critics with targets, and the temperature."""
+
+    policy: CategoricalPolicy  # type: ignore[assignment]
+    use_sde: bool = False  # of the choices of this actor there is no such noise
+
+    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
+        """Algorithm 1."""
+        policy = self.policy
+        alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+
+        target = self.td_target(batch, alpha)
+        taken = batch.actions.long().view(1, -1, 1).expand(policy.n_critics, -1, -1)
+        q = policy.critic.q_values(batch.observations).gather(2, taken).squeeze(2)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
+
+        pi = policy.actor.get_distribution(batch.observations)
+        with torch.no_grad():
+            q_now = policy.critic.q_values(batch.observations)
+        actor = self.actor_objective(batch, pi.logits, q_now, alpha)
+        self.minimise("actor", actor.loss)
+
+        entropy = pi.entropy().detach()
+        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach(), "ent_coef": alpha.mean()}
+        metrics["entropy"] = entropy.mean()
+        if self.learn_alpha:
+            temperature = self.temperature_objective(-entropy)
+            self.minimise("ent_coef", temperature.loss)
+            metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
+        if update_target:
+            polyak_update(policy.critic, policy.critic_target, self.tau)
+        return Update({**metrics, **critic.metrics, **actor.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
+        """What the critics regress on, eq. 3 and 10 with target critics. -> [B]"""
+        log_pi = self.policy.actor.get_distribution(batch.next_observations).logits
+        next_q = self.policy.critic_target.q_values(batch.next_observations)
+        return batch.rewards + batch.discounts * soft_value(next_q, log_pi, alpha)
+
+    def actor_objective(  # type: ignore[override]
+        self, batch: Transition, log_pi: Tensor, q: Tensor, alpha: Tensor
+    ) -> Objective:
+        """Of the actor. log_pi [B, A] of all actions and q [K, B, A], without a gradient"""
+        return Objective(actor_loss(q, log_pi, alpha))
+
+    def temperature_objective(self, log_prob: Tensor) -> Objective:
+        """Of the temperature, eq. 11. Mean log_prob [B] of the actor's choices: minus the entropy"""
+        largest = math.log(self.policy.actor.action_family.action_dim)
+        return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy * largest))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DiscreteSAC(OffPolicyAlgorithm):
+    """Soft Actor-Critic for discrete actions: maximum-entropy off-policy learning with exact means over all actions
+    (arXiv:1910.07207)."""
+
+    _: KW_ONLY
+    ent_coef: NonNegative | str = "auto"
+    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates."""
+    target_entropy: Fraction = 0.3
+    """Entropy to hold when alpha is learned, as a fraction of the largest, log A of A actions, in [0, 1]. The paper's
+    is 0.98, almost uniform, which suits many actions of which few matter."""
+
+    learner_class: ClassVar[type[Learner]] = DiscreteSACLearner
+    policies: ClassVar = policy_aliases(CategoricalPolicy)
+    action_spaces: ClassVar = (spaces.Discrete,)
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
+    log_ent_coef = Part("learner.log_ent_coef")
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        parse_ent_coef(self.ent_coef)

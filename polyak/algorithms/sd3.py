@@ -1,0 +1,166 @@
+"""Softmax Deep Double Deterministic policy gradients (SD3).
+
+Pan, Cai and Huang 2020, "Softmax Deep Double Deterministic Policy Gradients", arXiv:2010.09177.
+
+Shapes: B batch rows, A action dimensions, K noisy actions in each state, P pairs of actor and critic. Actions are in
+units of the action space scaled to [-1, 1].
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.algorithms.ddpg import actor_loss, critic_loss
+from polyak.core.acting.noise import ActionNoise
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import Count, NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.pairs import PairedPolicy
+from polyak.ops.soft_values import softmax_mean
+from polyak.ops.updates import polyak_update
+
+# -- targets; the losses are those of DDPG -----------------------------------------------------------------------------
+
+
+def noisy_actions(actions: Tensor, draws: Tensor, sigma: Tensor, clip: Tensor) -> Tensor:
+    """a + clip(sigma z, -c, c), kept in [-1, 1]. actions [B, A], standard normal draws z [B, K, A] -> [B, K, A]"""
+    return (actions.unsqueeze(1) + (sigma * draws).clamp(-clip, clip)).clamp(-1, 1)
+
+
+def log_inverse_density(draws: Tensor) -> Tensor:
+    """-log p(z) of standard normal draws but for a constant: sum_a z_a^2 / 2. [B, K, A] -> [B, K]
+
+    The density of the noise before it is clipped: clipped noise has none at the bounds.
+    """
+    return 0.5 * draws.square().sum(2)
+
+
+def softmax_value(q: Tensor, beta: Tensor, log_weights: Tensor | None = None) -> Tensor:
+    """The softmax operator over sampled actions of min_j Q_j(s', a). q [P, B, K], log_weights [B, K] -> [B]"""
+    return softmax_mean(q.amin(0), beta, log_weights)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class SD3Learner(Learner):
+    """Pairs of actor and critic, each with a target. Every pair learns from rows of its own, as the authors draw them.
+
+    A batch of P x B rows is divided evenly among the P pairs.
+    """
+
+    policy: PairedPolicy
+    tau: Dial[Tensor]
+    beta: Dial[Tensor]
+    target_policy_noise: Dial[Tensor]
+    target_noise_clip: Dial[Tensor]
+    n_noise_samples: Dial[int]
+    importance_sampling: Dial[bool]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        for i, pair in enumerate(self.policy.pairs):
+            self.add_optimizer(f"actor_{i}", pair.actor, recipe.make_optimizer, recipe.lr)
+            self.add_optimizer(f"critic_{i}", pair.critic, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step of each critic and each actor; there is no delay."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: Transition) -> Update:
+        """One pair after the other."""
+        updates = [self.pair_step(rows, i) for i, rows in enumerate(batch.split(self.policy.n_pairs))]
+        metrics = {name: torch.stack([each.metrics[name] for each in updates]).mean() for name in updates[0].metrics}
+        return Update(metrics, torch.cat([each.td_error for each in updates if each.td_error is not None]))
+
+    def pair_step(self, batch: Transition, i: int) -> Update:
+        """The i-th critic regresses on its target, the i-th actor follows it, and their targets follow them."""
+        pair = self.policy.pairs[i]
+        target = self.td_target(batch, i)
+        q = pair.critic.q_values(batch.observations, batch.actions)[0]
+        critic = self.critic_objective(batch, q, target)
+        self.minimise(f"critic_{i}", critic.loss)
+
+        actions = pair.actor(batch.observations)
+        q_now = pair.critic.q_values(batch.observations, actions)[0]
+        actor = self.actor_objective(batch, actions, q_now)
+        self.minimise(f"actor_{i}", actor.loss)
+        polyak_update(pair, self.policy.pairs_target[i], self.tau)
+        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach()}
+        return Update({**metrics, **critic.metrics, **actor.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition, i: int) -> Tensor:
+        """What the i-th critic regresses on: the softmax value of actions around those of the i-th actor. -> [B]"""
+        targets = self.policy.pairs_target
+        next_actions = targets[i].actor(batch.next_observations)
+        shape = (len(next_actions), self.n_noise_samples, next_actions.shape[1])
+        draws = torch.randn(shape, dtype=next_actions.dtype, device=next_actions.device)
+        around = noisy_actions(next_actions, draws, self.target_policy_noise, self.target_noise_clip)
+        next_q = targets.q_values_of_many(batch.next_observations, around)
+        log_weights = log_inverse_density(draws) if self.importance_sampling else None
+        return batch.rewards + batch.discounts * softmax_value(next_q, self.beta, log_weights)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of one critic. Its q [B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs())
+
+    def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
+        """Of one actor. Its own actions [B, A] and its own critic's q [B] of those"""
+        return Objective(actor_loss(q))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class SD3(OffPolicyAlgorithm):
+    """Softmax Deep Double Deterministic policy gradients: two deterministic actors with a critic each, whose targets
+    are softmax-weighted means over actions nearby (arXiv:2010.09177).
+
+    ``policy_kwargs={"n_pairs": 1}`` makes it the paper's SD2, with a single actor and critic.
+    """
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    _: KW_ONLY
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+    batch_size: Count = 256
+    """Transitions per gradient step for each of the two pairs of actor and critic, which learn from different ones."""
+    beta: NonNegative = 0.05
+    """Inverse temperature of the softmax over target actions, per unit of return: 0 takes their mean value, a large
+    number the largest. The paper's lie between 0.001 (Ant) and 500 (Swimmer)."""
+    n_noise_samples: Count = 50
+    """Target actions that the softmax is taken over, in each state."""
+    importance_sampling: bool = False
+    """Divide each target action's weight by the density of its noise, as an unbiased estimate of the softmax over all
+    actions does."""
+    target_policy_noise: NonNegative = 0.2
+    """Standard deviation of the noise of the target actions."""
+    target_noise_clip: NonNegative = 0.5
+    """Largest such noise."""
+
+    learner_class: ClassVar[type[Learner]] = SD3Learner
+    policies: ClassVar = policy_aliases(PairedPolicy)
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    pairs = Part("policy.pairs")
+    pairs_target = Part("policy.pairs_target")
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        updates, rows = super()._expected_updates(timesteps)
+        return updates, rows * (1 + self.n_noise_samples // 6)  # a noisy action is a sixth of a row's arithmetic
+
+    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+        super().train(gradient_steps, batch_size * len(self.pairs))
+
+    train.__doc__ = OffPolicyAlgorithm.train.__doc__

@@ -1,0 +1,170 @@
+"""Policies of several deterministic actors, each with a critic of its own: SD3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.errors import PolicyError
+from polyak.nn.fast.acting import Chain, is_plain, plain
+from polyak.nn.fast.array_layers import BestProposalHead
+from polyak.nn.networks.encoders import ExtractorClass, Obs
+from polyak.nn.networks.layers import Activation, get_actor_critic_arch
+from polyak.nn.policies.base import Policy, check_bounded
+from polyak.nn.policies.continuous import ContinuousCritic, DeterministicActor
+
+
+class Pair(nn.Module):
+    """An actor and the critic that it follows.
+
+    Args:
+        actor: observations [B, ...] -> actions [B, A].
+        critic: of one action-value function.
+    """
+
+    def __init__(self, actor: DeterministicActor, critic: ContinuousCritic) -> None:
+        super().__init__()
+        self.actor, self.critic = actor, critic
+
+
+class Pairs(nn.ModuleList):
+    """Several of them.
+
+    Shapes: K pairs, B rows, A action dimensions, M actions in each state.
+    """
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[Pair]: ...
+
+        def __getitem__(self, index: int) -> Pair: ...  # type: ignore[override]
+
+    def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
+        """Every critic's values of the same actions: [B, A] -> [K, B]."""
+        return torch.cat([pair.critic.q_values(obs, actions) for pair in self])
+
+    def q_values_of_many(self, obs: Obs, actions: Tensor) -> Tensor:
+        """Every critic's values of the same M actions in each state: [B, M, A] -> [K, B, M]."""
+        return torch.cat([pair.critic.q_values_of_many(obs, actions) for pair in self])
+
+
+class PairedPolicy(Policy):
+    """Pairs of a deterministic actor and a critic, and a lagging copy of each; networks share nothing.
+
+    It takes the action that is best in the eyes of the critic whose actor proposes it: argmax_k Q_k(s, pi_k(s)).
+
+    Args:
+        observation_space: what it reads.
+        action_space: a Box of finite bounds.
+        n_pairs: K.
+        net_arch: hidden widths of actors and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes
+            [400, 300], or [256, 256] after :class:`~polyak.nn.NatureCNN`.
+        activation_fn: follows every hidden layer.
+        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
+        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
+        normalize_images: divide uint8 pictures by 255.
+
+    Raises:
+        PolicyError: another action space, or an argument out of range.
+    """
+
+    targets = ("pairs_target",)
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        *,
+        n_pairs: int = 2,
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: Activation = nn.ReLU,
+        features_extractor_class: ExtractorClass | None = None,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+    ) -> None:
+        check_bounded(action_space)
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            squash_output=True,
+        )
+        if n_pairs < 1:
+            raise PolicyError(f"n_pairs must be at least 1, got {n_pairs}.")
+        self.n_pairs = n_pairs
+        default = DeterministicActor.default_net_arch(self.features_extractor_class)
+        self.net_arch = default if net_arch is None else net_arch
+        self._actor_arch, self._critic_arch = get_actor_critic_arch(self.net_arch)
+        self.activation_fn = activation_fn
+        self._build_networks()
+
+    def _build_networks(self) -> None:
+        self.pairs = self.make_pairs()
+        self.pairs_target = self.make_pairs()
+        self.pairs_target.load_state_dict(self.pairs.state_dict())
+        self.pairs_target.requires_grad_(False).eval()
+
+    def make_pairs(self) -> Pairs:
+        """New pairs."""
+        return Pairs([Pair(self.make_actor(), self.make_critic()) for _ in range(self.n_pairs)])
+
+    def make_actor(self) -> DeterministicActor:
+        """A new actor, with its own features extractor."""
+        return DeterministicActor(net_arch=self._actor_arch, **self._options())
+
+    def make_critic(self) -> ContinuousCritic:
+        """A new critic, with its own features extractor."""
+        return ContinuousCritic(
+            net_arch=self._critic_arch, n_critics=1, share_features_extractor=False, **self._options()
+        )
+
+    def _options(self) -> dict[str, Any]:
+        extractor = self.make_features_extractor()
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "features_extractor": extractor,
+            "features_dim": extractor.features_dim,
+            "activation_fn": self.activation_fn,
+            "normalize_images": self.normalize_images,
+        }
+
+    def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
+        """Actions [B, ...] in [-1, 1]."""
+        return self.act(obs, deterministic)
+
+    @plain
+    def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
+        """Actions [B, ...] in [-1, 1]; noise is the algorithm's business, so ``deterministic`` changes nothing."""
+        proposals = [pair.actor(obs) for pair in self.pairs]
+        q = [pair.critic.q1_forward(obs, actions) for pair, actions in zip(self.pairs, proposals, strict=True)]
+        best = torch.stack(q, 1).argmax(1, keepdim=True)  # [B, 1, 1]
+        actions = torch.stack(proposals, 1).take_along_dim(best, 1).squeeze(1)
+        return actions if len(self.action_space.shape) == 1 else actions.unflatten(1, self.action_space.shape)  # type: ignore[arg-type]
+
+    def acting_chain(self) -> Chain | None:
+        if not is_plain(self, "act", "_predict"):
+            return None
+        owners: list[nn.Module] = [self, self.pairs]
+        layers: list[tuple[tuple[nn.Module, ...], ...]] = []
+        for pair in self.pairs:
+            actor, critic = pair.actor, pair.critic
+            if not isinstance(actor, DeterministicActor) or not isinstance(critic, ContinuousCritic):
+                return None
+            reading = ("extract_features", "preprocess")
+            if not is_plain(actor, "forward", *reading):
+                return None
+            if not is_plain(critic, "q1_forward", "_inputs", "_features", *reading):
+                return None
+            owners += [pair, actor, critic]
+            q_network = critic.q_networks[0]
+            layers.append(((actor.features_extractor, actor.mu), (critic.features_extractor,), (q_network,)))
+        weights = tuple(module for pair in layers for part in pair for module in part)
+        return Chain(tuple(owners), (), partial(BestProposalHead, pairs=layers), weights)
