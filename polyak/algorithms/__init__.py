@@ -10,6 +10,7 @@ from polyak.envs.names import did_you_mean
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from polyak.algorithms.a2c import A2C as A2C
+    from polyak.algorithms.crossq import CrossQ as CrossQ
     from polyak.algorithms.ddpg import DDPG as DDPG
     from polyak.algorithms.dqn import DQN as DQN
     from polyak.algorithms.ppo import PPO as PPO
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
+    "crossq": "polyak.algorithms.crossq:CrossQ",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "dqn": "polyak.algorithms.dqn:DQN",
     "ppo": "polyak.algorithms.ppo:PPO",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, NonNegative, require
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.data import Transition
@@ -52,14 +52,12 @@ def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float)
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class SACLearner(Learner):
-    """Actor, critics with targets, and the temperature."""
+class SoftActorCriticLearner(Learner):
+    """What CrossQ shares with SAC: actor, critics and temperature, their optimizers and objectives."""
 
     policy: ContinuousPolicy
-    tau: Dial[Tensor]
     ent_coef: Dial[Tensor]
     target_entropy: Dial[float]
-    target_update_interval: Dial[int]
     use_sde: Dial[bool]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
@@ -74,6 +72,31 @@ class SACLearner(Learner):
             self.log_ent_coef = nn.Parameter(torch.tensor([initial_alpha]).log())
             self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), recipe.lr)
 
+    def temperature(self) -> Tensor:
+        """alpha, as it is now: [1] if it is learned, else []."""
+        return self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+    def actor_objective(
+        self, batch: Transition, actions: Tensor, log_prob: Tensor, q: Tensor, alpha: Tensor
+    ) -> Objective:
+        """Of the actor. Its own actions [B, A], log_prob [B] and q [K, B] of those"""
+        return Objective(actor_loss(q, log_prob, alpha))
+
+    def temperature_objective(self, log_prob: Tensor) -> Objective:
+        """Of the temperature. log_prob [B] of the actor's own actions"""
+        return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy))
+
+
+class SACLearner(SoftActorCriticLearner):
+    """Soft actor-critic with lagging copies of the critics."""
+
+    tau: Dial[Tensor]
+    target_update_interval: Dial[int]
+
     def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; then the targets follow."""
         self.steps += 1
@@ -85,7 +108,7 @@ class SACLearner(Learner):
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
         """Algorithm 1."""
         policy = self.policy
-        alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+        alpha = self.temperature()
         actions, log_prob = policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
 
         target = self.td_target(batch, alpha)
@@ -113,35 +136,19 @@ class SACLearner(Learner):
         next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
         return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
 
-    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Of the critics. q [K, B] of the batch's actions, target [B]"""
-        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
-
-    def actor_objective(
-        self, batch: Transition, actions: Tensor, log_prob: Tensor, q: Tensor, alpha: Tensor
-    ) -> Objective:
-        """Of the actor. Its own actions [B, A], log_prob [B] and q [K, B] of those"""
-        return Objective(actor_loss(q, log_prob, alpha))
-
-    def temperature_objective(self, log_prob: Tensor) -> Objective:
-        """Of the temperature. log_prob [B] of the actor's own actions"""
-        return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy))
-
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False)
-class SAC(OffPolicyAlgorithm):
-    """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
+class SoftActorCritic(OffPolicyAlgorithm):
+    """What CrossQ shares with SAC: a Gaussian actor whose entropy is held up."""
 
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates."""
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
     use_sde: bool = False
@@ -151,13 +158,10 @@ class SAC(OffPolicyAlgorithm):
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
-    learner_class: ClassVar[type[Learner]] = SACLearner
-    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
     actor = Part("policy.actor")
     critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
     log_ent_coef = Part("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
@@ -166,6 +170,21 @@ class SAC(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
+
+
+@dataclass(eq=False, repr=False)
+class SAC(SoftActorCritic):
+    """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
+
+    _: KW_ONLY
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates."""
+
+    learner_class: ClassVar[type[Learner]] = SACLearner
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
+    critic_target = Part("policy.critic_target")
 
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:

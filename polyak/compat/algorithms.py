@@ -599,7 +599,6 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
             buffer_size=buffer_size,
             learning_starts=learning_starts,
             batch_size=batch_size,
-            tau=tau,
             gamma=gamma,
             train_freq=train_freq,
             gradient_steps=gradient_steps,
@@ -615,7 +614,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
             device=device,
             _init_setup_model=False,
         )
-        self.action_noise = action_noise
+        self.tau, self.action_noise = tau, action_noise
         self.use_sde, self.sde_sample_freq, self.use_sde_at_warmup = use_sde, sde_sample_freq, use_sde_at_warmup
         if sde_support:
             self.policy_kwargs = {**(self.policy_kwargs or {}), "use_sde": use_sde}

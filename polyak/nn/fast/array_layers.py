@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
+from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import FlattenExtractor
 
 TORCH_PRODUCT = 250_000
@@ -32,10 +33,11 @@ Call = Callable[[], Any]
 
 
 def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
-    """Linear layers and activations in the order in which they are applied; ``None`` if there is anything else."""
+    """Linear layers, activations and batch renormalisation in evaluation, in the order in which they are applied;
+    ``None`` if there is anything else."""
     found: list[nn.Module] = []
     for module in modules:
-        if type(module) is nn.Linear or type(module) in ACTIVATIONS:
+        if type(module) in (nn.Linear, *ACTIVATIONS) or (type(module) is BatchRenorm1d and not module.training):
             found.append(module)
         elif type(module) is nn.Sequential:
             inner = leaves(module)
@@ -55,6 +57,10 @@ def network(modules: Iterable[nn.Module], inputs: Tensor) -> tuple[Tensor, list[
         if isinstance(layer, nn.Linear):
             values, product = linear(layer, values)
             calls += product
+            continue
+        if isinstance(layer, BatchRenorm1d):
+            values, scaling = normalisation(layer, values)
+            calls += scaling
             continue
         if values is inputs:
             values = torch.empty_like(inputs)
@@ -79,6 +85,21 @@ def linear(layer: nn.Linear, inputs: Tensor) -> tuple[Tensor, list[Call]]:
     if bias is not None:
         calls.append(partial(np.add, y, bias.numpy(), y))
     return outputs, calls
+
+
+def normalisation(layer: BatchRenorm1d, inputs: Tensor) -> tuple[Tensor, list[Call]]:
+    """Batch renormalisation by the running statistics as they are when the calls are made: as :func:`linear`."""
+    mean, var, scale, bias = (t.detach().numpy() for t in (layer.ra_mean, layer.ra_var, layer.scale, layer.bias))
+    outputs, factor = torch.empty_like(inputs), np.empty_like(var)
+    x, y = (inputs.numpy()[0], outputs.numpy()[0]) if len(inputs) == 1 else (inputs.numpy(), outputs.numpy())
+    calls: list[Call] = [
+        partial(np.add, var, np.full_like(var, layer.eps), factor),
+        partial(np.sqrt, factor, factor),
+        partial(np.divide, scale if layer.affine else np.ones_like(var), factor, factor),
+        partial(np.subtract, x, mean, y),
+        partial(np.multiply, y, factor, y),
+    ]
+    return outputs, [*calls, partial(np.add, y, bias, y)] if layer.affine else calls
 
 
 def activation(layer: nn.Module, values: Tensor) -> list[Call]:
