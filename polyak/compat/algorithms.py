@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3
+from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3
 from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
@@ -86,6 +86,7 @@ TD3_ALIASES: Aliases = {
     "CnnPolicy": policies.TD3CnnPolicy,
     "MultiInputPolicy": policies.TD3MultiInputPolicy,
 }
+CROSSQ_ALIASES: Aliases = {"MlpPolicy": policies.CrossQPolicy}
 
 
 def maybe_make_env(env: Any, verbose: int) -> Any:
@@ -859,3 +860,21 @@ class SAC(sac.SAC, OffPolicyAlgorithm):
     def ent_coef_tensor(self) -> torch.Tensor:
         """The temperature, if it is fixed."""
         return self.learner.get_buffer("ent_coef")
+
+
+@in_order(
+    f"{_REPLAY.replace('tau ', '')} ent_coef target_entropy policy_delay use_sde sde_sample_freq use_sde_at_warmup "
+    f"{_TAIL}"
+)
+class CrossQ(crossq.CrossQ, OffPolicyAlgorithm):
+    """See :class:`polyak.CrossQ`."""
+
+    policy_aliases = CROSSQ_ALIASES
+    learn = with_defaults(crossq.CrossQ.learn, tb_log_name="CrossQ")
+    train = with_defaults(crossq.CrossQ.train, batch_size=64)
+    ent_coef_optimizer, ent_coef_tensor = SAC.ent_coef_optimizer, SAC.ent_coef_tensor
+    log_ent_coef = SAC.log_ent_coef
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self.target_entropy = self.learner.target_entropy  # type: ignore[assignment]

@@ -23,6 +23,7 @@ _TD3_POLICIES = (
 _DDPG_POLICIES = (
     f"{_POLICIES}: MlpPolicy=TD3Policy CnnPolicy=TD3CnnPolicy MultiInputPolicy=TD3MultiInputPolicy TD3Policy",
 )
+_CROSSQ_POLICIES = (f"{_POLICIES}: Actor=CrossQActor CrossQCritic CrossQPolicy MlpPolicy=CrossQPolicy",)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
@@ -170,8 +171,10 @@ SB3: dict[str, tuple[str, ...]] = {
 }
 
 CONTRIB: dict[str, tuple[str, ...]] = {
-    "": (f"{_FUNCTIONS}: __version__=SB3_VERSION",),
+    "": (f"{_FUNCTIONS}: __version__=SB3_VERSION", f"{_ALGORITHMS}: CrossQ"),
+    **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
     "common": (),
+    "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
     "common.utils": (),
 }
 

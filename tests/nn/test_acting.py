@@ -81,6 +81,7 @@ HEADS: dict[str, Any] = {
     "sb3_state_dependent": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_state_dependent_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, **kw),
+    "contrib_crossq": lambda obs, **kw: sb3.CrossQPolicy(obs, BOX, rate, **kw).eval(),
     "sb3_td3": lambda obs, **kw: sb3.TD3Policy(obs, BOX, rate, **kw),
 }
 
