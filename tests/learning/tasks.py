@@ -119,6 +119,7 @@ _TD3_PENDULUM = {
     "learning_rate": 1e-3,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
+_CROSSQ_PENDULUM = {"policy_kwargs": {"net_arch": [256, 256]}}
 _BITS = {"n_bits": 15, "max_steps": 15}
 _DQN_BITS = {
     "learning_rate": 1e-3,
@@ -146,6 +147,7 @@ LEARNING: dict[str, Task] = {
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
+    "crossq-pendulum": Task("CrossQ", "Pendulum-v1", 10_000, _CROSSQ_PENDULUM, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ppo-pendulum-gsde": Task("PPO", "Pendulum-v1", 100_000, _PPO_PENDULUM_GSDE, n_envs=4, at_least=-250),
