@@ -1,7 +1,7 @@
 """CrossQ: soft actor-critic with batch normalisation and without target networks.
 
 Bhatt et al. 2024, "CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
-Simplicity", arXiv:1902.05605. Losses are those of :mod:`polyak.algorithms.sac`.
+Simplicity", arXiv:1902.05605. Other losses: :mod:`polyak.algorithms.sac`.
 
 Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
 """
@@ -21,6 +21,20 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def bellman_sides(
+    q: Tensor, rewards: Tensor, discounts: Tensor, next_log_prob: Tensor, alpha: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Q(s, a), and y = r + gamma V(s') by the same critics, as a constant: design choice 1, no target networks.
+
+    q [K, 2B] of (s, a) and then of (s', a'); rewards, discounts and next_log_prob [B] -> [K, B] and [B]
+    """
+    now, then = q.chunk(2, dim=1)
+    return now, rewards + discounts * soft_value(then.detach(), next_log_prob, alpha)
+
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
@@ -55,8 +69,8 @@ class CrossQLearner(SoftActorCriticLearner):
             next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)
         observations = joined(batch.observations, batch.next_observations)
         actions = torch.cat([batch.actions.flatten(1), next_actions.flatten(1)])
-        q, next_q = policy.critic.q_values(observations, actions).chunk(2, dim=1)
-        target = batch.rewards + batch.discounts * soft_value(next_q.detach(), next_log_prob, alpha)
+        q = policy.critic.q_values(observations, actions)
+        q, target = bellman_sides(q, batch.rewards, batch.discounts, next_log_prob, alpha)
         critic = self.critic_objective(batch, q, target)
         self.minimise("critic", critic.loss)
         metrics = {"critic_loss": critic.loss.detach(), "ent_coef": alpha.mean(), **critic.metrics}
