@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyak.nn import BatchRenorm1d
+
 CANCELLATION = 1e3
 """How much larger the terms of a gradient are, added up without their signs, than the gradient itself."""
 
@@ -79,6 +81,11 @@ def through(modules: Iterable[nn.Module], inputs: Tensor, errors: Tensor | float
             outputs = values @ weight.T + bias
             error = (error**2 @ weight.T**2 + rounding(values, weight, bias, outputs) ** 2).sqrt()
             values = outputs
+        elif isinstance(layer, BatchRenorm1d):  # one difference, rounded equally, times a factor of 4 roundings
+            factor = (layer.scale / (layer.ra_var + layer.eps).sqrt()).detach().double()
+            values, shift = (values - layer.ra_mean) * factor, layer.bias.detach().double()
+            error = error * factor.abs() + bound(6) * torch.maximum(values.abs(), (values + shift).abs())
+            values = values + shift
         elif isinstance(layer, nn.Flatten):
             values, error = layer(values), layer(error)
         else:  # an activation: what the ends of the interval become, and its own rounding

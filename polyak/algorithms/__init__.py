@@ -11,6 +11,7 @@ from polyak.envs.names import did_you_mean
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from polyak.algorithms.a2c import A2C as A2C
     from polyak.algorithms.c51 import C51 as C51
+    from polyak.algorithms.crossq import CrossQ as CrossQ
     from polyak.algorithms.ddpg import DDPG as DDPG
     from polyak.algorithms.deep_sarsa import DeepSARSA as DeepSARSA
     from polyak.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
     "c51": "polyak.algorithms.c51:C51",
+    "crossq": "polyak.algorithms.crossq:CrossQ",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "deep_sarsa": "polyak.algorithms.deep_sarsa:DeepSARSA",
     "discrete_sac": "polyak.algorithms.discrete_sac:DiscreteSAC",

@@ -54,7 +54,7 @@ class REDQLearner(SACLearner):
 
     def critic_step(self, batch: Transition, update_target: bool) -> Update:
         """The inner loop of algorithm 1."""
-        update = self.improve_critics(batch, self.alpha)
+        update = self.improve_critics(batch, self.temperature())
         if update_target:
             polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
         return update
@@ -62,7 +62,7 @@ class REDQLearner(SACLearner):
     def actor_step(self, batch: Transition) -> Metrics:
         """The end of algorithm 1, with the last batch of the inner loop."""
         actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
-        return self.improve_actor(batch, actions, log_prob, self.alpha)
+        return self.improve_actor(batch, actions, log_prob, self.temperature())
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, NonNegative, require
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.data import Transition
@@ -52,14 +52,12 @@ def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float)
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class SACLearner(Learner):
-    """Actor, critics with targets, and the temperature."""
+class SoftActorCriticLearner(Learner):
+    """What CrossQ shares with SAC: actor, critics and temperature, their optimizers and objectives."""
 
     policy: ContinuousPolicy
-    tau: Dial[Tensor]
     ent_coef: Dial[Tensor]
     target_entropy: Dial[float]
-    target_update_interval: Dial[int]
     use_sde: Dial[bool]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
@@ -74,41 +72,13 @@ class SACLearner(Learner):
             self.log_ent_coef = nn.Parameter(torch.tensor([initial_alpha]).log())
             self.add_optimizer("ent_coef", [self.log_ent_coef], OptimizerRecipe(), recipe.lr)
 
-    def update(self, batch: Transition) -> Update:
-        """One gradient step of critics, actor and temperature; then the targets follow."""
-        self.steps += 1
-        if self.use_sde:
-            self.policy.reset_noise()
-        update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
-        return update
-
-    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
-        """Algorithm 1."""
-        alpha = self.alpha
-        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
-        update = self.improve_critics(batch, alpha)
-        metrics = self.improve_actor(batch, actions, log_prob, alpha)
-        if update_target:
-            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
-        return update._replace(metrics={**update.metrics, **metrics})
-
-    @property
-    def alpha(self) -> Tensor:
-        """The temperature as it is now, [] or [1]; no gradient reaches it."""
+    def temperature(self) -> Tensor:
+        """alpha, as it is now: [1] if it is learned, else []."""
         return self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
-
-    def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
-        """Soft Bellman residual, eq. 5 and 6."""
-        target = self.td_target(batch, alpha)
-        q = self.estimates(batch)
-        critic = self.critic_objective(batch, q, target)
-        self.minimise("critic", critic.loss)
-        return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def improve_actor(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
         """One step of the actor by its own actions [B, A] with log_prob [B], eq. 9 and 10; one of the temperature."""
-        q = self.policy.critic.q_values(batch.observations, actions)
-        actor = self.actor_objective(batch, actions, log_prob, q, alpha)
+        actor = self.actor_objective(batch, actions, log_prob, self.judgement(batch, actions), alpha)
         self.minimise("actor", actor.loss)
         metrics = {"actor_loss": actor.loss.detach(), "ent_coef": alpha.mean(), **actor.metrics}
         if self.learn_alpha:
@@ -117,16 +87,13 @@ class SACLearner(Learner):
             metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
         return metrics
 
-    @torch.no_grad()
-    def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
-        """What the critics regress on, eq. 2 and 3 with target critics. -> [B]"""
-        next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
-        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
-        return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
-
     def estimates(self, batch: Transition) -> Tensor:
         """What the critics say of the batch's actions, to be compared with the target. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, batch.actions)
+
+    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+        """What the critics say of the actor's actions [B, A]. -> [K, B]"""
+        return self.policy.critic.q_values(batch.observations, actions)
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         """Of the critics. q [K, B] of the batch's actions, target [B]"""
@@ -143,20 +110,58 @@ class SACLearner(Learner):
         return Objective(temperature_loss(self.log_ent_coef, log_prob, self.target_entropy))
 
 
+class SACLearner(SoftActorCriticLearner):
+    """Soft actor-critic with lagging copies of the critics."""
+
+    tau: Dial[Tensor]
+    target_update_interval: Dial[int]
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step of critics, actor and temperature; then the targets follow."""
+        self.steps += 1
+        if self.use_sde:
+            self.policy.reset_noise()
+        update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
+        return update
+
+    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
+        """Algorithm 1."""
+        alpha = self.temperature()
+        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)  # drawn before those of the target
+        update = self.improve_critics(batch, alpha)
+        metrics = self.improve_actor(batch, actions, log_prob, alpha)
+        if update_target:
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        return update._replace(metrics={**update.metrics, **metrics})
+
+    def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
+        """Soft Bellman residual, eq. 5 and 6."""
+        target = self.td_target(batch, alpha)
+        q = self.estimates(batch)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
+        return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
+        """What the critics regress on, eq. 2 and 3 with target critics. -> [B]"""
+        next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        return batch.rewards + batch.discounts * soft_value(next_q, next_log_prob, alpha)
+
+
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False)
-class SAC(OffPolicyAlgorithm):
-    """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
+class SoftActorCritic(OffPolicyAlgorithm):
+    """What CrossQ shares with SAC: a Gaussian actor whose entropy is held up."""
 
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates."""
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
     use_sde: bool = False
@@ -166,13 +171,10 @@ class SAC(OffPolicyAlgorithm):
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
-    learner_class: ClassVar[type[Learner]] = SACLearner
-    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
     actor = Part("policy.actor")
     critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
     log_ent_coef = Part("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
@@ -181,6 +183,21 @@ class SAC(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
+
+
+@dataclass(eq=False, repr=False)
+class SAC(SoftActorCritic):
+    """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
+
+    _: KW_ONLY
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates."""
+
+    learner_class: ClassVar[type[Learner]] = SACLearner
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
+    critic_target = Part("policy.critic_target")
 
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3, tqc
+from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
 from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
@@ -86,6 +86,7 @@ TD3_ALIASES: Aliases = {
     "CnnPolicy": policies.TD3CnnPolicy,
     "MultiInputPolicy": policies.TD3MultiInputPolicy,
 }
+CROSSQ_ALIASES: Aliases = {"MlpPolicy": policies.CrossQPolicy}
 TQC_ALIASES: Aliases = {
     "MlpPolicy": policies.TQCPolicy,
     "CnnPolicy": policies.TQCCnnPolicy,
@@ -604,7 +605,6 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
             buffer_size=buffer_size,
             learning_starts=learning_starts,
             batch_size=batch_size,
-            tau=tau,
             gamma=gamma,
             train_freq=train_freq,
             gradient_steps=gradient_steps,
@@ -620,7 +620,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
             device=device,
             _init_setup_model=False,
         )
-        self.action_noise = action_noise
+        self.tau, self.action_noise = tau, action_noise
         self.use_sde, self.sde_sample_freq, self.use_sde_at_warmup = use_sde, sde_sample_freq, use_sde_at_warmup
         if sde_support:
             self.policy_kwargs = {**(self.policy_kwargs or {}), "use_sde": use_sde}
@@ -877,3 +877,21 @@ class TQC(tqc.TQC, SAC):
     policy_aliases = TQC_ALIASES
     learn = with_defaults(tqc.TQC.learn, tb_log_name="TQC")
     train = with_defaults(tqc.TQC.train, batch_size=64)
+
+
+@in_order(
+    f"{_REPLAY.replace('tau ', '')} ent_coef target_entropy policy_delay use_sde sde_sample_freq use_sde_at_warmup "
+    f"{_TAIL}"
+)
+class CrossQ(crossq.CrossQ, OffPolicyAlgorithm):
+    """See :class:`polyak.CrossQ`."""
+
+    policy_aliases = CROSSQ_ALIASES
+    learn = with_defaults(crossq.CrossQ.learn, tb_log_name="CrossQ")
+    train = with_defaults(crossq.CrossQ.train, batch_size=64)
+    ent_coef_optimizer, ent_coef_tensor = SAC.ent_coef_optimizer, SAC.ent_coef_tensor
+    log_ent_coef = SAC.log_ent_coef
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self.target_entropy = self.learner.target_entropy  # type: ignore[assignment]

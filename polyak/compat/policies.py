@@ -6,7 +6,6 @@ users override (``_build``, ``_build_mlp_extractor``, ``make_actor``, ``make_cri
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -41,8 +40,10 @@ from polyak.nn.networks.encoders import (
     Obs,
     make_extractor,
 )
+from polyak.nn.options import keywords_of
 from polyak.nn.policies import actor_critic, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
+from polyak.nn.policies import crossq as crossq_policy
 from polyak.nn.policies import value as value_policy
 from polyak.nn.policies.base import Network, Policy
 
@@ -346,8 +347,7 @@ def optimizer_options(cls: type[Optimizer], kwargs: Mapping[str, Any] | None) ->
 
 def network_parameters(network: Any) -> Kwargs:
     """Constructor arguments of a network inside a policy, which keeps each as an attribute."""
-    names = set(inspect.signature(type(network).__init__).parameters) - {"self", "observation_space", "action_space"}
-    return {name: getattr(network, name) for name in names}
+    return {name: getattr(network, name) for name in keywords_of(type(network))}
 
 
 # -- action values: DQN ------------------------------------------------------------------------------------------------
@@ -673,6 +673,79 @@ class SACCnnPolicy(SACPolicy):
 @reads_by(CombinedExtractor)
 class SACMultiInputPolicy(SACPolicy):
     """:class:`SACPolicy` for Dict observations."""
+
+
+class CrossQActor(crossq_policy.CrossQActor, SACActor):
+    """See :class:`polyak.nn.CrossQActor`."""
+
+
+class CrossQCritic(crossq_policy.CrossQCritic, ContinuousCritic):
+    """See :class:`polyak.nn.CrossQCritic`."""
+
+
+class CrossQPolicy(SACPolicy):
+    """See :class:`polyak.nn.ContinuousPolicy`, with :class:`CrossQActor` and :class:`CrossQCritic`.
+
+    Args:
+        lr_schedule: learning rate by remaining progress.
+        optimizer_kwargs: of the optimizer; ``betas=(0.5, 0.999)`` for Adam and AdamW unless given.
+    """
+
+    actor_type = CrossQActor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        lr_schedule: Schedule,
+        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        batch_norm: bool = True,
+        batch_norm_momentum: float = 0.01,
+        batch_norm_eps: float = 0.001,
+        renorm_warmup_steps: int = 100_000,
+        use_sde: bool = False,
+        log_std_init: float = -3,
+        use_expln: bool = False,
+        clip_mean: float = 2.0,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        n_critics: int = 2,
+        share_features_extractor: bool = False,
+    ) -> None:
+        if optimizer_kwargs is None and optimizer_class in (torch.optim.Adam, torch.optim.AdamW):
+            optimizer_kwargs = {"betas": (0.5, 0.999)}
+        _ContinuousPolicy.__init__(
+            self,
+            observation_space,
+            action_space,
+            lr_schedule,
+            optimizer_class,
+            optimizer_kwargs,
+            critic=CrossQCritic,
+            net_arch={"pi": [256, 256], "qf": [1024, 1024]} if net_arch is None else net_arch,
+            activation_fn=activation_fn,
+            batch_norm=batch_norm,
+            batch_norm_momentum=batch_norm_momentum,
+            batch_norm_eps=batch_norm_eps,
+            renorm_warmup_steps=renorm_warmup_steps,
+            use_sde=use_sde,
+            log_std_init=log_std_init,
+            use_expln=use_expln,
+            clip_mean=clip_mean,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            n_critics=n_critics,
+            share_features_extractor=share_features_extractor,
+        )
+
+    def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
+        options = self._update_features_extractor({**self.critic_kwargs, **self.critic_options}, features_extractor)
+        return CrossQCritic(**options).to(self.device)
 
 
 class TQCPolicy(_ContinuousPolicy):

@@ -27,6 +27,7 @@ _TQC_POLICIES = (
     f"{_POLICIES}: Actor=SACActor Critic=QuantileCritic TQCPolicy MlpPolicy=TQCPolicy CnnPolicy=TQCCnnPolicy "
     "MultiInputPolicy=TQCMultiInputPolicy",
 )
+_CROSSQ_POLICIES = (f"{_POLICIES}: Actor=CrossQActor CrossQCritic CrossQPolicy MlpPolicy=CrossQPolicy",)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
@@ -175,11 +176,13 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: TQC",
+        f"{_ALGORITHMS}: CrossQ TQC",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
+    **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
     "common": (),
+    "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
     "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss",),
 }
 

@@ -14,6 +14,7 @@ from polyak.nn.distributions.discrete import (
 from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily, Squashed
 from polyak.nn.distributions.state_dependent import StateDependentGaussian, StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
+from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import (
     BaseFeaturesExtractor,
     CombinedExtractor,
@@ -27,6 +28,7 @@ from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Network, Policy
 from polyak.nn.policies.categorical import CategoricalActor, CategoricalPolicy, DiscreteCritic
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy, DeterministicActor, SquashedGaussianActor
+from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
 from polyak.nn.policies.pairs import PairedPolicy
 from polyak.nn.policies.quantile_critic import QuantileCritic
 from polyak.nn.policies.value import QNetwork, ValuePolicy
@@ -34,6 +36,7 @@ from polyak.nn.policies.value import QNetwork, ValuePolicy
 __all__ = [
     "ActorCriticPolicy",
     "BaseFeaturesExtractor",
+    "BatchRenorm1d",
     "Bernoulli",
     "BernoulliFamily",
     "Categorical",
@@ -43,6 +46,8 @@ __all__ = [
     "CombinedExtractor",
     "ContinuousCritic",
     "ContinuousPolicy",
+    "CrossQActor",
+    "CrossQCritic",
     "DeterministicActor",
     "DiscreteCritic",
     "Distribution",

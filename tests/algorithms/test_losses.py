@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyak import TD3, TQC
-from polyak.algorithms import a2c, ddpg, dqn, ppo, sac, td3, tqc
+from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
 from polyak.nn import ContinuousPolicy, PolicyError
@@ -142,6 +142,16 @@ def test_soft_value_and_actor_loss() -> None:
         sac.soft_value(q, log_prob, alpha), least - 0.3 * log_prob.numpy(), rtol=0, atol=bound(1, 0.3 * 3)
     )  # 0.3 is in float32
     assert sac.actor_loss(q, log_prob, alpha).item() == pytest.approx(np.mean(0.3 * log_prob.numpy() - least))
+
+
+def test_crossqs_target_is_by_the_same_critics_and_a_constant() -> None:
+    q, log_prob, rewards = numbers(2, 6).requires_grad_(), numbers(3, seed=1), numbers(3, seed=2)
+    now, target = crossq.bellman_sides(q, rewards, torch.tensor([0.9, 0.9, 0.0]), log_prob, torch.tensor(0.5))
+    torch.testing.assert_close(now, q[:, :3])
+    values = q.detach().numpy()[:, 3:].min(0) - 0.5 * log_prob.numpy()
+    expected = rewards.numpy() + np.array([0.9, 0.9, 0.0]) * values
+    np.testing.assert_allclose(target.numpy(), expected, rtol=0, atol=bound(1, 0.9 * 4))  # 0.9 is in float32
+    assert not target.requires_grad
 
 
 def test_temperature_rises_when_the_policy_is_too_certain() -> None:

@@ -25,6 +25,7 @@ ENVS = {
     "td3": "Pendulum-v1",
     "ddpg": "Pendulum-v1",
     "tqc": "Pendulum-v1",
+    "crossq": "Pendulum-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
 
@@ -105,6 +106,47 @@ def main(*names: str) -> None:
     expected["vecnormalize/obs"] = env.normalize_obs(observations("Pendulum-v1"))
     expected["vecnormalize/reward"] = env.normalize_reward(np.linspace(-10, 0, 1000))
     np.savez_compressed(DATA / "expected.npz", **expected)
+    crossq(replay())
+
+
+def crossq(options: dict[str, Any]) -> None:
+    """CrossQ's file, what its next gradient steps come to, and batch renormalisation by itself, on both sides of the
+    warm-up."""
+    import torch
+    from sb3_contrib import CrossQ
+    from sb3_contrib.common.torch_layers import BatchRenorm1d
+
+    # Behind a ReLU that lets a unit pass in all rows, normalisation leaves its bias a gradient of rounding errors.
+    smooth = {"net_arch": [4], "renorm_warmup_steps": 16, "activation_fn": torch.nn.Tanh}
+    options = options | {"policy_kwargs": smooth}
+    model = CrossQ("MlpPolicy", ENVS["crossq"], **options)
+    model.learn(20)
+    model.save(DATA / "crossq.zip")
+    results = {"crossq": model.predict(observations(ENVS["crossq"]), deterministic=True)[0]}
+
+    batch = model.replay_buffer.sample(8)
+    parts = ("observations", "actions", "next_observations", "dones", "rewards")
+    results |= {f"crossq_batch/{part}": getattr(batch, part).numpy() for part in parts}
+    model.replay_buffer.sample = lambda *args, **kwargs: batch
+    for step in range(9):
+        torch.manual_seed(step)
+        model.train(1, 8)
+        losses = [model.logger.name_to_value[f"train/{name}_loss"] for name in ("critic", "actor", "ent_coef")]
+        results[f"crossq_losses/{step}"] = np.array(losses)
+    results |= {f"crossq_after/{name}": tensor.numpy() for name, tensor in model.policy.state_dict().items()}
+    results["crossq_after/log_ent_coef"] = model.log_ent_coef.detach().numpy()
+
+    torch.manual_seed(0)
+    layer = BatchRenorm1d(3, momentum=0.2, warmup_steps=1)
+    layer.scale.data, layer.bias.data = torch.tensor([0.5, 1.0, 2.0]), torch.tensor([0.0, -1.0, 3.0])
+    x, y, gradient = torch.randn(6, 8, 3) * torch.tensor([0.1, 1.0, 9.0]) + torch.tensor([0.0, 2.0, 9.0]), [], []
+    for rows in x.requires_grad_():
+        y.append(layer(rows))
+        gradient.append(torch.autograd.grad((y[-1] ** 3).sum(), x)[0].sum(0).numpy())
+    arrays = {"x": x.detach(), "y": torch.stack(y).detach(), "gradient": np.stack(gradient)}
+    arrays |= {"mean": layer.ra_mean, "variance": layer.ra_var}
+    results |= {f"batch_renorm/{name}": np.asarray(array) for name, array in arrays.items()}
+    np.savez_compressed(DATA / "crossq.npz", **results)
 
 
 def _single(options: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import polyak
+from polyak.compat.contrib import CrossQ
+from polyak.compat.contrib.crossq.policies import CrossQPolicy
 from polyak.compat.sb3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.compat.sb3.common.off_policy_algorithm import OffPolicyAlgorithm
 from polyak.compat.sb3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -139,7 +141,10 @@ def test_continuous_policies_with_their_own_actor_and_critic() -> None:
     assert model.predict(np.zeros(3, np.float32))[0].shape == (1,)
 
 
-@pytest.mark.parametrize(("algorithm", "policy"), [(DQN, DQNPolicy), (TD3, TD3Policy), (SAC, SACPolicy)])
+ALGORITHMS_WITH_A_POLICY = [(DQN, DQNPolicy), (TD3, TD3Policy), (SAC, SACPolicy), (CrossQ, CrossQPolicy)]
+
+
+@pytest.mark.parametrize(("algorithm", "policy"), ALGORITHMS_WITH_A_POLICY)
 def test_an_overridden_predict_decides_what_is_done(algorithm: Any, policy: Any) -> None:
     class Mine(policy):
         calls = 0
@@ -157,7 +162,7 @@ def test_an_overridden_predict_decides_what_is_done(algorithm: Any, policy: Any)
 
 def test_policies_and_networks_are_saved_by_themselves(tmp_path: Path) -> None:
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    for model in (SAC("MlpPolicy", "Pendulum-v1", **REPLAY), TD3("MlpPolicy", "Pendulum-v1", **REPLAY)):
+    for model in (algorithm("MlpPolicy", "Pendulum-v1", **REPLAY) for algorithm in (CrossQ, SAC, TD3)):
         for number, network in enumerate((model.policy, model.actor)):
             network.save(tmp_path / f"{number}.pkl")
             again = type(network).load(tmp_path / f"{number}.pkl")
@@ -172,7 +177,7 @@ def test_policies_and_networks_are_saved_by_themselves(tmp_path: Path) -> None:
 # -- algorithms --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", [A2C, DDPG, DQN, PPO, SAC, TD3])
+@pytest.mark.parametrize("algorithm", [A2C, CrossQ, DDPG, DQN, PPO, SAC, TD3])
 def test_hyper_parameters_may_be_given_by_position(algorithm: Any) -> None:
     env = "CartPole-v1" if algorithm in (A2C, DQN, PPO) else "Pendulum-v1"
     second = {A2C: ("n_steps", 7), PPO: ("n_steps", 64)}.get(algorithm, ("buffer_size", 77))

@@ -240,6 +240,7 @@ def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> 
     model = small(name, compile=False)
     assert model.learner.dials.keys() <= fields_of(name)
     moved = {dial: 0.25 for dial, value in model.learner.dials.items() if type(value) is float}
+    moved |= {dial: 2 for dial, value in model.learner.dials.items() if type(value) is int}
     assert moved or name in TOYS
     for dial, value in moved.items():
         setattr(model, dial, value)

@@ -119,6 +119,7 @@ _TD3_PENDULUM = {
     "learning_rate": 1e-3,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
+_CROSSQ_PENDULUM = {"policy_kwargs": {"net_arch": [256, 256]}}
 _BITS = {"n_bits": 15, "max_steps": 15}
 _DQN_BITS = {
     "learning_rate": 1e-3,
@@ -149,6 +150,7 @@ LEARNING: dict[str, Task] = {
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
     "droq-pendulum": Task("DroQ", "Pendulum-v1", 10_000, _DROQ_PENDULUM, at_least=-200),
+    "crossq-pendulum": Task("CrossQ", "Pendulum-v1", 10_000, _CROSSQ_PENDULUM, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ppo-pendulum-gsde": Task("PPO", "Pendulum-v1", 100_000, _PPO_PENDULUM_GSDE, n_envs=4, at_least=-250),

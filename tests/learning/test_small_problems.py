@@ -28,8 +28,9 @@ OFF_POLICY: dict[str, dict[str, Any]] = {
     "policy_kwargs": {"net_arch": [32, 32]},
 }
 DQN: dict[str, Any] = {**OFF_POLICY, "train_freq": 2, "target_update_interval": 50, "exploration_fraction": 0.5}
-CONTINUOUS = ("SAC", "TD3", "DDPG", "SD3")
+CONTINUOUS = ("SAC", "CrossQ", "TD3", "DDPG", "SD3")
 DISCRETE = ("DQN", "DiscreteSAC")
+SOFT = ("SAC", "CrossQ", "DiscreteSAC")
 
 
 def settings_for(algo: str, continuous: bool) -> dict[str, Any]:
@@ -40,9 +41,10 @@ def settings_for(algo: str, continuous: bool) -> dict[str, Any]:
         return deepcopy(DQN)
     if algo == "DiscreteSAC":
         return {**deepcopy(OFF_POLICY), "tau": 0.02, "train_freq": 2}
-    noise = {} if algo == "SAC" else {"action_noise": NormalActionNoise(np.zeros(1), np.ones(1))}
+    noise = {} if algo in SOFT else {"action_noise": NormalActionNoise(np.zeros(1), np.ones(1))}
+    own = {"policy_delay": 1} if algo == "CrossQ" else {"tau": 0.02}
     samples = {"n_noise_samples": 10, "beta": 1.0} if algo == "SD3" else {}
-    return {**deepcopy(OFF_POLICY), "tau": 0.02, **noise, **samples}
+    return {**deepcopy(OFF_POLICY), **own, **noise, **samples}
 
 
 def mean_return(model: Any, env: gym.Env, episodes: int = 10) -> float:
@@ -88,7 +90,7 @@ def test_carries_value_back_through_a_corridor(algo: str) -> None:
     continuous = algo in CONTINUOUS
     env = Corridor(continuous)
     settings = {**settings_for(algo, continuous), "gamma": 0.97}
-    if algo in ("PPO", "A2C", "SAC", "DiscreteSAC"):
+    if algo in ("PPO", "A2C", *SOFT):
         settings["ent_coef"] = 0.02
     if continuous:
         settings |= {"learning_starts": 500, "learning_rate": 1e-3}  # enough random walks that some reach the end
@@ -117,7 +119,7 @@ def learnt_value(model: Any) -> float:
 def test_bootstraps_truncation_and_only_truncation(algo: str, truncates: bool, value: float) -> None:
     continuous = algo in CONTINUOUS
     settings = {**settings_for(algo, continuous), "gamma": 0.5}
-    if algo in ("SAC", "DiscreteSAC"):
+    if algo in SOFT:
         settings["ent_coef"] = 1e-6
     env = OneState(truncates, continuous)
     model = getattr(polyak, algo)("MlpPolicy", env, seed=0, **settings).learn(3_000 if algo in ON_POLICY else 900)

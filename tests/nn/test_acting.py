@@ -20,9 +20,12 @@ from polyak.compat.distributions import DiagGaussianDistribution, StateDependent
 from polyak.nn import (
     ActorCriticPolicy,
     BaseFeaturesExtractor,
+    BatchRenorm1d,
     CategoricalPolicy,
     ContinuousCritic,
     ContinuousPolicy,
+    CrossQActor,
+    CrossQCritic,
     Distribution,
     Gaussian,
     GaussianFamily,
@@ -47,6 +50,16 @@ def rate(progress: float) -> float:
     return 1e-3
 
 
+def renormalised(obs: spaces.Space, actions: spaces.Box, **kwargs: Any) -> ContinuousPolicy:
+    """CrossQ's policy as it acts after some updates."""
+    kwargs |= {"actor": CrossQActor, "critic": CrossQCritic}
+    policy = ContinuousPolicy(obs, actions, batch_norm_momentum=0.5, **kwargs)
+    for _ in range(3):  # in training
+        policy.actor(3 * torch.randn(200, *obs.shape) + 1)
+    policy.set_training_mode(False)
+    return policy
+
+
 HEADS: dict[str, Any] = {
     "categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), **kw),
     "categorical_wide": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(40, start=3), **kw),
@@ -66,6 +79,8 @@ HEADS: dict[str, Any] = {
     ),
     "state_dependent_sac": lambda obs, **kw: ContinuousPolicy(obs, GRID, use_sde=True, log_std_init=-1, **kw),
     "state_dependent_sac_free": lambda obs, **kw: ContinuousPolicy(obs, BOX, use_sde=True, clip_mean=0.0, **kw),
+    "renormalised": lambda obs, **kw: renormalised(obs, BOX, **kw),
+    "renormalised_state_dependent": lambda obs, **kw: renormalised(obs, GRID, use_sde=True, log_std_init=-1, **kw),
     "deterministic": lambda obs, **kw: ContinuousPolicy(obs, BOX, actor="deterministic", **kw),
     "deterministic_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, actor="deterministic", **kw),
     "paired": lambda obs, **kw: PairedPolicy(obs, BOX, **kw),
@@ -93,6 +108,7 @@ HEADS: dict[str, Any] = {
     "sb3_state_dependent_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, **kw),
     "sb3_tqc": lambda obs, **kw: sb3.TQCPolicy(obs, BOX, rate, **kw),
+    "contrib_crossq": lambda obs, **kw: sb3.CrossQPolicy(obs, BOX, rate, **kw).eval(),
     "sb3_td3": lambda obs, **kw: sb3.TD3Policy(obs, BOX, rate, **kw),
 }
 
@@ -719,6 +735,41 @@ def test_what_comes_between_later_is_seen_at_once(change: Any) -> None:
     assert acting._arrays is None
 
 
+def _passes_in_training(policy: Any) -> None:
+    policy.set_training_mode(True)
+    policy.actor(torch.randn(50, 5))
+    policy.set_training_mode(False)
+
+
+def _statistics(policy: Any) -> None:
+    for layer in policy.actor.latent_pi:
+        if isinstance(layer, BatchRenorm1d):
+            layer.ra_mean.data = layer.ra_mean + 0.3
+            layer.ra_var = layer.ra_var * 2
+
+
+@pytest.mark.parametrize("change", [_passes_in_training, _load, _statistics])
+def test_running_statistics_that_move_are_seen(change: Any) -> None:
+    acting = acting_on(build("renormalised"))
+    before = acting(observations(2), deterministic=True)
+    change(acting.policy)
+    assert_same(acting, observations(2))
+    assert not np.allclose(before, acting(observations(2), deterministic=True))
+
+
+def test_in_training_batches_are_normalised_by_torch() -> None:
+    policy = build("renormalised")
+    acting = acting_on(policy)
+    policy.set_training_mode(True)
+    acting.begin()
+    acting(observations(2))
+    assert acting._arrays is None
+    policy.set_training_mode(False)
+    acting.begin()
+    assert_same(acting, observations(2))
+    assert acting._arrays is not None
+
+
 def test_hooks_on_all_modules() -> None:
     acting = acting_on(build("gaussian"))
     handle = nn.modules.module.register_module_forward_hook(
@@ -801,7 +852,7 @@ class Counter(gym.Env):
         return np.full(5, self.time / 9, np.float32), float(action[0]), self.time == 8, False, {}
 
 
-@pytest.mark.parametrize("name", ["PPO", "A2C", "SAC", "TD3", "PPO gSDE", "SAC gSDE"])
+@pytest.mark.parametrize("name", ["PPO", "A2C", "SAC", "TD3", "CrossQ", "PPO gSDE", "SAC gSDE"])
 def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, _, gsde = name.partition(" ")
     calls = []
@@ -815,6 +866,8 @@ def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.Mon
             options = {"n_steps": 32} if name in ("PPO", "A2C") else {"learning_starts": 10}
             if name == "PPO":
                 options["batch_size"] = 32
+            if name == "CrossQ":  # behind a ReLU, normalisation leaves gradients that are nothing but rounding
+                options["policy_kwargs"] = {"net_arch": [64, 64], "activation_fn": nn.Tanh}
             if gsde:
                 options |= {"use_sde": True, "sde_sample_freq": 4}
             model = getattr(polyak, name)("MlpPolicy", Counter(), seed=1, device="cpu", **options)

@@ -140,6 +140,8 @@ def algorithm_of(entries: Mapping[str, Entry], policy: Entry) -> str | None:
     algorithms = policy.algorithms if isinstance(policy, PolicyName) else ()
     if len(algorithms) == 1:
         return algorithms[0]
+    if "policy_delay" in entries and "target_entropy" in entries:
+        return "CrossQ"
     for attribute, algorithm in (
         ("cg_max_steps", "TRPO"),
         ("top_quantiles_to_drop_per_net", "TQC"),

@@ -180,7 +180,7 @@ def _policy_kwargs(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
             options |= {"optimizer_class": recipe.cls, "optimizer_kwargs": dict(recipe.kwargs)}
     if algorithm == "DDPG":
         options.setdefault("n_critics", 1)
-    if algorithm in ("SAC", "TQC"):
+    if algorithm in ("SAC", "TQC", "CrossQ"):
         options["use_sde"] = getattr(model, "use_sde", False)
     return options
 

@@ -79,8 +79,6 @@ class OffPolicyAlgorithm(Collecting):
     """Environment steps of random actions before the first update."""
     batch_size: Count = 256
     """Transitions per gradient step."""
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
     gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
     train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)

@@ -203,7 +203,8 @@ class _Plan(NamedTuple):
 def _watch(chain: Chain) -> Watch:
     """What notices that a chain is no longer what it is now."""
     layers = [m for part in (*chain.layers, *chain.weights) if isinstance(part, nn.Module) for m in part.modules()]
-    weights: list[Tensor] = [p for m in dict.fromkeys(layers) for p in m._parameters.values() if p is not None]
+    tensors = [t for m in dict.fromkeys(layers) for t in (*m._parameters.values(), *m._buffers.values())]
+    weights: list[Tensor] = [t for t in tensors if t is not None and t.is_floating_point()]  # no counters
     weights += [part for part in chain.weights if isinstance(part, Tensor)]
     return Watch((*chain.owners, *layers), weights)
 

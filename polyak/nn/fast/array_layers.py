@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
+from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import FlattenExtractor
 from polyak.nn.networks.noisy import NoisyLinear
 from polyak.nn.networks.streams import CosineEmbedding, Dueling
@@ -39,6 +40,8 @@ def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
     found: list[nn.Module] = []
     for module in modules:
         if type(module) in LAYERS or type(module) in ACTIVATIONS:
+            if isinstance(module, BatchRenorm1d) and module.training:
+                return None
             if isinstance(module, Dueling) and leaves((module.value, module.advantage)) is None:
                 return None
             found.append(module)
@@ -91,6 +94,21 @@ def product(weight: Tensor, bias: Tensor | None, inputs: Tensor) -> tuple[Tensor
     return outputs, calls
 
 
+def normalisation(layer: BatchRenorm1d, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
+    """Batch renormalisation by the running statistics as they are when the calls are made: as :func:`linear`."""
+    mean, var, scale, bias = (t.detach().numpy() for t in (layer.ra_mean, layer.ra_var, layer.scale, layer.bias))
+    outputs, factor = torch.empty_like(inputs), np.empty_like(var)
+    x, y = (inputs.numpy()[0], outputs.numpy()[0]) if len(inputs) == 1 else (inputs.numpy(), outputs.numpy())
+    calls: list[Call] = [
+        partial(np.add, var, np.full_like(var, layer.eps), factor),
+        partial(np.sqrt, factor, factor),
+        partial(np.divide, scale if layer.affine else np.ones_like(var), factor, factor),
+        partial(np.subtract, x, mean, y),
+        partial(np.multiply, y, factor, y),
+    ]
+    return outputs, [*calls, partial(np.add, y, bias, y)] if layer.affine else calls
+
+
 def noisy(layer: NoisyLinear, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
     """A noisy layer: ``W x + b + f_out * (S_w (f_in * x) + s_b)`` with factors that are drawn before each product."""
     outputs, calls = linear(layer, inputs)
@@ -131,6 +149,7 @@ LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[C
     nn.Linear: linear,
     NoisyLinear: noisy,
     Dueling: dueling,
+    BatchRenorm1d: normalisation,
 }
 """What becomes a new tensor, by exact class: (layer, inputs, whether to draw noise) -> tensor and calls."""
 

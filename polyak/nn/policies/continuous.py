@@ -328,7 +328,8 @@ class ContinuousPolicy(Policy):
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         normalize_images: divide uint8 pictures by 255.
-        **options: further arguments of the actor (``use_sde`` of :class:`SquashedGaussianActor`, say) or the critics.
+        **options: further arguments of the actor (``use_sde`` of :class:`SquashedGaussianActor`, say), of the critics
+            or of both.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
@@ -364,8 +365,9 @@ class ContinuousPolicy(Policy):
         self.critic_class = critic
         check_keywords(type(self).__name__, options, self.keywords(actor=self.actor_class, critic=critic))
         of_critics = keywords_of(critic) - _CRITICS_FILLED_IN
+        of_actor = keywords_of(self.actor_class) - _FILLED_IN
         self.critic_options = {name: value for name, value in options.items() if name in of_critics}
-        self.actor_options = {name: value for name, value in options.items() if name not in of_critics}
+        self.actor_options = {name: value for name, value in options.items() if name in of_actor}
         self.net_arch = (
             self.actor_class.default_net_arch(self.features_extractor_class) if net_arch is None else net_arch
         )

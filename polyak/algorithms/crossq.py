@@ -1,0 +1,131 @@
+"""CrossQ: soft actor-critic with batch normalisation and without target networks.
+
+Bhatt et al. 2024, "CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
+Simplicity", arXiv:1902.05605. Other losses: :mod:`polyak.algorithms.sac`.
+
+Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from polyak.algorithms.sac import SoftActorCritic, SoftActorCriticLearner, soft_value
+from polyak.core.hyperparameters import Count, NonNegative, require
+from polyak.core.learner import Dial, Learner, Metrics, OptimizerRecipe, Update
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.batch_renorm import running_statistics
+from polyak.nn.policies.continuous import ContinuousPolicy
+from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def bellman_sides(
+    q: Tensor, rewards: Tensor, discounts: Tensor, next_log_prob: Tensor, alpha: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Q(s, a), and y = r + gamma V(s') by the same critics, as a constant: design choice 1, no target networks.
+
+    q [K, 2B] of (s, a) and then of (s', a'); rewards, discounts and next_log_prob [B] -> [K, B] and [B]
+    """
+    now, then = q.chunk(2, dim=1)
+    return now, rewards + discounts * soft_value(then.detach(), next_log_prob, alpha)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class CrossQLearner(SoftActorCriticLearner):
+    """Actor and critics that normalise by batches, and the temperature.
+
+    What statistics a layer normalises by: those of the critics' batch where the critics learn, those of the actor's
+    batch where the actor learns; everywhere else the running statistics, which then stay.
+    """
+
+    policy_delay: Dial[int]
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step of the critics; every ``policy_delay`` steps also of the actor and the temperature."""
+        self.steps += 1
+        if self.use_sde:
+            self.policy.reset_noise()
+        update: Update = self.run(self.critic_step, batch)
+        if self.steps % self.policy_delay == 0:
+            update = update._replace(metrics={**update.metrics, **self.run(self.actor_step, batch)})
+        return update
+
+    def critic_step(self, batch: Transition) -> Update:
+        """Both sides of the Bellman equation in one forward pass, design choice 2.
+
+        Actions of the policy and of the buffer are distributed differently: (s, a) and (s', a') are normalised
+        together, by statistics of their mixture.
+        """
+        policy, alpha = self.policy, self.temperature()
+        with torch.no_grad(), running_statistics(policy.actor):
+            next_actions, next_log_prob = policy.actor.action_log_prob(batch.next_observations)
+        observations = joined(batch.observations, batch.next_observations)
+        actions = torch.cat([batch.actions.flatten(1), next_actions.flatten(1)])
+        q = policy.critic.q_values(observations, actions)
+        q, target = bellman_sides(q, batch.rewards, batch.discounts, next_log_prob, alpha)
+        critic = self.critic_objective(batch, q, target)
+        self.minimise("critic", critic.loss)
+        metrics = {"critic_loss": critic.loss.detach(), "ent_coef": alpha.mean(), **critic.metrics}
+        return Update(metrics, critic.td_error)
+
+    def actor_step(self, batch: Transition) -> Metrics:
+        """The actor and the temperature, as in SAC."""
+        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
+        return self.improve_actor(batch, actions, log_prob, self.temperature())
+
+    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+        with running_statistics(self.policy.critic):
+            return super().judgement(batch, actions)
+
+
+def joined(first: Any, second: Any) -> Any:
+    """The rows of the first observations, then those of the second, tensors or dicts of them."""
+    if isinstance(first, Tensor):
+        return torch.cat([first, second])
+    return {key: torch.cat([rows, second[key]]) for key, rows in first.items()}
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class CrossQ(SoftActorCritic):
+    """CrossQ: soft actor-critic with batch-normalised critics and no target networks (arXiv:1902.05605)."""
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    _: KW_ONLY
+    policy_delay: Count = 3
+    """Critic steps per step of the actor and the temperature."""
+
+    learner_class: ClassVar[type[Learner]] = CrossQLearner
+    policies: ClassVar = policy_aliases(
+        ContinuousPolicy,
+        actor=CrossQActor,
+        critic=CrossQCritic,
+        net_arch={"pi": [256, 256], "qf": [1024, 1024]},
+    )
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        # Of a unit that a ReLU lets pass in all rows, the layer after it takes the bias away again: the gradient is 0
+        # but for rounding, of which Adam makes steps as long as any. No two programs agree on those.
+        small = super().trial()
+        return {**small, "policy_kwargs": {**small["policy_kwargs"], "activation_fn": nn.Tanh}}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        require(self.batch_size > 1, "batch_size", self.batch_size, "a batch of one row cannot be normalised.")
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        """Less momentum than usual, also where the user asks for AdamW by its class alone."""
+        asked = (self.policy_kwargs or {}).get("optimizer_class")
+        kind = asked if asked is torch.optim.AdamW else torch.optim.Adam
+        return OptimizerRecipe(kind, {"betas": (0.5, 0.999)})
