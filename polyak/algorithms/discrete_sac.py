@@ -106,6 +106,8 @@ class DiscreteSAC(OffPolicyAlgorithm):
     (arXiv:1910.07207)."""
 
     _: KW_ONLY
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
     target_update_interval: Count = 1

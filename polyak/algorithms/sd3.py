@@ -16,7 +16,7 @@ from torch import Tensor
 from polyak.algorithms.ddpg import actor_loss, critic_loss
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, NonNegative
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.schedules import Schedule
@@ -132,6 +132,8 @@ class SD3(OffPolicyAlgorithm):
 
     learning_rate: NonNegative | Schedule = 1e-3
     _: KW_ONLY
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     batch_size: Count = 256
