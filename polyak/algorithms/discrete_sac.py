@@ -112,9 +112,9 @@ class DiscreteSAC(OffPolicyAlgorithm):
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
     target_update_interval: Count = 1
     """Gradient steps between two target updates."""
-    target_entropy: Fraction = 0.3
+    target_entropy: Fraction = 0.1
     """Entropy to hold when alpha is learned, as a fraction of the largest, log A of A actions, in [0, 1]. The paper's
-    is 0.98, almost uniform, which suits many actions of which few matter."""
+    is 0.98: almost uniform, so that where every choice matters it cannot settle on the better one."""
 
     learner_class: ClassVar[type[Learner]] = DiscreteSACLearner
     policies: ClassVar = policy_aliases(CategoricalPolicy)

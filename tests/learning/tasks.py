@@ -120,6 +120,23 @@ _TD3_PENDULUM = {
     "policy_kwargs": {"net_arch": [256, 256]},
 }
 _CROSSQ_PENDULUM = {"policy_kwargs": {"net_arch": [256, 256]}}
+_SD3_PENDULUM = {
+    "gamma": 0.98,
+    "learning_starts": 1_000,
+    "batch_size": 64,
+    "learning_rate": "lin_1e-3",
+    "policy_kwargs": {"net_arch": [64, 64]},
+}
+_DISCRETE_SAC_CARTPOLE = {
+    "learning_rate": "lin_1e-3",
+    "batch_size": 64,
+    "learning_starts": 1_000,
+    "buffer_size": 100_000,
+    "tau": 0.02,
+    "train_freq": 2,
+    "n_steps": 5,
+    "policy_kwargs": {"net_arch": [128, 128]},
+}
 _BITS = {"n_bits": 15, "max_steps": 15}
 _DQN_BITS = {
     "learning_rate": 1e-3,
@@ -147,12 +164,14 @@ LEARNING: dict[str, Task] = {
     "ppo-cartpole": Task("PPO", "CartPole-v1", 100_000, _PPO_CARTPOLE, n_envs=8, at_least=475),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
+    "discrete-sac-cartpole": Task("DiscreteSAC", "CartPole-v1", 50_000, _DISCRETE_SAC_CARTPOLE, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
     "droq-pendulum": Task("DroQ", "Pendulum-v1", 10_000, _DROQ_PENDULUM, at_least=-200),
     "crossq-pendulum": Task("CrossQ", "Pendulum-v1", 10_000, _CROSSQ_PENDULUM, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
+    "sd3-pendulum": Task("SD3", "Pendulum-v1", 10_000, _SD3_PENDULUM, noise=0.1, at_least=-200),
     "ppo-pendulum-gsde": Task("PPO", "Pendulum-v1", 100_000, _PPO_PENDULUM_GSDE, n_envs=4, at_least=-250),
     "dqn-bits-her": Task(
         "DQN", "BitFlipping", 15_000, _DQN_BITS, 1, "MultiInputPolicy", _BITS,
