@@ -93,6 +93,9 @@ _DQN_CARTPOLE_SOFT = {
     "exploration_final_eps": 0.02,
     "policy_kwargs": {"net_arch": [128, 128]},
 }
+_VALUE_CARTPOLE = {**_DQN_CARTPOLE, "learning_rate": "lin_2.3e-3"}
+_NOISY_CARTPOLE = {name: value for name, value in _VALUE_CARTPOLE.items() if not name.startswith("exploration")}
+_ATOMS = {"v_min": 0.0, "v_max": 100.0}
 _PPO_CARTPOLE = {
     "n_steps": 128,
     "batch_size": 256,
@@ -165,6 +168,10 @@ LEARNING: dict[str, Task] = {
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "discrete-sac-cartpole": Task("DiscreteSAC", "CartPole-v1", 50_000, _DISCRETE_SAC_CARTPOLE, at_least=475),
+    "double-dueling-cartpole": Task(
+        "DQN", "CartPole-v1", 50_000, {**_VALUE_CARTPOLE, "double": True, "dueling": True}, at_least=475
+    ),
+    "rainbow-cartpole": Task("Rainbow", "CartPole-v1", 50_000, {**_NOISY_CARTPOLE, **_ATOMS}, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
     "droq-pendulum": Task("DroQ", "Pendulum-v1", 10_000, _DROQ_PENDULUM, at_least=-200),
