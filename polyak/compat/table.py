@@ -27,6 +27,10 @@ _TQC_POLICIES = (
     f"{_POLICIES}: Actor=SACActor Critic=QuantileCritic TQCPolicy MlpPolicy=TQCPolicy CnnPolicy=TQCCnnPolicy "
     "MultiInputPolicy=TQCMultiInputPolicy",
 )
+_QRDQN_POLICIES = (
+    f"{_POLICIES}: QuantileNetwork QRDQNPolicy MlpPolicy=QRDQNPolicy CnnPolicy=QRDQNCnnPolicy "
+    "MultiInputPolicy=QRDQNMultiInputPolicy",
+)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
@@ -175,9 +179,10 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: TQC",
+        f"{_ALGORITHMS}: QRDQN TQC",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
+    **_algorithm("QRDQN", _QRDQN_POLICIES),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
     "common": (),
     "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss",),
