@@ -23,6 +23,7 @@ from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq
 from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
@@ -93,19 +94,24 @@ class DQNLearner(Learner):
 
     def predicted(self, batch: Transition) -> Tensor:
         """What the online network says of every action: [B, A]"""
-        return self.policy.q_net(batch.observations)
+        return self.q_values(self.policy.q_net, batch.observations)
+
+    def q_values(self, network: Any, observations: Obs) -> Tensor:
+        """Of every action, by one of the two networks: [B, A]"""
+        values: Tensor = network(observations)
+        return values
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
         """y = r + gamma max_a Q_target(s', a), algorithm 1, or what the options put in its place. -> [B]"""
-        next_q = self.policy.q_net_target(batch.next_observations)
+        next_q = self.q_values(self.policy.q_net_target, batch.next_observations)
         return self.rewards(batch) + batch.discounts * self.backup(batch, next_q, next_q)
 
     def rewards(self, batch: Transition) -> Tensor:
         """[B]; Munchausen learning adds the scaled logarithm of the policy to them."""
         if not self.munchausen:
             return batch.rewards
-        q, actions = self.policy.q_net_target(batch.observations), batch.actions.long()
+        q, actions = self.q_values(self.policy.q_net_target, batch.observations), batch.actions.long()
         temperature, least = self.munchausen_temperature, self.munchausen_clip
         return batch.rewards + munchausen_bonus(q, actions, self.munchausen_alpha, temperature, least)
 
@@ -120,7 +126,8 @@ class DQNLearner(Learner):
 
     def next_actions(self, batch: Transition, next_q: Tensor) -> Tensor:
         """The best by the target network, or by the online one: double Q-learning, arXiv:1509.06461 eq. 4. -> [B]"""
-        return (self.policy.q_net(batch.next_observations) if self.double else next_q).argmax(1)
+        q = self.q_values(self.policy.q_net, batch.next_observations) if self.double else next_q
+        return q.argmax(1)
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         """q [B, A] of every action, target [B] of those taken"""

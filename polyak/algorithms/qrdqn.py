@@ -7,7 +7,7 @@ Shapes: B batch rows, A actions, N quantiles.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from polyak.core.learner import Learner, Objective, OptimizerRecipe
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import QuantileNetwork, ValuePolicy
 from polyak.ops.distributional import midpoints, quantile_huber_loss
 
@@ -29,13 +30,17 @@ class QRDQNLearner(DQNLearner):
 
     def predicted(self, batch: Transition) -> Tensor:
         """Quantiles of the online network: [B, N, A]"""
-        quantiles: Tensor = self.policy.q_net.quantiles(batch.observations)
+        return self.quantiles(self.policy.q_net, batch.observations)
+
+    def quantiles(self, network: Any, observations: Obs) -> Tensor:
+        """Of every action, by one of the two networks: [B, N, A]"""
+        quantiles: Tensor = network.quantiles(observations)
         return quantiles
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
         """Quantiles of the targets, algorithm 1. -> [B, N]"""
-        quantiles = self.policy.q_net_target.quantiles(batch.next_observations)
+        quantiles = self.quantiles(self.policy.q_net_target, batch.next_observations)
         returns = self.backup(batch, quantiles.mean(1), quantiles)
         return self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
 

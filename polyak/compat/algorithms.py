@@ -20,15 +20,16 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
+from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, qrdqn, sac, td3, tqc
 from polyak.compat import policies
 from polyak.compat.functions import update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
+from polyak.compat.sb3_files.names import renamed
 from polyak.compat.signatures import in_order, with_defaults
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration
 from polyak.core.acting.noise import ActionNoise
-from polyak.core.deep import DeepAlgorithm
+from polyak.core.deep import DeepAlgorithm, Part
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import parameters
@@ -47,6 +48,7 @@ from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.envs.names import did_you_mean
 from polyak.nn.catalog import check_policy_fits
+from polyak.nn.networks.encoders import Obs
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
 _SET_LATER |= {
@@ -87,6 +89,11 @@ TD3_ALIASES: Aliases = {
     "MultiInputPolicy": policies.TD3MultiInputPolicy,
 }
 CROSSQ_ALIASES: Aliases = {"MlpPolicy": policies.CrossQPolicy}
+QRDQN_ALIASES: Aliases = {
+    "MlpPolicy": policies.QRDQNPolicy,
+    "CnnPolicy": policies.QRDQNCnnPolicy,
+    "MultiInputPolicy": policies.QRDQNMultiInputPolicy,
+}
 TQC_ALIASES: Aliases = {
     "MlpPolicy": policies.TQCPolicy,
     "CnnPolicy": policies.TQCCnnPolicy,
@@ -810,16 +817,67 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
         self._maybe_recommend_cpu()
 
 
-@in_order(
+_GREEDY = (
     f"{_REPLAY.replace('action_noise ', '')} target_update_interval exploration_fraction exploration_initial_eps "
     f"exploration_final_eps max_grad_norm {_TAIL}"
 )
+
+
+@in_order(_GREEDY)
 class DQN(dqn.DQN, OffPolicyAlgorithm):
     """See :class:`polyak.DQN`."""
 
     policy_aliases = DQN_ALIASES
     learn = with_defaults(dqn.DQN.learn, tb_log_name="DQN")
     train = with_defaults(dqn.DQN.train, batch_size=100)
+
+
+class QRDQNLearner(qrdqn.QRDQNLearner):
+    """Of networks that give quantiles [B, N, A] where they are called."""
+
+    def q_values(self, network: Any, observations: Obs) -> torch.Tensor:
+        return self.quantiles(network, observations).mean(1)
+
+    def quantiles(self, network: Any, observations: Obs) -> torch.Tensor:
+        quantiles: torch.Tensor = network(observations)
+        return quantiles
+
+
+@in_order(_GREEDY)
+class QRDQN(qrdqn.QRDQN, OffPolicyAlgorithm):
+    """See :class:`polyak.QRDQN`. Its networks have other names, which stand in no file of polyak's."""
+
+    policy_aliases = QRDQN_ALIASES
+    learner_class = QRDQNLearner
+    quantile_net, quantile_net_target = Part("policy.quantile_net"), Part("policy.quantile_net_target")
+    n_quantiles = Part("policy.n_quantiles")
+    learn = with_defaults(qrdqn.QRDQN.learn, tb_log_name="QRDQN")
+    train = with_defaults(qrdqn.QRDQN.train, batch_size=100)
+
+    def _policy_options(self) -> dict[str, Any]:
+        options, default = super()._policy_options(), self._default_optimizer()
+        if options.get("optimizer_class") is not None:
+            return options
+        return {"optimizer_kwargs": dict(default.kwargs), **options, "optimizer_class": default.cls}
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        saved.networks = renamed(saved.networks)
+
+    def _load_state(self, saved: Saved) -> None:
+        saved.networks = renamed(saved.networks)
+        super()._load_state(saved)
+
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
+    ) -> None:
+        values = load_path_or_dict
+        if not isinstance(values, Mapping):
+            values = all_parameters(checkpoint.read(values, weights_only=True))
+            values["policy"] = renamed(values["policy"])
+        super().set_parameters(values, exact_match, device)
+
+    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
 
 
 @in_order(f"{_REPLAY} policy_delay target_policy_noise target_noise_clip {_TAIL}")

@@ -7,6 +7,7 @@ users override (``_build``, ``_build_mlp_extractor``, ``make_actor``, ``make_cri
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -350,7 +351,7 @@ def network_parameters(network: Any) -> Kwargs:
     return {name: getattr(network, name) for name in keywords_of(type(network))}
 
 
-# -- action values: DQN ------------------------------------------------------------------------------------------------
+# -- action values: DQN, QRDQN -----------------------------------------------------------------------------------------
 
 
 class QNetwork(value_policy.QNetwork, BasePolicy):
@@ -364,12 +365,116 @@ class QNetwork(value_policy.QNetwork, BasePolicy):
         return super()._get_constructor_parameters() | network_parameters(self)
 
 
-class DQNPolicy(value_policy.ValuePolicy, BasePolicy):
+class QuantileNetwork(value_policy.QuantileNetwork, BasePolicy):
+    """See :class:`polyak.nn.QuantileNetwork`; called, it gives the quantiles [B, N, A]. Acts greedily."""
+
+    quantile_net: nn.Sequential
+    q_net = property(attrgetter("quantile_net"))
+    """What polyak calls it."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Discrete,
+        features_extractor: nn.Module,
+        features_dim: int,
+        n_quantiles: int = 200,
+        net_arch: Sequence[int] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        normalize_images: bool = True,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor,
+            features_dim,
+            n_quantiles=n_quantiles,
+            net_arch=net_arch,
+            activation_fn=activation_fn,
+            normalize_images=normalize_images,
+        )
+
+    def _build_layers(self, n_actions: int) -> None:
+        self.quantile_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_quantiles, self.net_arch))
+
+    @plain
+    def forward(self, obs: Obs) -> Tensor:
+        return self.quantiles(obs)
+
+    @plain
+    def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
+        return self(observation).mean(dim=1).argmax(dim=1).reshape(-1)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | network_parameters(self)
+
+
+class _GreedyPolicy(value_policy.ValuePolicy, BasePolicy):
+    """What the classes below share: keyword dicts and a factory that subclasses override."""
+
+    net_type: ClassVar[value_policy.NetworkClass]
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        optimizer_class: type[Optimizer],
+        optimizer_kwargs: Mapping[str, Any] | None,
+        **options: Any,
+    ) -> None:
+        self._optimizer_options = optimizer_class, dict(optimizer_kwargs or {})
+        self._first_schedule = lr_schedule
+        super().__init__(observation_space, action_space, network=self.net_type, **options)
+        del self._first_schedule
+
+    def _build_networks(self) -> None:
+        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
+        self.net_args: Kwargs = {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            **self.network_options,
+            "net_arch": self.net_arch,
+            "activation_fn": self.activation_fn,
+            "normalize_images": self.normalize_images,
+        }
+        self._build(self._first_schedule)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        """Make the networks and their optimizer."""
+        super()._build_networks()
+        self.optimizer = self._new_optimizer(self.q_net.parameters(), lr_schedule)
+
+    @plain
+    def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
+        q_net: Any = self.q_net
+        return q_net._predict(observation, deterministic=deterministic)
+
+    @plain
+    def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
+        return torch.as_tensor(self._predict(obs, deterministic))
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        return super()._get_constructor_parameters() | {
+            **self.network_options,
+            "net_arch": self.net_arch,
+            "activation_fn": self.activation_fn,
+            "lr_schedule": self._dummy_schedule,
+            "optimizer_class": self.optimizer_class,
+            "optimizer_kwargs": self.optimizer_kwargs,
+            "features_extractor_class": self.features_extractor_class,
+            "features_extractor_kwargs": self.features_extractor_kwargs,
+        }
+
+
+class DQNPolicy(_GreedyPolicy):
     """See :class:`polyak.nn.ValuePolicy`.
 
     Args:
         lr_schedule: learning rate by remaining progress.
     """
+
+    net_type = QNetwork
 
     def __init__(
         self,
@@ -384,58 +489,22 @@ class DQNPolicy(value_policy.ValuePolicy, BasePolicy):
         optimizer_class: type[Optimizer] = torch.optim.Adam,
         optimizer_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        self._optimizer_options = optimizer_class, dict(optimizer_kwargs or {})
-        self._first_schedule = lr_schedule
         super().__init__(
             observation_space,
             action_space,
+            lr_schedule,
+            optimizer_class,
+            optimizer_kwargs,
             net_arch=net_arch,
             activation_fn=activation_fn,
             features_extractor_class=features_extractor_class,
             features_extractor_kwargs=features_extractor_kwargs,
             normalize_images=normalize_images,
         )
-        del self._first_schedule
-
-    def _build_networks(self) -> None:
-        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
-        self.net_args: Kwargs = {
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "net_arch": self.net_arch,
-            "activation_fn": self.activation_fn,
-            "normalize_images": self.normalize_images,
-        }
-        self._build(self._first_schedule)
-
-    def _build(self, lr_schedule: Schedule) -> None:
-        """Make the networks and their optimizer."""
-        super()._build_networks()
-        self.optimizer = self._new_optimizer(self.q_net.parameters(), lr_schedule)
 
     def make_q_net(self) -> QNetwork:
         """A new action-value network."""
         return QNetwork(**self._update_features_extractor(self.net_args)).to(self.device)
-
-    @plain
-    def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
-        q_net: Any = self.q_net
-        return q_net._predict(observation, deterministic=deterministic)
-
-    @plain
-    def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        return torch.as_tensor(self._predict(obs, deterministic))
-
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | {
-            "net_arch": self.net_arch,
-            "activation_fn": self.activation_fn,
-            "lr_schedule": self._dummy_schedule,
-            "optimizer_class": self.optimizer_class,
-            "optimizer_kwargs": self.optimizer_kwargs,
-            "features_extractor_class": self.features_extractor_class,
-            "features_extractor_kwargs": self.features_extractor_kwargs,
-        }
 
 
 @reads_by(NatureCNN)
@@ -446,6 +515,71 @@ class DQNCnnPolicy(DQNPolicy):
 @reads_by(CombinedExtractor)
 class DQNMultiInputPolicy(DQNPolicy):
     """:class:`DQNPolicy` for Dict observations."""
+
+
+class QRDQNPolicy(_GreedyPolicy):
+    """See :class:`polyak.nn.ValuePolicy`, with a :class:`polyak.nn.QuantileNetwork`.
+
+    Args:
+        lr_schedule: learning rate by remaining progress.
+        n_quantiles: of each action.
+    """
+
+    net_type = QuantileNetwork
+    targets = ("quantile_net_target",)
+    quantile_net: QuantileNetwork
+    quantile_net_target: QuantileNetwork
+    q_net = property(attrgetter("quantile_net"))  # what polyak calls them
+    q_net_target = property(attrgetter("quantile_net_target"))
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        n_quantiles: int = 200,
+        net_arch: Sequence[int] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        features_extractor_class: ExtractorClass = FlattenExtractor,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_quantiles = n_quantiles
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            optimizer_class,
+            optimizer_kwargs,
+            n_quantiles=n_quantiles,
+            net_arch=net_arch,
+            activation_fn=activation_fn,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+        )
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        self.quantile_net, self.quantile_net_target = self.make_quantile_net(), self.make_quantile_net()
+        self.quantile_net_target.load_state_dict(self.quantile_net.state_dict())
+        self.quantile_net_target.requires_grad_(False).eval()
+        self.optimizer = self._new_optimizer(self.quantile_net.parameters(), lr_schedule)
+
+    def make_quantile_net(self) -> QuantileNetwork:
+        """A new network of quantiles."""
+        return QuantileNetwork(**self._update_features_extractor(self.net_args)).to(self.device)
+
+
+@reads_by(NatureCNN)
+class QRDQNCnnPolicy(QRDQNPolicy):
+    """:class:`QRDQNPolicy` for pictures."""
+
+
+@reads_by(CombinedExtractor)
+class QRDQNMultiInputPolicy(QRDQNPolicy):
+    """:class:`QRDQNPolicy` for Dict observations."""
 
 
 # -- continuous actor and critics: SAC, TD3, DDPG, TQC -----------------------------------------------------------------

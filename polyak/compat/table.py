@@ -28,6 +28,10 @@ _TQC_POLICIES = (
     "MultiInputPolicy=TQCMultiInputPolicy",
 )
 _CROSSQ_POLICIES = (f"{_POLICIES}: Actor=CrossQActor CrossQCritic CrossQPolicy MlpPolicy=CrossQPolicy",)
+_QRDQN_POLICIES = (
+    f"{_POLICIES}: QuantileNetwork QRDQNPolicy MlpPolicy=QRDQNPolicy CnnPolicy=QRDQNCnnPolicy "
+    "MultiInputPolicy=QRDQNMultiInputPolicy",
+)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
@@ -176,10 +180,11 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: CrossQ TQC",
+        f"{_ALGORITHMS}: CrossQ QRDQN TQC",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
     **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
+    **_algorithm("QRDQN", _QRDQN_POLICIES),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
     "common": (),
     "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),

@@ -26,6 +26,7 @@ ENVS = {
     "ddpg": "Pendulum-v1",
     "tqc": "Pendulum-v1",
     "crossq": "Pendulum-v1",
+    "qrdqn": "CartPole-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
 
@@ -42,7 +43,7 @@ def observations(env: str, n: int = 1000) -> Any:
 def main(*names: str) -> None:
     """Write these models, or everything if none is named."""
     import torch
-    from sb3_contrib import TQC
+    from sb3_contrib import QRDQN, TQC
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
     from stable_baselines3.common.noise import NormalActionNoise
@@ -60,6 +61,7 @@ def main(*names: str) -> None:
 
     one_critic = replay() | {"policy_kwargs": {"net_arch": [4], "n_critics": 1}}
     quantiles = replay() | {"policy_kwargs": {"net_arch": [4], "n_quantiles": 5, "n_critics": 3}}
+    levels = replay() | {"policy_kwargs": {"net_arch": [4], "n_quantiles": 3}, "target_update_interval": 10}
     noise = NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
     lines = {"learning_rate": get_linear_fn(1e-3, 1e-4, 0.5), "clip_range": constant_fn(0.1)}
     hindsight = {"replay_buffer_class": HerReplayBuffer, "replay_buffer_kwargs": {"n_sampled_goal": 2}}
@@ -76,6 +78,7 @@ def main(*names: str) -> None:
         "td3": (TD3("MlpPolicy", ENVS["td3"], action_noise=noise, **replay()), 20),
         "ddpg": (DDPG("MlpPolicy", ENVS["ddpg"], **replay()), 20),
         "tqc": (TQC("MlpPolicy", ENVS["tqc"], top_quantiles_to_drop_per_net=1, **quantiles), 20),
+        "qrdqn": (QRDQN("MlpPolicy", ENVS["qrdqn"], learning_rate=0.01, **levels), 45),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
     expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}

@@ -8,6 +8,7 @@ import pickletools
 import warnings
 import zipfile
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, TQC, CrossQ, HerReplayBuffer
+from polyak import A2C, C51, DDPG, DQN, IQN, PPO, QRDQN, SAC, TD3, TQC, CrossQ, DeepSARSA, HerReplayBuffer, Rainbow
+from polyak.compat import algorithms as compat
 from polyak.compat.sb3_files import names, unpickle, writer
 from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.algorithm import Algorithm
@@ -26,6 +28,7 @@ from polyak.core.files.serialise import UntrustedError
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from polyak.core.watching.evaluation import evaluate_policy
+from polyak.data import PrioritizedReplayBuffer
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.nn import BaseFeaturesExtractor
 from tests.compat.make_sb3_files import DATA, ENVS, observations
@@ -42,6 +45,7 @@ MODELS = {
     "ddpg": DDPG,
     "tqc": TQC,
     "crossq": CrossQ,
+    "qrdqn": QRDQN,
     "dqn_her": DQN,
 }
 EXPECTED = {**np.load(DATA / "expected.npz"), **np.load(DATA / "crossq.npz")}
@@ -144,6 +148,10 @@ def test_hyper_parameters_come_along() -> None:
     tqc = TQC.load(DATA / "tqc.zip")
     assert tqc.policy_kwargs == {"net_arch": [4], "n_quantiles": 5, "n_critics": 3}
     assert (tqc.top_quantiles_to_drop_per_net, tqc.target_entropy) == (1, -1.0)
+    qrdqn = QRDQN.load(DATA / "qrdqn.zip")
+    assert qrdqn.policy.q_net.n_quantiles == 3
+    assert qrdqn._n_calls == 48  # whole rollouts of 4 steps
+    assert qrdqn.policy.optimizer.param_groups[0]["eps"] == 0.01 / qrdqn.batch_size
     her = DQN.load(DATA / "dqn_her.zip")
     assert (her.replay_buffer_class, her.replay_buffer_kwargs) == (HerReplayBuffer, {"n_sampled_goal": 2})
 
@@ -177,6 +185,10 @@ def test_the_algorithm_is_found_out() -> None:
         TD3.load(DATA / "sac.zip")
     with pytest.raises(ValueError, match="a model of TQC, not of SAC"):
         SAC.load(DATA / "tqc.zip")
+    with pytest.raises(ValueError, match="a model of SAC, not of TQC"):
+        TQC.load(DATA / "sac.zip")
+    with pytest.raises(ValueError, match="a model of QRDQN, not of DQN"):
+        DQN.load(DATA / "qrdqn.zip")
     agree(TD3.load(DATA / "ddpg.zip").predict(seen("ddpg"))[0], EXPECTED["ddpg"])  # DDPG is a TD3 there
 
     class MyPPO(PPO):
@@ -188,7 +200,6 @@ def test_the_algorithm_is_found_out() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "algorithm"),
     [
-        ("sb3_contrib.qrdqn.policies", "QRDQNPolicy", "QRDQN"),
         ("sb3_contrib.common.recurrent.policies", "RecurrentActorCriticPolicy", "RecurrentPPO"),
         ("sb3_contrib.common.maskable.policies", "MaskableActorCriticPolicy", "MaskablePPO"),
         ("sb3_contrib.ars.policies", "ARSPolicy", "ARS"),
@@ -489,17 +500,103 @@ def test_a_users_function_is_written_as_it_is(tmp_path: Path) -> None:
     assert PPO.load(tmp_path / "m", trust=True).lr_schedule(0.5) == pytest.approx(5e-4)
 
 
-def test_what_the_peer_lacks_is_not_written(tmp_path: Path) -> None:
-    from polyak.data import PrioritizedReplayBuffer
-
-    for options in (
+@pytest.mark.parametrize(
+    "options",
+    [
         {"replay_buffer_class": PrioritizedReplayBuffer},
         {"replay_buffer_kwargs": {"sampler": "prioritized"}},
-    ):
-        model = DQN("MlpPolicy", "CartPole-v1", buffer_size=10, **options)
-        with pytest.raises(ValueError, match=f"{next(iter(options))}.*no equal in Stable-Baselines3"):
-            model.save_sb3(tmp_path / "m.zip")
+        {"prioritized": True},
+        {"double": True},
+        {"munchausen": True},
+        {"dueling": True},
+        {"noisy": True},
+        {"policy_kwargs": {"dueling": True}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cls", [DQN, QRDQN])
+def test_what_the_peer_lacks_is_not_written(cls: type[DQN], options: dict[str, Any], tmp_path: Path) -> None:
+    model = cls("MlpPolicy", "CartPole-v1", buffer_size=10, **options)
+    with pytest.raises(ValueError, match=f"{next(iter(options))}.*no equal in Stable-Baselines3"):
+        model.save_sb3(tmp_path / "m.zip")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_only_mattered_to_training_can_be_dropped(tmp_path: Path) -> None:
+    model = DQN("MlpPolicy", "CartPole-v1", buffer_size=10, double=True)
+    with pytest.raises(ValueError, match=r"double=True .* trains on without it, set model.double = False first\."):
+        model.save_sb3(tmp_path / "m.zip")
+    model.double = False
+    model.save_sb3(tmp_path / "m.zip")
+    with zipfile.ZipFile(tmp_path / "m.zip") as archive:
+        assert not {"double", "dueling", "noisy", "sigma0", "prioritized"} & json.loads(archive.read("data")).keys()
+
+
+@pytest.mark.parametrize("cls", [C51, IQN, Rainbow, DeepSARSA])
+def test_an_algorithm_that_the_peer_lacks_is_not_written_as_what_it_extends(cls: type[DQN], tmp_path: Path) -> None:
+    model = cls("MlpPolicy", "CartPole-v1")
+    with pytest.raises(
+        ValueError, match=rf"models of {cls.__name__} cannot be written .* only those of A2C.* save\(\)"
+    ):
+        model.save_sb3(tmp_path / "m.zip")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_program_s_subclass_is_written_as_what_it_extends(tmp_path: Path) -> None:
+    class C51(DQN):
+        """By chance of the name of another."""
+
+    model = C51("MlpPolicy", "CartPole-v1", buffer_size=10)
+    model.save_sb3(tmp_path / "m.zip")
+    assert type(DQN.load(tmp_path / "m.zip")) is DQN
+
+
+# -- networks that are called otherwise --------------------------------------------------------------------------------
+
+
+def test_quantile_networks_go_through_files_by_either_s_names(tmp_path: Path) -> None:
+    ours, theirs = QRDQN.load(DATA / "qrdqn.zip"), compat.QRDQN.load(DATA / "qrdqn.zip", device="cpu")
+    assert sorted(theirs.policy.state_dict())[0] == "quantile_net.quantile_net.0.bias"
+    assert sorted(ours.policy.state_dict())[0] == "q_net.q_net.0.bias"
+    theirs.save(tmp_path / "theirs")
+    ours.save(tmp_path / "ours")
+    theirs.save_sb3(tmp_path / "theirs_sb3")
+    ours.save_sb3(tmp_path / "ours_sb3")
+    for cls, file in product((QRDQN, compat.QRDQN), ("theirs", "ours", "theirs_sb3", "ours_sb3")):
+        model = cls.load(tmp_path / f"{file}.zip", device="cpu")
+        agree(model.predict(seen("qrdqn"), deterministic=True)[0], EXPECTED["qrdqn"])
+        options = {"buffer_size": 10, "policy_kwargs": {"net_arch": [4], "n_quantiles": 3}}
+        fresh = cls("MlpPolicy", "CartPole-v1", device="cpu", **options)
+        fresh.set_parameters(tmp_path / f"{file}.zip")
+        torch.testing.assert_close(fresh.get_parameters(), model.get_parameters(), rtol=0, atol=0)
+
+
+def test_renaming_twice_changes_nothing() -> None:
+    given = [
+        "policy.q_net.q_net.0.weight",
+        "q_net_target.features_extractor.q_net.bias",
+        "actor.q_net.0",
+        "log_ent_coef",
+    ]
+    given += ["quantile_net.q_net.0", "quantile_net_target.quantile_net.0", "q_net_x.q_net.0"]
+    once = list(names.renamed(dict.fromkeys(given)))
+    assert once[:2] == [
+        "policy.quantile_net.quantile_net.0.weight",
+        "quantile_net_target.features_extractor.q_net.bias",
+    ]
+    assert once[2:4] == given[2:4]
+    assert once[-1] == given[-1]
+    assert list(names.renamed(dict.fromkeys(once))) == given
+
+
+@pytest.mark.parametrize("options", [{"double": True}, {"munchausen": True}], ids=str)
+def test_options_of_polyak_s_own_mean_the_same_to_networks_that_give_quantiles(options: dict[str, Any]) -> None:
+    def trained(cls: type[QRDQN]) -> list[torch.Tensor]:
+        settings = {"learning_starts": 8, "batch_size": 8, "buffer_size": 64, "target_update_interval": 16}
+        model = cls("MlpPolicy", "CartPole-v1", seed=0, device="cpu", compile=False, **settings, **options)
+        return list(model.learn(48).policy.state_dict().values())
+
+    torch.testing.assert_close(trained(compat.QRDQN), trained(QRDQN), rtol=0, atol=0)
 
 
 # -- statistics --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pickle
 import sys
 import warnings
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from polyak import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
+from polyak import A2C, C51, DDPG, DQN, PPO, QRDQN, SAC, TD3, TQC, HerReplayBuffer, Rainbow
 from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.files.archive import replacing
 from polyak.core.files.checkpoint import read
@@ -320,6 +321,34 @@ def test_bad_files_are_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds a model of PPO, not of A2C"):
         A2C.load(good)
     assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize(("one", "other"), [(C51, DQN), (QRDQN, DQN), (Rainbow, C51), (TQC, SAC)])
+def test_an_algorithm_is_not_taken_for_the_one_that_it_extends(one: type, other: type, tmp_path: Path) -> None:
+    env = "Pendulum-v1" if one is TQC else "CartPole-v1"
+    for saver, loader in ((one, other), (other, one)):
+        saver("MlpPolicy", env, buffer_size=300).save(tmp_path / "m")
+        with pytest.raises(
+            ValueError, match=f"a model of {saver.__name__}, not of {loader.__name__}. Use {saver.__name__}"
+        ):
+            loader.load(tmp_path / "m")
+
+
+def test_a_programs_subclass_and_what_it_extends_load_each_others_files(tmp_path: Path) -> None:
+    class Mixin:
+        """Of a program's."""
+
+    class Mine(Mixin, DQN):
+        """Plain DQN."""
+
+    class Further(Mine):
+        """Plain DQN."""
+
+    for saver, loader in product((DQN, Mine, Further), repeat=2):
+        saver("MlpPolicy", "CartPole-v1", buffer_size=300).save(tmp_path / "m")
+        assert type(loader.load(tmp_path / "m")) is loader
+    with pytest.raises(ValueError, match="a model of Further, not of C51"):
+        C51.load(tmp_path / "m")
 
 
 def test_a_peers_damaged_file_is_recognised(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def describe(
         "counters": {key: whole(entries[key], key) for key in _COUNTERS if entries.get(key) is not None}
         | {"_current_progress_remaining": float(entries.get("_current_progress_remaining", 1.0))},
         "learner_steps": whole(entries.get("_n_updates", 0), "_n_updates"),
-        "extra_state": _extra_state(entries) if algorithm == "DQN" else {},
+        "extra_state": _extra_state(entries) if algorithm in ("DQN", "QRDQN") else {},
         "ep_info_buffer": encode([dict(episode) for episode in _items(entries, "ep_info_buffer")]),
         "ep_success_buffer": [bool(success) for success in _items(entries, "ep_success_buffer")],
     }
@@ -148,6 +148,7 @@ def algorithm_of(entries: Mapping[str, Entry], policy: Entry) -> str | None:
         ("n_delta", "ARS"),
         ("clip_range", "PPO"),
         ("gae_lambda", "A2C"),
+        ("n_quantiles", "QRDQN"),
         ("exploration_fraction", "DQN"),
         ("target_entropy", "SAC"),
     ):
@@ -202,7 +203,7 @@ def _items(entries: Mapping[str, Entry], key: str) -> list[Any]:
 
 
 def _extra_state(entries: Mapping[str, Entry]) -> dict[str, Any]:
-    """DQN's own counters; files before 2.0 lack the first."""
+    """Counters of DQN and QRDQN; files before 2.0 lack the first."""
     calls = entries.get("_n_calls", int(entries.get("num_timesteps", 0)) // max(int(entries.get("n_envs", 1)), 1))
     return {"_n_calls": whole(calls, "_n_calls"), "exploration_rate": float(entries.get("exploration_rate", 0.0))}
 

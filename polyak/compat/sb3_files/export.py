@@ -1,17 +1,24 @@
 """Writes a model as a zip that an installed Stable-Baselines3 2.9 loads.
 
-polyak's networks have the peer's names, so that the tensors are written as they are. What is not JSON in the
-description is pickled by :mod:`.writer`, which names the peer's classes without having them.
+polyak's networks have the peer's names but for QRDQN's, so that the tensors are written as they are. What is not JSON
+in the description is pickled by :mod:`.writer`, which names the peer's classes without having them.
+
+Options that the peer's algorithm of that name does not have are refused unless they are at their defaults, those too
+that matter to training alone: it would silently go on otherwise there.
 """
 
 from __future__ import annotations
 
 import base64
+import inspect
 import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
+from operator import attrgetter
+from pkgutil import resolve_name
 from typing import Any
 
 import cloudpickle
@@ -19,9 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.algorithms import class_names
 from polyak.compat.sb3_files import names
-from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, Name, PolicyName
+from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, Name, PolicyName, renamed
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
 from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.deep import DeepAlgorithm
@@ -53,27 +59,72 @@ def save(model: DeepAlgorithm, path: Any) -> None:
     Raises:
         ValueError: it has something that the peer has no equal of; the message says what.
     """
-    algorithm = next((base.__name__ for base in type(model).__mro__ if base.__name__ in class_names()), None)
+    algorithm = checkpoint.lineage(type(model))[-1]
     if algorithm not in ALGORITHMS:
         raise ValueError(
-            f"{type(model).__name__} has no equal in Stable-Baselines3 and sb3-contrib, which have "
-            f"{', '.join(ALGORITHMS)}."
+            f"models of {algorithm} cannot be written for Stable-Baselines3 and sb3-contrib, only those of "
+            f"{', '.join(ALGORITHMS)}. Use save()."
         )
+    _check_options(model, algorithm)
     data = {key: _entry(key, value) for key, value in _description(model, algorithm).items()}
     with opened(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("data", json.dumps(data, indent=4))
-        for name, state in _tensors(model).items():
+        for name, state in _tensors(model, algorithm).items():
             archive.writestr(f"{name}.pth", _stored(state))
         archive.writestr("_stable_baselines3_version", _VERSION)
         archive.writestr("system_info.txt", _system_info())
 
 
+# -- what the peer lacks -----------------------------------------------------------------------------------------------
+
+
+def _check_options(model: DeepAlgorithm, algorithm: str) -> None:
+    """Refuse options that the peer's algorithm, or its policy, does not have.
+
+    Raises:
+        ValueError: one is not at its default; the message says which.
+    """
+    standard, known = _options_of(algorithm), _policy_options_of(algorithm)
+    policy_is_theirs = isinstance(_policy_class(model, algorithm), Global)
+    unknown = sorted(model._policy_options().keys() - known) if policy_is_theirs else []
+    for field in fields(model):
+        if field.name not in standard | NOT_ATTRIBUTES and (value := getattr(model, field.name)) != field.default:
+            fix = f" To write a model that trains on without it, set model.{field.name} = {field.default!r} first."
+            raise ValueError(
+                f"{field.name}={value!r:.100} has no equal in Stable-Baselines3: its {algorithm} has no such option."
+                f"{'' if unknown else fix}"
+            )
+    if unknown:
+        raise ValueError(
+            f"policy_kwargs: {unknown} have no equal in Stable-Baselines3, whose policy of {algorithm} takes "
+            f"{sorted(known)}."
+        )
+
+
+def _options_of(algorithm: str) -> set[str]:
+    """Names of the peer's hyper-parameters: what its namesake here takes by position."""
+    parameters = inspect.signature(_namesake(algorithm)).parameters.values()
+    return {p.name for p in parameters if p.kind is not p.KEYWORD_ONLY}
+
+
+def _policy_options_of(algorithm: str) -> set[str]:
+    """What the peer's ``policy_kwargs`` may hold."""
+    policy = _namesake(algorithm).policy_aliases["MlpPolicy"]
+    return set(inspect.signature(policy).parameters) - {"observation_space", "action_space", "lr_schedule"}
+
+
+def _namesake(algorithm: str) -> Any:
+    return resolve_name(f"polyak.compat.algorithms:{algorithm}")  # imported by whoever writes a file only
+
+
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def _tensors(model: DeepAlgorithm) -> dict[str, Any]:
+def _tensors(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     """The members in the peer's order: further tensors, then every state dict."""
     parts = parameters(model.learner)
+    if algorithm == "QRDQN" and any(name.startswith("q_net.") for name in parts["policy"]):
+        parts["policy"] = renamed(parts["policy"])
     variables: dict[str, Tensor] = {}
     own = dict(model.learner.named_parameters(recurse=False))
     if "log_ent_coef" in own:
@@ -121,7 +172,8 @@ def _on_cpu(value: Any) -> Any:
 
 def _description(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     """The attributes that the peer sets on a new model; what it makes from others by itself is left out."""
-    hyper = {key: value for key, value in model.hyperparameters().items() if key not in NOT_ATTRIBUTES}
+    left_out = NOT_ATTRIBUTES | {field.name for field in fields(model)} - _options_of(algorithm)
+    hyper = {key: value for key, value in model.hyperparameters().items() if key not in left_out}
     values: dict[str, Any] = {"policy_class": _policy_class(model, algorithm), **hyper}
     values["policy_kwargs"] = _policy_kwargs(model, algorithm)
     values |= {key: getattr(model, key) for key in _COUNTERS if hasattr(model, key)}
@@ -134,6 +186,8 @@ def _description(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
         "_last_episode_starts": None,
         "_last_original_obs": None,
     }
+    if algorithm == "QRDQN":
+        values["n_quantiles"] = attrgetter("policy.q_net.n_quantiles")(model)
     if isinstance(model, OffPolicyAlgorithm):
         frequency = convert_train_freq(model.train_freq)
         values["train_freq"] = Call(
@@ -178,6 +232,9 @@ def _policy_kwargs(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
         recipe = model.make_optimizer()
         if recipe.cls is torch.optim.RMSprop:
             options |= {"optimizer_class": recipe.cls, "optimizer_kwargs": dict(recipe.kwargs)}
+    if algorithm == "QRDQN":
+        recipe = model.make_optimizer()
+        options |= {"optimizer_class": recipe.cls, "optimizer_kwargs": dict(recipe.kwargs)}
     if algorithm == "DDPG":
         options.setdefault("n_critics", 1)
     if algorithm in ("SAC", "TQC", "CrossQ"):

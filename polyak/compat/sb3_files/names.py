@@ -4,7 +4,9 @@ A pickle names classes and functions by module and name. These tables are all th
 never prefixes. None of them is imported while a file is read.
 """
 
-from typing import NamedTuple
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 Name = tuple[str, str]
 """Module and name, as a pickle writes them."""
@@ -178,7 +180,7 @@ CONTRIB_BUFFERS = frozenset(
 )
 """Named by files of algorithms that are refused by name further on."""
 
-ALGORITHMS = ("A2C", "CrossQ", "DDPG", "DQN", "PPO", "SAC", "TD3", "TQC")
+ALGORITHMS = ("A2C", "CrossQ", "DDPG", "DQN", "PPO", "QRDQN", "SAC", "TD3", "TQC")
 """Those that are here too."""
 NOT_ATTRIBUTES = frozenset(
     ("device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps")
@@ -186,6 +188,23 @@ NOT_ATTRIBUTES = frozenset(
 """Arguments of polyak's algorithms that the peer's models do not have as attributes of the same name."""
 BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "handle_timeout_termination")
 """What ``replay_buffer_kwargs`` may hold in both libraries."""
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+_RENAMED = {"q_net": "quantile_net", "quantile_net": "q_net"}
+"""Of QRDQN: the networks of its policy, and the layers of each."""
+_NETWORK = re.compile(r"^(policy\.)?(quantile_net|q_net)(_target)?\.((quantile_net|q_net)\.)?")
+T = TypeVar("T")
+
+
+def renamed(tensors: Mapping[str, T]) -> dict[str, T]:
+    """QRDQN's tensors by the peer's names if these are polyak's, or the other way round."""
+    return {_NETWORK.sub(_exchanged, name): t for name, t in tensors.items()}
+
+
+def _exchanged(found: re.Match[str]) -> str:
+    return re.sub("quantile_net|q_net", lambda name: _RENAMED[name[0]], found[0])
+
 
 # -- functions that older files hold by value --------------------------------------------------------------------------
 

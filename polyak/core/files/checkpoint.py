@@ -133,7 +133,7 @@ def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
         "format": "polyak",
         "format_version": FORMAT_VERSION,
         "algorithm": type(model).__name__,
-        "bases": [cls.__name__ for cls in type(model).__mro__],
+        "bases": lineage(type(model)),
         "hyperparameters": hyper,
         "observation_space": encode(model.observation_space),
         "action_space": encode(model.action_space),
@@ -144,6 +144,19 @@ def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
         "ep_success_buffer": [bool(success) for success in model.ep_success_buffer],
         "system": system_info(),
     }
+
+
+def lineage(cls: type) -> list[str]:
+    """Names of an algorithm's class and those that it extends, down to the first that is polyak's own.
+
+    What a program derives from an algorithm is that algorithm; polyak's, such as C51 from DQN, are others.
+    """
+    names = []
+    for base in cls.__mro__:
+        names.append(base.__name__)
+        if base.__module__.partition(".")[0] == __name__.partition(".")[0]:
+            break
+    return names
 
 
 def _encode_named(name: str, value: Any) -> Any:
@@ -337,10 +350,9 @@ def _damage_named(source: Any) -> Iterator[None]:
 
 
 def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
-    """A class may load its own files, those of its subclasses, and those of the classes that it extends."""
+    """An algorithm may load its own files, and those of programs' subclasses of it, which may load files of it."""
     written = info["algorithm"]
-    names = {base.__name__ for base in cls.__mro__}
-    if written is not None and written not in names and cls.__name__ not in info["bases"]:
+    if written is not None and written not in lineage(cls) and cls.__name__ not in info["bases"]:
         raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
 
 

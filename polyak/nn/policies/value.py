@@ -289,7 +289,8 @@ class GreedyPolicy(Policy):
     def _default_arch(self) -> list[int]:
         if self.features_extractor_class is not NatureCNN:
             return [64, 64]
-        if not (self.network_options or issubclass(self.network_class, ImplicitQuantileNetwork)):
+        special = self.network_options.get("dueling") or self.network_options.get("sigma0") is not None
+        if not (special or issubclass(self.network_class, ImplicitQuantileNetwork)):
             return []
         self.features_extractor_kwargs.setdefault("features_dim", None)
         return [512]

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 import worlds
-from sb3_contrib import TQC
+from sb3_contrib import QRDQN, TQC
 from sb3_contrib.common.utils import quantile_huber_loss
+from sb3_contrib.qrdqn import policies as qrdqn_policies
 from sb3_contrib.tqc import policies
 from stable_baselines3.common.env_util import make_vec_env
 from training import _sums
@@ -46,6 +47,8 @@ def signatures() -> Any:
         return [[p.name, p.default if callable(p.default) else repr(p.default)] for p in taken]
 
     classes = {"TQC": TQC, "policy": policies.TQCPolicy, "critic": policies.Critic, "actor": policies.Actor}
+    classes |= {"QRDQN": QRDQN, "QRDQN policy": qrdqn_policies.QRDQNPolicy, "cnn": qrdqn_policies.CnnPolicy}
+    classes |= {"quantiles": qrdqn_policies.QuantileNetwork}
     return {name: shown(cls) for name, cls in classes.items()}
 
 
@@ -110,3 +113,74 @@ def tqc_subclassed() -> Any:
             return Doubled(**options).to(self.device)
 
     return _sums(_tqc(worlds.Target(), 50, policy=Mine, policy_kwargs={"net_arch": [8]}))
+
+
+def _qrdqn(env: Any, steps: int, policy: str = "MlpPolicy", **options: Any) -> Any:
+    settings = {"learning_starts": 20, "buffer_size": 500, "target_update_interval": 50, **options}
+    return QRDQN(policy, env, seed=7, device="cpu", **settings).learn(steps, log_interval=10_000)
+
+
+def qrdqn() -> Any:
+    """As it comes, but for replay and the target's clock."""
+    return _sums(_qrdqn("CartPole-v1", 400, learning_rate=1e-3, exploration_fraction=0.5))
+
+
+def qrdqn_options() -> Any:
+    """Few quantiles, clipped gradients, a slow target, an optimizer of one's own, several steps at once."""
+    options = {"train_freq": 2, "gradient_steps": 3, "tau": 0.3, "max_grad_norm": 0.5, "batch_size": 16}
+    small = {"n_quantiles": 7, "net_arch": [24, 16], "optimizer_class": torch.optim.RMSprop}
+    return _sums(_qrdqn("CartPole-v1", 200, policy_kwargs=small, **options))
+
+
+def qrdqn_n_steps() -> Any:
+    """Returns over three steps, two environments."""
+    return _sums(_qrdqn(make_vec_env("CartPole-v1", 2), 200, gradient_steps=-1, n_steps=3))
+
+
+def qrdqn_networks() -> Any:
+    """What the network gives, names and shapes of all weights, and the optimizer."""
+    torch.manual_seed(0)
+    model = QRDQN("MlpPolicy", "CartPole-v1", seed=1, device="cpu", buffer_size=10)
+    obs = torch.ones(3, 4)
+    names = {name: list(tensor.shape) for name, tensor in model.policy.state_dict().items()}
+    made, group = model.policy.make_quantile_net(), model.policy.optimizer.param_groups[0]
+    same = [model.quantile_net is model.policy.quantile_net, model.quantile_net_target.training, made.n_quantiles]
+    acted = [model.policy(obs), model.quantile_net._predict(obs)]
+    return [names, model.quantile_net(obs), acted, same, model.n_quantiles, group["eps"], len(group["params"])]
+
+
+def qrdqn_pictures() -> Any:
+    """Convolutions, with quantiles of one's own number."""
+    model = _qrdqn(
+        worlds.Pictures(), 30, policy="CnnPolicy", policy_kwargs={"n_quantiles": 5}, buffer_size=50, batch_size=8
+    )
+    return [_sums(model), {name: list(tensor.shape) for name, tensor in model.policy.state_dict().items()}]
+
+
+def qrdqn_files(folder: Path) -> Any:
+    """There and back; a policy by itself."""
+    model = _qrdqn("CartPole-v1", 60, policy_kwargs={"n_quantiles": 5, "net_arch": [8]})
+    model.save(folder / "model")
+    again = QRDQN.load(folder / "model")
+    fresh = QRDQN("MlpPolicy", "CartPole-v1", buffer_size=10, policy_kwargs={"n_quantiles": 5, "net_arch": [8]})
+    fresh.set_parameters(folder / "model")
+    fresh.set_parameters(model.get_parameters())
+    model.policy.save(folder / "policy")
+    policy = qrdqn_policies.QRDQNPolicy.load(folder / "policy")
+    obs = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    acted = [m.predict(obs, deterministic=True)[0] for m in (model, again, fresh, policy)]
+    return [acted, sorted(model.get_parameters()), again.n_quantiles, policy.n_quantiles]
+
+
+def qrdqn_subclassed() -> Any:
+    """A network and a policy of one's own."""
+
+    class Doubled(qrdqn_policies.QuantileNetwork):
+        def forward(self, obs: Any) -> torch.Tensor:
+            return 2 * super().forward(obs)
+
+    class Mine(qrdqn_policies.QRDQNPolicy):
+        def make_quantile_net(self) -> Any:
+            return Doubled(**self._update_features_extractor(self.net_args, features_extractor=None)).to(self.device)
+
+    return _sums(_qrdqn("CartPole-v1", 100, policy=Mine, policy_kwargs={"net_arch": [8]}))
