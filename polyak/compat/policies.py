@@ -826,6 +826,7 @@ class CrossQPolicy(SACPolicy):
     """
 
     actor_type = CrossQActor
+    critic_type = CrossQCritic
 
     def __init__(
         self,
@@ -859,7 +860,6 @@ class CrossQPolicy(SACPolicy):
             lr_schedule,
             optimizer_class,
             optimizer_kwargs,
-            critic=CrossQCritic,
             net_arch={"pi": [256, 256], "qf": [1024, 1024]} if net_arch is None else net_arch,
             activation_fn=activation_fn,
             batch_norm=batch_norm,
@@ -876,10 +876,6 @@ class CrossQPolicy(SACPolicy):
             n_critics=n_critics,
             share_features_extractor=share_features_extractor,
         )
-
-    def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
-        options = self._update_features_extractor({**self.critic_kwargs, **self.critic_options}, features_extractor)
-        return CrossQCritic(**options).to(self.device)
 
 
 class TQCPolicy(_ContinuousPolicy):

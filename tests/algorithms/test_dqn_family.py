@@ -197,6 +197,7 @@ MIXTURES = [
     (cls, {name: True for name, on in zip(PARTS, chosen, strict=True) if on})
     for cls in (DQN, C51, QRDQN, IQN)
     for chosen in itertools.product((False, True), repeat=len(PARTS))
+    if sum(chosen) != 3 and (cls is DQN or sum(chosen) != 2)  # what mixes in pairs and all together mixes
 ]
 
 

@@ -66,7 +66,7 @@ def test_the_mean_target_is_that_over_all_sets_of_critics() -> None:
         actions = ours.actor(batch.next_observations, deterministic=True)
         q = ours.critic_target.q_values(batch.next_observations, actions)
     least = torch.stack([q[list(drawn)].amin(0) for drawn in combinations(range(6), 3)])
-    targets = torch.stack([learner.td_target(batch, learner.alpha) for _ in range(4_000)])
+    targets = torch.stack([learner.td_target(batch, learner.temperature()) for _ in range(4_000)])
     expected = batch.rewards + 0.9 * least.mean(0)
     slack = 1e-6  # the deviation is exp(-20), about 2e-9, and not 0
     for got, wanted, deviation in zip(targets.mean(0), expected, 0.9 * least.std(0), strict=True):
@@ -76,10 +76,12 @@ def test_the_mean_target_is_that_over_all_sets_of_critics() -> None:
 def test_no_numbers_are_drawn_where_all_critics_count() -> None:
     ours, batch = model(REDQ, n_critics=3, subset=3), some_batch()
     torch.manual_seed(1)
-    target = ours.learner.td_target(batch, ours.learner.alpha)
+    target = ours.learner.td_target(batch, ours.learner.temperature())
     drawn = torch.get_rng_state()
     torch.manual_seed(1)
-    torch.testing.assert_close(target, super(redq.REDQLearner, ours.learner).td_target(batch, ours.learner.alpha))
+    torch.testing.assert_close(
+        target, super(redq.REDQLearner, ours.learner).td_target(batch, ours.learner.temperature())
+    )
     assert torch.equal(drawn, torch.get_rng_state())
 
 
@@ -170,7 +172,7 @@ def test_the_argument_and_the_policys_may_agree() -> None:
 
 @pytest.mark.parametrize("cls", [REDQ, DroQ])
 def test_a_file_for_stable_baselines3_is_refused(cls: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"{cls.__name__} has no equal in Stable-Baselines3"):
+    with pytest.raises(ValueError, match=f"{cls.__name__} cannot be written for Stable-Baselines3"):
         model(cls).save_sb3(tmp_path / "model")
 
 
