@@ -52,14 +52,8 @@ class DiscreteSACLearner(SACLearner):
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
         """Algorithm 1."""
-        policy = self.policy
-        alpha = self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
-
-        target = self.td_target(batch, alpha)
-        taken = batch.actions.long().view(1, -1, 1).expand(policy.n_critics, -1, -1)
-        q = policy.critic.q_values(batch.observations).gather(2, taken).squeeze(2)
-        critic = self.critic_objective(batch, q, target)
-        self.minimise("critic", critic.loss)
+        policy, alpha = self.policy, self.temperature()
+        update = self.improve_critics(batch, alpha)
 
         pi = policy.actor.get_distribution(batch.observations)
         with torch.no_grad():
@@ -68,15 +62,19 @@ class DiscreteSACLearner(SACLearner):
         self.minimise("actor", actor.loss)
 
         entropy = pi.entropy().detach()
-        metrics = {"actor_loss": actor.loss.detach(), "critic_loss": critic.loss.detach(), "ent_coef": alpha.mean()}
-        metrics["entropy"] = entropy.mean()
+        metrics = {"actor_loss": actor.loss.detach(), "ent_coef": alpha.mean(), "entropy": entropy.mean()}
         if self.learn_alpha:
             temperature = self.temperature_objective(-entropy)
             self.minimise("ent_coef", temperature.loss)
             metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
         if update_target:
             polyak_update(policy.critic, policy.critic_target, self.tau)
-        return Update({**metrics, **critic.metrics, **actor.metrics}, critic.td_error)
+        return update._replace(metrics={**update.metrics, **metrics, **actor.metrics})
+
+    def estimates(self, batch: Transition) -> Tensor:
+        """What the critics say of the actions taken. -> [K, B]"""
+        taken = batch.actions.long().view(1, -1, 1).expand(self.policy.n_critics, -1, -1)
+        return self.policy.critic.q_values(batch.observations).gather(2, taken).squeeze(2)
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:

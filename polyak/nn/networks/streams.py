@@ -13,6 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from polyak.nn.errors import PolicyError
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.noisy import NoisyLinear
 
@@ -61,6 +62,19 @@ class CosineEmbedding(nn.Module):
     def forward(self, levels: Tensor) -> Tensor:
         """[...] -> [..., F]"""
         return torch.relu(self.linear(torch.cos(levels[..., None] * self.numbers)))
+
+
+def atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
+    """Evenly spaced returns [n_atoms] from ``v_min`` to ``v_max``, on which a distribution is given.
+
+    Raises:
+        PolicyError: fewer than two atoms, or no range.
+    """
+    if n_atoms < 2:
+        raise PolicyError(f"n_atoms must be at least 2, got {n_atoms}.")
+    if not v_min < v_max:
+        raise PolicyError(f"v_min={v_min} must lie below v_max={v_max}: they are the first and the last atom.")
+    return torch.linspace(v_min, v_max, n_atoms)
 
 
 def split_arch(net_arch: Sequence[int]) -> tuple[list[int], list[int]]:

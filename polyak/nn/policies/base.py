@@ -191,6 +191,17 @@ class Policy(Network, ABC):
             self.normalize_images,
         )
 
+    def network_arguments(self) -> dict[str, Any]:
+        """What any network of the policy is built with: spaces, and a features extractor of its own."""
+        extractor = self.make_features_extractor()
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "features_extractor": extractor,
+            "features_dim": extractor.features_dim,
+            "normalize_images": self.normalize_images,
+        }
+
     @staticmethod
     def init_weights(module: nn.Module, gain: float = 1) -> None:
         """Orthogonal weights and zero biases for a linear layer or a convolution; other modules stay as they are."""

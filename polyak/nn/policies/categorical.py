@@ -175,22 +175,16 @@ class CategoricalPolicy(Policy):
 
     def make_actor(self) -> CategoricalActor:
         """A new actor, with its own features extractor."""
-        return CategoricalActor(net_arch=self._actor_arch, **self._options())
+        return CategoricalActor(net_arch=self._actor_arch, **self.network_arguments(), activation_fn=self.activation_fn)
 
     def make_critic(self) -> DiscreteCritic:
         """New critics, with their own features extractor."""
-        return DiscreteCritic(net_arch=self._critic_arch, n_critics=self.n_critics, **self._options())
-
-    def _options(self) -> dict[str, Any]:
-        extractor = self.make_features_extractor()
-        return {
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "features_extractor": extractor,
-            "features_dim": extractor.features_dim,
-            "activation_fn": self.activation_fn,
-            "normalize_images": self.normalize_images,
-        }
+        return DiscreteCritic(
+            net_arch=self._critic_arch,
+            n_critics=self.n_critics,
+            **self.network_arguments(),
+            activation_fn=self.activation_fn,
+        )
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B] int64, counted from 0."""

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import create_mlp
+from polyak.nn.networks.streams import atoms
 from polyak.nn.policies.continuous import ContinuousCritic
 
 
@@ -32,13 +32,10 @@ class CategoricalCritic(ContinuousCritic):
     def __init__(
         self, *args: Any, n_atoms: int = 101, v_min: float = -250.0, v_max: float = 250.0, **options: Any
     ) -> None:
-        if n_atoms < 2:
-            raise PolicyError(f"n_atoms must be at least 2, got {n_atoms}.")
-        if not v_min < v_max:
-            raise PolicyError(f"v_min={v_min} must lie below v_max={v_max}: they are the first and the last atom.")
+        support = atoms(n_atoms, v_min, v_max)
         self._n_atoms = n_atoms
         super().__init__(*args, **options)
-        self.register_buffer("support", torch.linspace(v_min, v_max, n_atoms), persistent=False)
+        self.register_buffer("support", support, persistent=False)
 
     def make_q_network(self, inputs: int) -> nn.Module:
         """One of the K perceptrons: features and actions side by side [B, inputs] -> logits [B, N]."""

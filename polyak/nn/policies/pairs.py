@@ -117,24 +117,19 @@ class PairedPolicy(Policy):
 
     def make_actor(self) -> DeterministicActor:
         """A new actor, with its own features extractor."""
-        return DeterministicActor(net_arch=self._actor_arch, **self._options())
+        return DeterministicActor(
+            net_arch=self._actor_arch, **self.network_arguments(), activation_fn=self.activation_fn
+        )
 
     def make_critic(self) -> ContinuousCritic:
         """A new critic, with its own features extractor."""
         return ContinuousCritic(
-            net_arch=self._critic_arch, n_critics=1, share_features_extractor=False, **self._options()
+            net_arch=self._critic_arch,
+            n_critics=1,
+            share_features_extractor=False,
+            **self.network_arguments(),
+            activation_fn=self.activation_fn,
         )
-
-    def _options(self) -> dict[str, Any]:
-        extractor = self.make_features_extractor()
-        return {
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "features_extractor": extractor,
-            "features_dim": extractor.features_dim,
-            "activation_fn": self.activation_fn,
-            "normalize_images": self.normalize_images,
-        }
 
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
         """Actions [B, ...] in [-1, 1]."""

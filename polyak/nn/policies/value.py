@@ -20,7 +20,7 @@ from polyak.nn.fast.array_layers import CategoricalValueHead, GreedyHead, Implic
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.noisy import drawing, parts_that_draw
-from polyak.nn.networks.streams import CosineEmbedding, split_arch, value_layers
+from polyak.nn.networks.streams import CosineEmbedding, atoms, split_arch, value_layers
 from polyak.nn.options import check_keywords, keywords_of
 from polyak.nn.policies.base import Network, Policy
 from polyak.ops.distributional import midpoints
@@ -97,13 +97,10 @@ class CategoricalQNetwork(QNetwork):
     def __init__(
         self, *args: Any, n_atoms: int = 51, v_min: float = -10.0, v_max: float = 10.0, **options: Any
     ) -> None:
-        if n_atoms < 2:
-            raise PolicyError(f"n_atoms must be at least 2, got {n_atoms}.")
-        if not v_min < v_max:
-            raise PolicyError(f"v_min={v_min} must lie below v_max={v_max}: they are the first and the last atom.")
+        support = atoms(n_atoms, v_min, v_max)
         self._n_atoms = n_atoms
         super().__init__(*args, **options)
-        self.register_buffer("support", torch.linspace(v_min, v_max, n_atoms), persistent=False)
+        self.register_buffer("support", support, persistent=False)
 
     def _build_layers(self, n_actions: int) -> None:
         self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self._n_atoms, self.net_arch))
