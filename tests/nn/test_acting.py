@@ -640,7 +640,7 @@ class OwnCritic(PairedPolicy):
             return -super().q1_forward(obs, actions)
 
     def make_critic(self) -> ContinuousCritic:
-        return self.Critic(net_arch=[8], n_critics=1, share_features_extractor=False, **self._options())
+        return self.Critic(net_arch=[8], n_critics=1, share_features_extractor=False, **self.network_arguments())
 
 
 def _changed(policy: Any, change: Any) -> Any:
