@@ -7,13 +7,14 @@ and ``torch.testing.assert_close`` (11 epsilon of float32, 1e-5 near zero) are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from polyak.nn import BatchRenorm1d
+from polyak.nn.networks.residual import ResidualBlock, RunningNorm
 
 CANCELLATION = 1e3
 """How much larger the terms of a gradient are, added up without their signs, than the gradient itself."""
@@ -74,7 +75,7 @@ def through(modules: Iterable[nn.Module], inputs: Tensor, errors: Tensor | float
     """
     values = inputs.double()
     error = torch.zeros_like(values) + errors
-    for layer in (leaf for module in modules for leaf in module.modules() if not list(leaf.children())):
+    for layer in parts(modules):
         if isinstance(layer, nn.Linear):
             weight = layer.weight.detach().double()
             bias = torch.zeros(len(weight)).double() if layer.bias is None else layer.bias.detach().double()
@@ -86,6 +87,16 @@ def through(modules: Iterable[nn.Module], inputs: Tensor, errors: Tensor | float
             values, shift = (values - layer.ra_mean) * factor, layer.bias.detach().double()
             error = error * factor.abs() + bound(6) * torch.maximum(values.abs(), (values + shift).abs())
             values = values + shift
+        elif isinstance(layer, RunningNorm):  # one difference, rounded equally, times a factor of 4 roundings
+            factor = (layer.var + layer.eps).double().rsqrt()
+            values = (values - layer.mean) * factor
+            error = error * factor + bound(6) * values.abs()
+        elif isinstance(layer, nn.LayerNorm):
+            values, error = normalised(layer, values, error)
+        elif isinstance(layer, ResidualBlock):
+            change, its_error = through(layer.children(), values, error)
+            error = error + its_error + bound(1) * torch.maximum(values.abs(), change.abs())
+            values = values + change
         elif isinstance(layer, nn.Flatten):
             values, error = layer(values), layer(error)
         else:  # an activation: what the ends of the interval become, and its own rounding
@@ -94,6 +105,27 @@ def through(modules: Iterable[nn.Module], inputs: Tensor, errors: Tensor | float
             error += bound(FUNCTION) * torch.maximum(values.abs().clamp(max=1.0), middle.abs())
             values = middle
     return values, error
+
+
+def parts(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    """Layers in the order in which they are applied."""
+    for module in modules:
+        if isinstance(module, ResidualBlock) or not list(module.children()):
+            yield module
+        else:
+            yield from parts(module.children())
+
+
+def normalised(layer: nn.LayerNorm, values: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`through` one layer normalisation: errors of inputs shift the mean and the deviation of all, too."""
+    width = values.shape[-1]
+    var, mean = torch.var_mean(values, -1, correction=0, keepdim=True)
+    factor = (var + layer.eps).rsqrt()
+    ratio, weight, bias = (values - mean) * factor, layer.weight.detach().double(), layer.bias.detach().double()
+    common = (error**2).mean(-1, keepdim=True).sqrt() / width**0.5
+    error = (error + common * (1 + ratio.abs() * (ratio**2).amax(-1, keepdim=True).sqrt())) * factor * weight.abs()
+    sizes = (ratio.abs() + mean.abs() * factor) * weight.abs() + bias.abs()
+    return ratio * weight + bias, error + bound(6 + width**0.5) * sizes
 
 
 def rounding(values: Tensor, weight: Tensor, bias: Tensor, outputs: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.redq import REDQ as REDQ
     from polyak.algorithms.sac import SAC as SAC
     from polyak.algorithms.sd3 import SD3 as SD3
+    from polyak.algorithms.simba import SimBa as SimBa
     from polyak.algorithms.td3 import TD3 as TD3
     from polyak.algorithms.tqc import TQC as TQC
 
@@ -45,6 +46,7 @@ REGISTRY = {
     "redq": "polyak.algorithms.redq:REDQ",
     "sac": "polyak.algorithms.sac:SAC",
     "sd3": "polyak.algorithms.sd3:SD3",
+    "simba": "polyak.algorithms.simba:SimBa",
     "td3": "polyak.algorithms.td3:TD3",
     "tqc": "polyak.algorithms.tqc:TQC",
 }

@@ -91,6 +91,7 @@ class C51(DQN):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        self._check_not_twice("n_atoms", "v_min", "v_max")
         require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
 
     def _policy_options(self) -> dict[str, Any]:

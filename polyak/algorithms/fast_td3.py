@@ -126,6 +126,7 @@ class FastTD3(TD3):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        self._check_not_twice("n_atoms", "v_min", "v_max")
         require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
         fix = f"it must not exceed noise_max={self.noise_max}."
         require(self.noise_min <= self.noise_max, "noise_min", self.noise_min, fix)

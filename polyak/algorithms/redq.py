@@ -104,12 +104,6 @@ class REDQ(SAC):
         require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
         self._check_not_twice("n_critics")
 
-    def _check_not_twice(self, name: str) -> None:
-        """Refuse an argument that ``policy_kwargs`` gives another value."""
-        value, options = getattr(self, name), self.policy_kwargs or {}
-        fix = f"{name}={value!r} says otherwise. Give {name} as an argument of {type(self).__name__} alone."
-        require(options.get(name, value) == value, f"policy_kwargs[{name!r}]", options.get(name), fix)
-
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "gradient_steps": 2, "n_critics": 3, "policy_delay": 2}

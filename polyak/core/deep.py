@@ -122,6 +122,14 @@ class DeepAlgorithm(Algorithm):
             require(cls is None or callable(cls), f"policy_kwargs['{part}_class']", cls, fix)
             require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
 
+    def _check_not_twice(self, *names: str) -> None:
+        """Refuse arguments to which ``policy_kwargs`` give other values."""
+        options = self.policy_kwargs or {}
+        for name in names:
+            value = getattr(self, name)
+            fix = f"{name}={value!r} says otherwise. Give {name} as an argument of {type(self).__name__} alone."
+            require(options.get(name, value) == value, f"policy_kwargs[{name!r}]", options.get(name), fix)
+
     def _after_setup(self) -> None:
         """For what hangs on the learner."""
 

@@ -36,6 +36,7 @@ from polyak.nn import (
 from polyak.nn.fast import acting as fast
 from polyak.nn.fast.acting import ArrayActor, array_actor
 from polyak.nn.fast.array_layers import ACTIVATIONS, TORCH_PRODUCT
+from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwork, QuantileNetwork
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
 from tests.tolerance import FUNCTION, LIKELY, assert_near, bound, drift, rounding, through
@@ -60,6 +61,13 @@ def renormalised(obs: spaces.Space, actions: spaces.Box, **kwargs: Any) -> Conti
     return policy
 
 
+def simba(obs: spaces.Space, actions: spaces.Box, **kwargs: Any) -> SimBaPolicy:
+    """SimBa's policy after some observations."""
+    policy = SimBaPolicy(obs, actions, actor=SimBaActor, critic=SimBaCritic, **{"net_arch": [16, 16], **kwargs})
+    policy.observe(3 * np.random.default_rng(0).standard_normal((20, *obs.shape)).astype(np.float32) + 1)
+    return policy
+
+
 HEADS: dict[str, Any] = {
     "categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), **kw),
     "categorical_wide": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(40, start=3), **kw),
@@ -81,6 +89,8 @@ HEADS: dict[str, Any] = {
     "state_dependent_sac_free": lambda obs, **kw: ContinuousPolicy(obs, BOX, use_sde=True, clip_mean=0.0, **kw),
     "renormalised": lambda obs, **kw: renormalised(obs, BOX, **kw),
     "renormalised_state_dependent": lambda obs, **kw: renormalised(obs, GRID, use_sde=True, log_std_init=-1, **kw),
+    "simba": lambda obs, **kw: simba(obs, BOX, **kw),
+    "simba_state_dependent": lambda obs, **kw: simba(obs, GRID, use_sde=True, log_std_init=-1, **kw),
     "deterministic": lambda obs, **kw: ContinuousPolicy(obs, BOX, actor="deterministic", **kw),
     "deterministic_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, actor="deterministic", **kw),
     "paired": lambda obs, **kw: PairedPolicy(obs, BOX, **kw),
@@ -680,7 +690,7 @@ def _dropout(policy: Any) -> None:
 
 
 def _normalised(policy: Any) -> None:
-    policy.mlp_extractor.policy_net.append(nn.LayerNorm(64))
+    policy.mlp_extractor.policy_net.append(nn.GroupNorm(4, 64))
 
 
 LATER = [
@@ -746,6 +756,14 @@ def _statistics(policy: Any) -> None:
         if isinstance(layer, BatchRenorm1d):
             layer.ra_mean.data = layer.ra_mean + 0.3
             layer.ra_var = layer.ra_var * 2
+
+
+def test_observations_that_move_the_statistics_are_seen() -> None:
+    acting = acting_on(build("simba"))
+    before = acting(observations(2), deterministic=True)
+    acting.policy.observe(5 + observations(100))
+    assert_same(acting, observations(2))
+    assert not np.allclose(before, acting(observations(2), deterministic=True))
 
 
 @pytest.mark.parametrize("change", [_passes_in_training, _load, _statistics])

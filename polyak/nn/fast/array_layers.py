@@ -23,6 +23,7 @@ from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import FlattenExtractor
 from polyak.nn.networks.noisy import NoisyLinear
+from polyak.nn.networks.residual import ResidualBlock, RunningNorm
 from polyak.nn.networks.streams import CosineEmbedding, Dueling
 from polyak.ops.distributional import midpoints
 
@@ -42,10 +43,10 @@ def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
         if type(module) in LAYERS or type(module) in ACTIVATIONS:
             if isinstance(module, BatchRenorm1d) and module.training:
                 return None
-            if isinstance(module, Dueling) and leaves((module.value, module.advantage)) is None:
+            if isinstance(module, Dueling | ResidualBlock) and leaves(module.children()) is None:
                 return None
             found.append(module)
-        elif type(module) is nn.Sequential:
+        elif isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
             inner = leaves(module)
             if inner is None:
                 return None
@@ -109,6 +110,34 @@ def normalisation(layer: BatchRenorm1d, inputs: Tensor, draws: bool) -> tuple[Te
     return outputs, [*calls, partial(np.add, y, bias, y)] if layer.affine else calls
 
 
+def running_norm(layer: RunningNorm, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
+    """Standardisation by the statistics as they are when the calls are made: as :func:`linear`."""
+    mean, var = layer.mean.numpy(), layer.var.numpy()
+    outputs, factor = torch.empty_like(inputs), np.empty_like(var)
+    y = outputs.numpy()
+    return outputs, [
+        partial(np.add, var, np.full_like(var, layer.eps), factor),
+        partial(np.sqrt, factor, factor),
+        partial(np.subtract, inputs.numpy(), mean, y),
+        partial(np.divide, y, factor, y),
+    ]
+
+
+def layer_norm(layer: nn.LayerNorm, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
+    """Layer normalisation of the last dimension, by torch: as :func:`linear`."""
+    outputs = torch.empty_like(inputs)
+    weight, bias = (None if t is None else t.detach() for t in (layer.weight, layer.bias))
+    shape, eps = list(layer.normalized_shape), layer.eps
+    return outputs, [lambda: outputs.copy_(torch.layer_norm(inputs, shape, weight, bias, eps))]
+
+
+def residual(layer: ResidualBlock, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
+    """x + MLP(LayerNorm(x))."""
+    change, calls = network(layer.children(), inputs, draws)
+    outputs = torch.empty_like(inputs)
+    return outputs, [*calls, partial(np.add, inputs.numpy(), change.numpy(), outputs.numpy())]
+
+
 def noisy(layer: NoisyLinear, inputs: Tensor, draws: bool) -> tuple[Tensor, list[Call]]:
     """A noisy layer: ``W x + b + f_out * (S_w (f_in * x) + s_b)`` with factors that are drawn before each product."""
     outputs, calls = linear(layer, inputs)
@@ -150,6 +179,9 @@ LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[C
     NoisyLinear: noisy,
     Dueling: dueling,
     BatchRenorm1d: normalisation,
+    RunningNorm: running_norm,
+    ResidualBlock: residual,
+    nn.LayerNorm: layer_norm,
 }
 """What becomes a new tensor, by exact class: (layer, inputs, whether to draw noise) -> tensor and calls."""
 

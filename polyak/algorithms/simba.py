@@ -1,0 +1,79 @@
+"""SimBa: soft actor-critic with networks that stay simple when they grow.
+
+Lee et al. 2024, "SimBa: Simplicity Bias for Scaling Up Parameters in Deep Reinforcement Learning", arXiv:2410.09754.
+Observations standardised by running statistics, residual blocks with layer normalisation, weight decay, and two updates
+for each environment step. The losses are those of :mod:`polyak.algorithms.sac`.
+
+Shapes: those of :mod:`polyak.algorithms.sac`.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from polyak.algorithms.sac import SAC, SACLearner
+from polyak.core.hyperparameters import Count, Natural, NonNegative
+from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.core.loops.collection import Collection
+from polyak.core.loops.off_policy import GradientSteps, minus_action_dim
+from polyak.core.schedules import Schedule
+from polyak.data.step import Step
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class SimBaLearner(SACLearner):
+    """SAC's steps, which hold half the entropy."""
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        if recipe.values["target_entropy"] == "auto":
+            self.target_entropy = minus_action_dim(self.policy.action_space) / 2
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class SimBa(SAC):
+    """SimBa: sample-efficient SAC with normalised observations and residual networks (arXiv:2410.09754)."""
+
+    learning_rate: NonNegative | Schedule = 1e-4
+    _: KW_ONLY
+    learning_starts: Natural = 5_000
+    """Environment steps of random actions before the first update."""
+    gradient_steps: GradientSteps = 2
+    ent_coef: NonNegative | str = "auto_0.01"
+    """Entropy temperature alpha: ``"auto_0.01"`` learns it from 0.01, a number fixes it."""
+    target_entropy: float | Literal["auto"] = "auto"
+    """Entropy to hold when alpha is learned; ``"auto"`` is minus half the number of action dimensions."""
+    n_critics: Count = 2
+    """Critics, of whose values the smallest counts. With one there is no such caution, as the authors have it where
+    episodes end at a time limit only."""
+    weight_decay: NonNegative = 0.01
+    """Decoupled weight decay of the optimizers (AdamW)."""
+
+    learner_class: ClassVar[type[Learner]] = SimBaLearner
+    policies: ClassVar = policy_aliases(
+        SimBaPolicy, actor=SimBaActor, critic=SimBaCritic, net_arch={"pi": [128], "qf": [512, 512]}
+    )
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self._check_not_twice("n_critics")
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "n_critics": self.n_critics}
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": self.weight_decay})
+
+    def _make_step(self, collection: Collection) -> Step:
+        """One more step of the environments, whose observations enter the statistics first."""
+        assert self.runner is not None
+        if isinstance(self.policy, SimBaPolicy) and self.runner.obs is not None:
+            self.policy.observe(self.runner.obs)
+        return super()._make_step(collection)
