@@ -253,6 +253,11 @@ class ReplayBuffer(BaseBuffer):
         self._write(obs, then, actions, rewards, dones, timeouts, infos, extras)
 
     @cached_property
+    def _lanes(self) -> np.ndarray:
+        """[n_envs] 0, 1, 2 ..."""
+        return np.arange(self.n_envs)
+
+    @cached_property
     def _shapes(self) -> tuple[Any, ...]:
         """Of what :meth:`add` takes first."""
         return self._obs_batch, self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
@@ -303,7 +308,7 @@ class ReplayBuffer(BaseBuffer):
             self._sync(self.relabel)
             ready = self.relabel.added(slot, done, infos)
         if self.sampler.adaptive:
-            cells = slot * self.n_envs + np.arange(self.n_envs)
+            cells = self._lanes + slot * self.n_envs
             if ready is not None:
                 self.sampler.exclude(cells)
             self.sampler.include(cells if ready is None else ready)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from polyak.data import PrioritizedReplayBuffer
 from polyak.data.sampling import sum_tree, tree_kernels
 from polyak.data.sampling.samplers import Prioritized, RankBased, Uniform, make_prioritized
-from polyak.data.sampling.sum_tree import SumTree
+from polyak.data.sampling.sum_tree import WIDTH, SumTree
 from tests.tolerance import LIKELY, bound, sampling
 
 stats = pytest.importorskip("scipy.stats")
@@ -56,12 +56,12 @@ def test_sum_tree_at_the_seams():
     rng = np.random.default_rng(0)
     for _ in range(50):
         tree = SumTree(4096)
-        weights = rng.random((len(tree._tops), tree.width**2)) ** 9
+        weights = rng.random((len(tree._tops), WIDTH**2)) ** 9
         weights[:, [0, -1]] = 0
         tree.set(np.arange(4096), weights.ravel())
-        seams = np.nextafter(tree._running_sums().numpy()[1:], 0)
+        seams = np.nextafter(tree._running_sums()[1:], 0)
         assert (tree.leaves[tree.find(seams)] > 0).all()
-        assert (tree.find(seams) // tree.width**2 == np.arange(len(seams))).all()
+        assert (tree.find(seams) // WIDTH**2 == np.arange(len(seams))).all()
 
 
 def test_sum_tree_does_not_drift():
@@ -79,33 +79,35 @@ def numba_kernels():
 
 
 def plain_kernels():
-    return tree_kernels.Kernels(tree_kernels.update, tree_kernels.find)
+    return tree_kernels.Kernels(tree_kernels.refresh, tree_kernels.find)
 
 
 @pytest.mark.parametrize("kernels", [numba_kernels, plain_kernels])
 @pytest.mark.parametrize("size", [1, 5, 17, 300, 5000])
-def test_loops_and_arrays_give_the_same_bits(monkeypatch, kernels, size):
-    """With and without numba: the same sums to the last bit, and the same leaf for every mass, seams included."""
+def test_loops_and_arrays_find_the_same_leaves(monkeypatch, kernels, size):
+    """With and without numba: the same sums but for rounding, and the same leaf for every mass but at an end."""
     kernels = kernels()
     rng = np.random.default_rng(size)
     arrays, loops = SumTree(size), SumTree(size)
     for _ in range(25):
         index, value = rng.integers(0, size, 20), rng.random(20) * 10.0 ** rng.integers(-15, 15, 20)
         value[rng.random(20) < 0.3] = 0
-        found = []
+        found, mass = [], np.random.default_rng(0).random(50)
         for tree, code in ((arrays, None), (loops, kernels)):
             monkeypatch.setattr(sum_tree, "compiled", lambda code=code: code)
             tree.set(index, value)
             if tree.total > 0:
-                seams = np.nextafter(tree._running_sums().numpy(), 0)
-                rng_of_both = np.random.default_rng(0)
-                mass = np.concatenate([rng_of_both.random(50) * tree.total, [tree.total], seams.clip(0)])
-                found.append(tree.find(mass))
+                seams = np.nextafter(tree._running_sums(), 0).clip(0)
+                assert (tree.leaves[tree.find(np.append(seams, tree.total))] > 0).all()
+                found.append(tree.find(mass * tree.total))
                 assert (tree.leaves[found[-1]] > 0).all()
-        np.testing.assert_array_equal(arrays._sums, loops._sums)
-        np.testing.assert_array_equal(arrays._tops, loops._tops)
+        relative = bound(2 * WIDTH, dtype=np.float64)
+        np.testing.assert_allclose(arrays._sums, loops._sums, rtol=relative, atol=0)
+        np.testing.assert_allclose(arrays._tops, loops._tops, rtol=2 * relative, atol=0)
         if found:
-            np.testing.assert_array_equal(*found)
+            running = np.cumsum(arrays.leaves)
+            apart = np.abs(running[found[0]] - running[found[1]]) <= bound(size, running[-1], np.float64)
+            assert ((found[0] == found[1]) | apart).all()
 
 
 def test_numba_is_not_loaded_before_it_is_needed():

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import Self
 
 from polyak.data.randomness import Randomness
-from polyak.data.sampling.sum_tree import SumTree
+from polyak.data.sampling.sum_tree import MANY, SumTree
 
 
 class Eligible(Protocol):
@@ -151,13 +151,13 @@ class Corrected(Randomness):
 
     def strata(self, batch_size: int) -> np.ndarray:
         """One number [B] from each of B equal parts of [0, 1)."""
-        # Shuffled, so that a row's place in the batch says nothing of its age.
-        return (self.rng.permutation(batch_size) + self.rng.random_sample(batch_size)) / batch_size
+        return (np.arange(batch_size) + self.rng.random_sample(batch_size)) / batch_size
 
     def weights(self, expected: np.ndarray) -> np.ndarray:
         """``N P(i)`` of the rows drawn [B], 1 for a uniform draw -> importance weights [B] float32, at most 1."""
         weights = expected**-self.beta
-        return (weights / weights.max()).astype(np.float32)
+        weights /= weights.max()
+        return weights.astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rng": self.rng_state(), "beta": self.beta}
@@ -187,28 +187,56 @@ class Prioritized(Corrected):
 
     def prepare(self, steps: int, envs: int) -> Self:
         self.shape = (steps, envs)
-        self.tree = SumTree(steps * envs)
-        self.count = 0  # rows that may be drawn
+        self._tree = SumTree(steps * envs)
+        self._count = 0
         self.highest = 1.0  # of |td_error| + eps so far
+        self._new: list[np.ndarray] = []  # cells included of late, to be entered together
         return self
 
+    @property
+    def tree(self) -> SumTree:
+        """``p**alpha`` of each cell, 0 where it may not be drawn."""
+        self._settle()
+        return self._tree
+
+    @property
+    def count(self) -> int:
+        """How many rows may be drawn."""
+        self._settle()
+        return self._count
+
     def include(self, cells: np.ndarray) -> None:
-        self.count += len(cells) - int(np.count_nonzero(self.tree.leaves[cells]))
-        self.tree.set(cells, self.highest**self.alpha)
+        self._new.append(cells)
+        if len(self._new) >= MANY:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Enter what was included."""
+        if self._new:
+            cells = np.concatenate(self._new)
+            self._new.clear()
+            self._set(cells, self.highest**self.alpha)
+
+    def _set(self, cells: np.ndarray, weight: float) -> None:
+        if len(cells) > 1:
+            cells = np.unique(cells)
+        self._count += len(cells) * (weight > 0) - int(np.count_nonzero(self._tree.leaves[cells]))
+        self._tree.set(cells, weight)
 
     def exclude(self, cells: np.ndarray) -> None:
-        self.count -= int(np.count_nonzero(self.tree.leaves[cells]))
-        self.tree.set(cells, 0.0)
+        self._settle()
+        self._set(cells, 0.0)
 
     def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
-        total = self.tree.total
-        cells = self.tree.find(self.strata(batch_size) * total)
-        return cells, self.weights(self.count / total * self.tree.leaves[cells])
+        tree = self.tree
+        total = tree.total
+        cells = tree.find(self.strata(batch_size) * total)
+        return cells, self.weights(self._count / total * tree.leaves[cells])
 
     def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
-        priorities = sizes(td_errors) + self.eps
-        held = self.tree.leaves[cells] > 0  # a row that was overwritten and excluded since the draw stays excluded
-        self.tree.set(cells[held], priorities[held] ** self.alpha)
+        priorities, tree = sizes(td_errors) + self.eps, self.tree
+        held = tree.leaves[cells] > 0  # a row that was overwritten and excluded since the draw stays excluded
+        tree.set(cells[held], priorities[held] ** self.alpha)
         self.highest = max(self.highest, float(priorities.max()))
 
     def state_dict(self) -> dict[str, Any]:
@@ -221,9 +249,10 @@ class Prioritized(Corrected):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.highest = state["highest"]
+        self._new.clear()
         leaves = state["priorities"].reshape(-1)
-        self.tree.set(np.arange(leaves.size), leaves)
-        self.count = int(np.count_nonzero(leaves))
+        self._tree.set(np.arange(leaves.size), leaves)
+        self._count = int(np.count_nonzero(leaves))
 
 
 class RankBased(Corrected):

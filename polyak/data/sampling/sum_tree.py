@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from polyak.data.sampling.tree_kernels import compiled
 
-ZERO = torch.zeros((), dtype=torch.float64)
+WIDTH = 32
+"""Children of a node. A few passes over many elements are what array libraries do fastest."""
+MANY = 1000
+"""Changes after which sums are made anew even if nobody asks."""
 
 
 class SumTree:
-    """Non-negative float64 leaves under three levels of partial sums.
+    """Non-negative float64 leaves under three levels of partial sums, of which the highest has no root.
 
-    A flat tree with wide nodes: few passes over many elements are what array libraries do fastest (and torch's running
-    sums are several times faster than numpy's). Node sums are always recomputed from their children, first to last,
-    never adjusted by differences, so rounding errors can not pile up. With numba installed (``polyak[fast]``) compiled
-    loops do the same additions in the same order: the results are the same bits.
+    Node sums are always recomputed from their children, never adjusted by differences, so that rounding errors cannot
+    pile up. With numba installed (``polyak[fast]``) compiled loops find the same leaves, but for rounding.
 
     Args:
         size: number of leaves.
@@ -26,13 +25,11 @@ class SumTree:
     def __init__(self, size: int):
         if size < 1:
             raise ValueError(f"size must be at least 1, got {size}.")
-        # a draw costs size / width**2 for the top level plus batch * width for each one below
-        self.size, self.width = size, int(2 ** np.clip(np.round(np.log2(size ** (1 / 3) / 6)), 2, 6))
-        nodes = -(-size // self.width**2)
-        self._leaves, self._sums = np.zeros(nodes * self.width**2), np.zeros(nodes * self.width)
-        self._tops = np.zeros(nodes)
-        self._running = torch.zeros(nodes + 1, dtype=torch.float64)  # sum of the tops before each; made when needed
-        self._stale = False
+        self.size = size
+        tops = -(-size // WIDTH**2)
+        self._leaves, self._sums, self._tops = np.zeros(tops * WIDTH**2), np.zeros(tops * WIDTH), np.zeros(tops)
+        self._running = np.zeros(tops + 1)  # sum of the tops before each
+        self._changed: list[np.ndarray] = []  # leaves whose sums are to be made anew when somebody asks
 
     @property
     def leaves(self) -> np.ndarray:
@@ -44,29 +41,28 @@ class SumTree:
         """Sum of all weights."""
         return float(self._running_sums()[-1])
 
-    def _running_sums(self) -> Tensor:
-        if self._stale:
-            torch.cumsum(torch.from_numpy(self._tops), 0, out=self._running[1:])
-            self._stale = False
-        return self._running
-
     def set(self, indices: np.ndarray, weights: np.ndarray | float) -> None:
         """Give leaves [B] new weights [B] (of an index that is repeated, the last one counts)."""
-        self._stale = True
+        self._leaves[indices] = weights
+        self._changed.append(indices)
+        if len(self._changed) >= MANY:
+            self._running_sums()
+
+    def _running_sums(self) -> np.ndarray:
+        if not self._changed:
+            return self._running
+        changed = np.concatenate(self._changed)
+        self._changed.clear()
         kernels = compiled()
         if kernels is not None:
-            weights = np.ascontiguousarray(np.broadcast_to(weights, indices.shape), np.float64)
-            kernels.update(self._leaves, self._sums, self._tops, indices, weights, self.width)
-            return
-        self._leaves[indices] = weights
-        nodes = indices
+            kernels.refresh(self._leaves, self._sums, self._tops, self._running, changed, WIDTH)
+            return self._running
+        nodes = changed
         for children, parents in ((self._leaves, self._sums), (self._sums, self._tops)):
-            nodes = nodes // self.width
-            parents[nodes] = self._running_inside(children, torch.from_numpy(nodes)).numpy()[:, -1]
-
-    def _running_inside(self, level: np.ndarray, nodes: Tensor) -> Tensor:
-        """Running sums [B, width] of the children that some nodes [B] have in a level."""
-        return torch.from_numpy(level).view(-1, self.width).index_select(0, nodes).cumsum(1)
+            nodes = nodes // WIDTH
+            parents[nodes] = np.add.reduce(_families(children).take(nodes, 0), 1)
+        np.add.accumulate(self._tops, out=self._running[1:])
+        return self._running
 
     def find(self, mass: np.ndarray) -> np.ndarray:
         """Leaves at which the running sum first exceeds ``mass``.
@@ -81,23 +77,24 @@ class SumTree:
             raise ValueError("Nothing can be drawn: every weight is 0.")
         kernels = compiled()
         if kernels is not None:
-            return kernels.find(self._leaves, self._sums, self._tops, running.numpy(), mass, self.width)
-        rest = torch.from_numpy(mass).minimum(_below(running[-1]))
-        node = torch.searchsorted(running, rest, right=True) - 1
-        rest = rest - running.index_select(0, node)
-        inside, child, rest = self._descend(self._sums, node, rest)
-        before = inside.gather(1, (child - 1).clamp_min_(0)).masked_fill_(child == 0, 0.0)
-        node = node * self.width + child[:, 0]
-        child = self._descend(self._leaves, node, rest - before[:, 0])[1]
-        return (node * self.width + child[:, 0]).numpy()
+            return kernels.find(self._leaves, self._sums, self._tops, running, mass, WIDTH)
+        mass = np.minimum(mass, np.nextafter(running[-1], 0.0))
+        nodes = running.searchsorted(mass, "right") - 1
+        weights = self._tops[nodes]
+        share = (mass - running[nodes]) / weights  # of each node's weight, what is left of the mass: in [0, 1]
+        begins = np.arange(0, len(mass) * WIDTH, WIDTH)
+        running = np.zeros(len(mass) * WIDTH + 1)  # over the children's shares of all nodes, one node after another
+        for level in (self._sums, self._leaves):
+            np.add.accumulate((_families(level).take(nodes, 0) / weights[:, None]).ravel(), out=running[1:])
+            mass = np.minimum(running[begins] + share, np.nextafter(running[begins + WIDTH], 0.0))  # stays in the node
+            found = running[1:].searchsorted(mass, "right")
+            before = running[found]
+            share = (mass - before) / (running[found + 1] - before)
+            nodes = nodes * WIDTH + (found - begins)
+            weights = level[nodes]
+        return nodes
 
-    def _descend(self, level: np.ndarray, node: Tensor, rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Running sums [B, width] inside some nodes [B]; which child [B, 1] they exceed the rest at; that rest [B]."""
-        inside = self._running_inside(level, node)
-        rest = rest.minimum(_below(inside[:, -1]))  # the levels round differently: stay inside the node
-        return inside, torch.searchsorted(inside, rest[:, None], right=True), rest
 
-
-def _below(values: Tensor) -> Tensor:
-    """The next smaller numbers."""
-    return torch.nextafter(values, ZERO)
+def _families(level: np.ndarray) -> np.ndarray:
+    """[N, WIDTH] the children of each node."""
+    return level.reshape(-1, WIDTH)

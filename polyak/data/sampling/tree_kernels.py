@@ -1,7 +1,6 @@
 """The sum tree's two loops, row by row, for numba to compile.
 
-:mod:`polyak.data.sampling.sum_tree` says what they compute. They add the same numbers in the same order as its array
-code, so that both give the same bits; as plain Python they would too, only slowly.
+:mod:`polyak.data.sampling.sum_tree` says what they compute; as plain Python they would too, only slowly.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-def update(
-    leaves: np.ndarray, sums: np.ndarray, tops: np.ndarray, indices: np.ndarray, weights: np.ndarray, width: int
+def refresh(
+    leaves: np.ndarray, sums: np.ndarray, tops: np.ndarray, running: np.ndarray, changed: np.ndarray, width: int
 ) -> None:
-    """Leaves at ``indices`` [B] become ``weights`` [B]; then the sums above them are made anew."""
-    for i in range(len(indices)):
-        leaves[indices[i]] = weights[i]
-    for i in range(len(indices)):
-        node = indices[i] // width
+    """Make anew the sums above the ``changed`` leaves [B], and the tops' running sum, from 0 on."""
+    for leaf in changed:
+        node = leaf // width
         total = 0.0
         for child in range(node * width, (node + 1) * width):
             total += leaves[child]
         sums[node] = total
-    for i in range(len(indices)):
-        node = indices[i] // (width * width)
+    for leaf in changed:
+        node = leaf // (width * width)
         total = 0.0
         for child in range(node * width, (node + 1) * width):
             total += sums[child]
         tops[node] = total
+    for node in range(len(tops)):
+        running[node + 1] = running[node] + tops[node]
 
 
 def find(
@@ -69,7 +68,7 @@ def find(
 class Kernels(NamedTuple):
     """The compiled loops."""
 
-    update: Callable[..., None]
+    refresh: Callable[..., None]
     find: Callable[..., np.ndarray]
 
 
@@ -81,4 +80,4 @@ def compiled() -> Kernels | None:
     except ImportError:
         return None
     compile_lazily: Any = njit(cache=True)
-    return Kernels(compile_lazily(update), compile_lazily(find))
+    return Kernels(compile_lazily(refresh), compile_lazily(find))
