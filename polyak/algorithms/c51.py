@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithms.dqn import DQN, DQNLearner, taken
+from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.core.hyperparameters import AtLeastTwo, require
 from polyak.core.learner import Learner, Objective
 from polyak.data import Transition
@@ -55,6 +55,7 @@ class C51Learner(DQNLearner):
         logits = network.logits(batch.next_observations)
         probs, next_q, support = logits.softmax(1), network.mean(logits), network.support
         if self.munchausen:
+            next_q = allowed(next_q, batch.extras.get("next_masks"))
             scaled_log = soft_log_policy(next_q, self.munchausen_temperature)
             policy = (scaled_log / self.munchausen_temperature).exp()
             returns = (support[:, None] - scaled_log[:, None]).flatten(1)

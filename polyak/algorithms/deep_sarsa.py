@@ -6,6 +6,7 @@ environments at once and without replay as in Mnih et al. 2016, arXiv:1602.01783
 Shapes: B batch rows, N environments, A actions.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer, RolloutSamples
-from polyak.data.step import Observations
+from polyak.data.step import NO_EXTRAS, Observations
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 
@@ -105,7 +106,7 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
             q = self.q_net(self.policy.obs_to_tensor(observations)[0])
         return expected_value(q, self.exploration_rate).numpy(force=True)
 
-    def _evaluated(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Tensor] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
         """Values of actions, and 0 for logarithms of probabilities, which nothing reads."""
         values = taken(self.q_net(obs), actions.long().flatten())
         return values, torch.zeros_like(values)

@@ -28,6 +28,9 @@ from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
 
+FORBIDDEN = -1e8
+"""Value of an action that masks forbid: finite, so that 0 times it is 0."""
+
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
@@ -35,6 +38,11 @@ def taken(values: Tensor, actions: Tensor) -> Tensor:
     """What actions [B] are worth: values [B, A] -> [B], or of K numbers for each action [B, K, A] -> [B, K]"""
     index = actions.view(-1, *[1] * (values.ndim - 1)).expand(*values.shape[:-1], 1)
     return values.gather(-1, index).squeeze(-1)
+
+
+def allowed(q: Tensor, masks: Tensor | None) -> Tensor:
+    """Values so low that nothing forbidden is chosen. q [B, A], masks [B, A] bool or None: all are allowed -> [B, A]"""
+    return q if masks is None else q.masked_fill(~masks, FORBIDDEN)
 
 
 def soft_backup(values: Tensor, q: Tensor, temperature: Tensor) -> Tensor:
@@ -112,6 +120,7 @@ class DQNLearner(Learner):
         if not self.munchausen:
             return batch.rewards
         q, actions = self.q_values(self.policy.q_net_target, batch.observations), batch.actions.long()
+        q = allowed(q, batch.extras.get("masks"))
         temperature, least = self.munchausen_temperature, self.munchausen_clip
         return batch.rewards + munchausen_bonus(q, actions, self.munchausen_alpha, temperature, least)
 
@@ -121,13 +130,14 @@ class DQNLearner(Learner):
         next_q [B, A]: their means, by the target network. -> [B] or [B, K]
         """
         if self.munchausen:
+            next_q = allowed(next_q, batch.extras.get("next_masks"))
             return soft_backup(values, next_q, self.munchausen_temperature)
         return taken(values, self.next_actions(batch, next_q))
 
     def next_actions(self, batch: Transition, next_q: Tensor) -> Tensor:
         """The best by the target network, or by the online one: double Q-learning, arXiv:1509.06461 eq. 4. -> [B]"""
         q = self.q_values(self.policy.q_net, batch.next_observations) if self.double else next_q
-        return q.argmax(1)
+        return allowed(q, batch.extras.get("next_masks")).argmax(1)
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         """q [B, A] of every action, target [B] of those taken"""
@@ -174,6 +184,7 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
     munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
     """Least bonus, before it is weighted."""
 
+    heeds_masks: ClassVar[bool] = True
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)

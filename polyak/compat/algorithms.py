@@ -430,6 +430,8 @@ class BaseAlgorithm(Collecting):
 class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.core.loops.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
 
+    heeds_masks: ClassVar[bool] = False  # as in the peer
+
     policy_aliases = ON_POLICY_ALIASES
 
     def __init__(
@@ -548,7 +550,7 @@ class Predicted(Exploration):
     def __init__(self, model: OffPolicyAlgorithm) -> None:
         self.model = model
 
-    def before(self, policy: Any, starts: np.ndarray) -> np.ndarray | None:
+    def before(self, policy: Any, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         return policy.codec.from_env(self.model.predict(self.model._last_obs, deterministic=False)[0])  # type: ignore[arg-type]
 
 
@@ -827,6 +829,8 @@ _GREEDY = (
 class DQN(dqn.DQN, OffPolicyAlgorithm):
     """See :class:`polyak.DQN`."""
 
+    heeds_masks: ClassVar[bool] = False  # as in the peer
+
     policy_aliases = DQN_ALIASES
     learn = with_defaults(dqn.DQN.learn, tb_log_name="DQN")
     train = with_defaults(dqn.DQN.train, batch_size=100)
@@ -846,6 +850,8 @@ class QRDQNLearner(qrdqn.QRDQNLearner):
 @in_order(_GREEDY)
 class QRDQN(qrdqn.QRDQN, OffPolicyAlgorithm):
     """See :class:`polyak.QRDQN`. Its networks have other names, which stand in no file of polyak's."""
+
+    heeds_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = QRDQN_ALIASES
     learner_class = QRDQNLearner

@@ -31,6 +31,7 @@ from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
 from polyak.envs import VecEnv
+from polyak.envs.masks import KEY, holds_masks
 from polyak.envs.names import did_you_mean
 from polyak.nn.policies.base import Network, Policy
 
@@ -82,6 +83,8 @@ class DeepAlgorithm(Algorithm):
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
+    heeds_masks: ClassVar[bool] = False
+    """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see :data:`~polyak.core.learner.Dial`."""
@@ -306,6 +309,7 @@ class DeepAlgorithm(Algorithm):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
+        action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The policy's action for one observation or a batch of them.
 
@@ -316,11 +320,21 @@ class DeepAlgorithm(Algorithm):
             state: a recurrent policy's memory; others hand it back.
             episode_start: [N] where a recurrent policy forgets.
             deterministic: the most likely action instead of a sample.
+            action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all,
+                or what a Dict observation says under ``"action_mask"``.
 
         Returns:
             the action or actions, in the environment's units, and the next state.
         """
-        return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic)
+        masks = self._allowed(observation, action_masks)
+        more = {} if masks is None else {"action_masks": masks}
+        return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic, **more)
+
+    def _allowed(self, observation: Any, masks: Any) -> Any:
+        """Masks as they are given, or those that a Dict observation holds; ``None``: everything is allowed."""
+        if masks is not None or not (self.heeds_masks and self.policy.heeds_masks and isinstance(observation, Mapping)):
+            return masks
+        return observation.get(KEY) if holds_masks(self.observation_space, self.action_space) else None
 
     def _as_learned(self, observation: Any) -> Any:
         """An observation as the policy learned from it."""

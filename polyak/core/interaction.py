@@ -1,6 +1,6 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +15,7 @@ from polyak.core.hyperparameters import Becomes, later
 from polyak.core.runner import Acting, Runner
 from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs.masks import Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.normalize import detached
 
@@ -34,6 +35,8 @@ class Interaction(Algorithm):
     """Whether actions are scaled to the bounds of a Box, however wide it is."""
     raw_experience: ClassVar[bool] = False
     """Whether experience is stored as it was before normalisation."""
+    heeds_masks: ClassVar[bool] = False
+    """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
 
@@ -89,9 +92,25 @@ class Interaction(Algorithm):
             self.env, self.make_actor(), raw=self.raw_experience, split=self._split, masks=self._masks()
         )
 
-    def _masks(self) -> Callable[[], np.ndarray] | None:
-        """Called before each step: which choices the environments allow now [N, ...] bool; ``None``: all, always."""
+    def _masks(self) -> Masks | None:
+        """Which choices the environments allow; ``None``: all, always."""
+        assert self.env is not None
+        masks = find_masks(self.env)
+        if masks is None or self._heeds_masks:
+            return masks
+        advise(
+            "forbidden actions",
+            f"the environment says which actions it allows, but {type(self).__name__} does not heed masks and will "
+            "take others, too. Use an algorithm that does: PPO, A2C, DQN and its family.",
+        )
         return None
+
+    @property
+    def _heeds_masks(self) -> bool:
+        return self.heeds_masks
+
+    def _masks_found(self) -> None:
+        """The first reset has shown that environments say which choices they allow."""
 
     def _check_action_space(self, space: spaces.Space) -> None:
         name = type(self).__name__
@@ -220,6 +239,9 @@ class Interaction(Algorithm):
         """Reset the environments, in the middle of an episode if need be."""
         assert self.runner is not None
         self.runner.reset()
+        if self.runner.masks is None and (masks := self._masks()) is not None:
+            self.runner.heed(masks)
+            self._masks_found()
 
     def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
         """Remember the statistics of the episodes that ended in this step."""

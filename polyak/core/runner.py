@@ -4,7 +4,7 @@ A vectorised environment resets itself, so what it returns after an episode's la
 The runner decodes that once: every :class:`Step` carries the true successor and tells termination from truncation.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import perf_counter
@@ -16,6 +16,7 @@ from polyak.core.finite import StepCheck
 from polyak.core.watching.time_split import TimeSplit
 from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
+from polyak.envs.masks import Masks
 from polyak.envs.vec.vec_env import VecEnvStepReturn
 
 
@@ -68,7 +69,8 @@ class Runner:
         raw: report observations and rewards as they were before :class:`~polyak.envs.VecNormalize`, which is what a
             replay buffer stores, since it normalises with the newest statistics when it is sampled.
         split: where to add up how long acting and stepping take.
-        masks: called before each step: which choices the environments allow now [N, ...] bool; ``None``: all.
+        masks: which choices the environments allow; ``None``: all. Every step then has ``masks`` and ``next_masks``
+            [N, M] among its extras.
     """
 
     def __init__(
@@ -77,9 +79,11 @@ class Runner:
         actor: Acting,
         raw: bool = False,
         split: TimeSplit | None = None,
-        masks: Callable[[], np.ndarray] | None = None,
+        masks: Masks | None = None,
     ) -> None:
         self.env, self.actor, self.masks = env, actor, masks
+        self.allowed: np.ndarray | None = None
+        """[N, M] what the masks say of the observations in hand."""
         self.split = TimeSplit() if split is None else split
         self.normalizer: VecNormalize | None = unwrap_vec_normalize(env) if raw else None
         self.obs: Observations | None = None
@@ -99,6 +103,17 @@ class Runner:
         self._finite.successors(self.obs)
         self.original_obs = self.normalizer.get_original_obs() if self.normalizer is not None else None
         self.episode_starts = np.ones(self.env.num_envs, dtype=bool)
+        self.heed(self.masks)
+
+    def heed(self, masks: Masks | None) -> None:
+        """Let ``masks`` say which choices are allowed from now on; ``None``: all."""
+        self.masks = masks
+        self.allowed = None if masks is None or self.obs is None else masks.after_reset(self._unchanged)
+
+    @property
+    def _unchanged(self) -> Observations | None:
+        """The observations in hand, before normalisation where that is known."""
+        return self.obs if self.original_obs is None else self.original_obs
 
     @property
     def is_ahead(self) -> bool:
@@ -117,8 +132,7 @@ class Runner:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             started = perf_counter()
-            masks = None if self.masks is None else self.masks()
-            env_actions, actions, extras = self.actor.act(self.obs, self.episode_starts, masks)
+            env_actions, actions, extras = self.actor.act(self.obs, self.episode_starts, self.allowed)
             chosen = perf_counter()
             if self._finite.continuous:
                 self._finite.actions(env_actions)
@@ -140,6 +154,8 @@ class Runner:
             successors, truncated = self._decoded(successors, dones, infos)
             self._finite.successors(successors)
             terminated = np.greater(dones, truncated)
+        if self.masks is not None:
+            extras = {**extras, **self._masked(self.masks, successors, dones, infos)}
         return Step(
             observations,
             actions,
@@ -176,7 +192,7 @@ class Runner:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="polyak-env")
         with self.split.inference:
-            acted = self.actor.act(self.obs, self.episode_starts, None if self.masks is None else self.masks())
+            acted = self.actor.act(self.obs, self.episode_starts, self.allowed)
         self._finite.actions(acted.env_actions)
         with self.split.env:
             self.env.step_async(acted.env_actions)
@@ -198,6 +214,18 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_thread": None}  # a copy starts its own
+
+    def _masked(
+        self, masks: Masks, successors: Observations, dones: np.ndarray, infos: list[dict[str, Any]]
+    ) -> dict[str, np.ndarray]:
+        """What was allowed before the step and in its true successors; where nobody says, all is. What is allowed next
+        is remembered."""
+        before, self.allowed = self.allowed, masks.after_step(self._unchanged, dones, infos)
+        then = self.allowed.copy()
+        for i in dones.nonzero()[0]:
+            final = masks.final(int(i), successors, infos[i])
+            then[i] = True if final is None else np.reshape(final, -1)
+        return {"masks": before if before is not None else np.ones_like(then), "next_masks": then}
 
     def _decoded(
         self, successors: Observations, dones: np.ndarray, infos: list[dict[str, Any]]
@@ -229,6 +257,7 @@ class Runner:
             return {}
         return {
             "episode_starts": self.episode_starts,
+            **flat("allowed", self.allowed),
             **flat("obs", self.obs),
             **flat("original_obs", self.original_obs),
         }
@@ -240,6 +269,8 @@ class Runner:
         self._ahead = None
         self.episode_starts = state["episode_starts"].astype(bool)
         self.obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
+        allowed = unflat("allowed", state)
+        self.allowed = None if allowed is None or self.masks is None else allowed.astype(bool)
 
 
 def flat(name: str, value: Observations | None) -> dict[str, np.ndarray]:

@@ -18,7 +18,6 @@ from polyak.data.batch import (
     RolloutBufferSamples,
     RolloutRows,
     RolloutSamples,
-    TensorObs,
 )
 from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
@@ -242,10 +241,15 @@ class RolloutBuffer(BaseBuffer):
             ):
                 mine[: self.pos] = theirs
 
-    def flat_inputs(self) -> tuple[TensorObs, Tensor]:
-        """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...]; before :meth:`get`."""
+    def flat_inputs(self) -> tuple[Any, ...]:
+        """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...], and a dict of further
+        columns if there are some; before :meth:`get`."""
         observations = _map(lambda column: column.reshape(-1, *column.shape[2:]), self.observations)
-        return self._tensors(observations), self._tensor(self.actions.reshape(-1, self.action_dim))
+        inputs = self._tensors(observations), self._tensor(self.actions.reshape(-1, self.action_dim))
+        if not self.extras:
+            return inputs
+        extras = {column.name: self.extras[column.name].reshape(-1, *column.shape) for column in self.schema.columns}
+        return *inputs, {name: self._tensor(column) for name, column in extras.items()}
 
     def compute_returns_and_advantage(
         self, last_values: Tensor | np.ndarray, dones: np.ndarray, *, next_values: np.ndarray | None = None

@@ -152,15 +152,23 @@ def play(
 
     `frames`, if a list, receives the picture before each step; `verbose` 1 prints each episode as it ends.
     """
+    from polyak.core.watching.evaluation import masks_for
+
     episodes = Episodes()
     observation: Any = envs.reset()
     state: Any = None
     starts = np.ones(envs.num_envs, dtype=bool)
+    masks = masks_for(model, envs)
+    more = {} if masks is None else {"action_masks": masks.after_reset(observation)}
     for _ in _steps(-(-n_timesteps // envs.num_envs), progress):
         if frames is not None:
             frames.extend(_picture(envs))
-        action, state = model.predict(observation, state=state, episode_start=starts, deterministic=deterministic)
+        action, state = model.predict(
+            observation, state=state, episode_start=starts, deterministic=deterministic, **more
+        )
         observation, _, starts, infos = envs.step(action)
+        if masks is not None:
+            more = {"action_masks": masks.after_step(observation, starts, infos)}
         for done, info in zip(starts, infos, strict=True):
             if done:
                 _note(episodes, info, verbose)

@@ -86,20 +86,20 @@ class Actor:
         Args:
             observations: finite, [N, ...] or a dict of them.
             episode_starts: [N] bool, where an episode begins, so that memory and noise start anew; ``None``: nowhere.
-            masks: [N, ...] bool, which choices are allowed; ``None``: all.
+            masks: [N, M] bool, which choices are allowed; ``None``: all.
 
         Raises:
+            PolicyError: masks for a policy that does not heed them.
             ValueError: an observation is of another shape than the policy's space, or too large for float32.
         """
         starts = np.zeros(_rows(observations), dtype=bool) if episode_starts is None else episode_starts
         actions: np.ndarray | None = None
         extras: Arrays = {}
         for before in self._before:
-            if (actions := before(self.policy, starts)) is not None:
+            if (actions := before(self.policy, starts, masks)) is not None:
                 break
         if actions is None or self._remembers:  # a memory moves on, whoever acts
-            plain = masks is None and not self._remembers
-            chosen = self._quick(observations, self.deterministic) if plain else None
+            chosen = None if self._remembers else self._quick(observations, self.deterministic, masks)
             if chosen is None:
                 chosen, extras = self._decide(observations, starts, masks)
             actions = chosen if actions is None else actions
@@ -119,10 +119,7 @@ class Actor:
         decision = policy.decide(tensors, memory, allowed, self.deterministic)
         self.memory = decision.memory
         said: dict[str, Tensor] = {**(memory or {}), **decision.extras}
-        extras = {name: value.numpy(force=True) for name, value in said.items()}
-        if masks is not None:
-            extras["masks"] = masks
-        return decision.actions.numpy(force=True), extras
+        return decision.actions.numpy(force=True), {name: value.numpy(force=True) for name, value in said.items()}
 
     def _recalled(self, starts: np.ndarray) -> Memory | None:
         """What the policy remembers before the step: nothing of episodes that are over."""

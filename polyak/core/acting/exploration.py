@@ -36,12 +36,13 @@ class Exploration:
     def begin(self, policy: Policy, rows: int) -> None:
         """A collection in N environments begins."""
 
-    def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         """Before the policy acts.
 
         Args:
             policy: which is about to act.
             starts: [N] bool, where an episode begins.
+            masks: [N, M] bool, which choices are allowed; ``None``: all.
 
         Returns:
             actions [N, ...] in the network's units to take instead of its own, so that no further part is asked.
@@ -71,9 +72,19 @@ class RandomActions:
     def __init__(self, space: spaces.Space, codec: ActionCodec) -> None:
         self.space, self.codec = space, codec
 
-    def __call__(self, rows: int) -> np.ndarray:
-        """[N, ...] in the network's units."""
-        return self.codec.from_env(np.array([self.space.sample() for _ in range(rows)]))
+    def __call__(self, rows: int, masks: np.ndarray | None = None) -> np.ndarray:
+        """[N, ...] in the network's units, among what ``masks`` [N, M] allow."""
+        if masks is None:
+            return self.codec.from_env(np.array([self.space.sample() for _ in range(rows)]))
+        draws = np.where(masks, self.space.np_random.random(masks.shape), -1.0)
+        if isinstance(self.space, spaces.Discrete):
+            return draws.argmax(1)
+        if isinstance(self.space, spaces.MultiBinary):
+            return draws.reshape(rows, -1, 2).argmax(2).astype(self.space.dtype)
+        assert isinstance(self.space, spaces.MultiDiscrete)
+        ends = np.cumsum(self.space.nvec.reshape(-1))[:-1]
+        choices = np.stack([part.argmax(1) for part in np.split(draws, ends, axis=1)], axis=1)
+        return choices.reshape(rows, *self.space.shape)
 
 
 class WarmUp(Exploration):
@@ -88,8 +99,8 @@ class WarmUp(Exploration):
     def __init__(self, dials: Dials, until: int, random: RandomActions) -> None:
         self.dials, self.until, self.random = dials, until, random
 
-    def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
-        return self.random(len(starts)) if self.dials.steps < self.until else None
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
+        return self.random(len(starts), masks) if self.dials.steps < self.until else None
 
 
 class EpsilonGreedy(Exploration):
@@ -103,8 +114,8 @@ class EpsilonGreedy(Exploration):
     def __init__(self, dials: Dials, random: RandomActions) -> None:
         self.dials, self.random = dials, random
 
-    def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
-        return self.random(len(starts)) if np.random.rand() < self.dials.epsilon else None
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
+        return self.random(len(starts), masks) if np.random.rand() < self.dials.epsilon else None
 
 
 class AdditiveNoise(Exploration):
@@ -117,7 +128,7 @@ class AdditiveNoise(Exploration):
     def __init__(self, noise: ActionNoise) -> None:
         self.noise = noise
 
-    def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         if True in starts.tolist():
             if isinstance(self.noise, VectorizedActionNoise):
                 self.noise.reset(starts.nonzero()[0].tolist())
@@ -148,7 +159,7 @@ class MixedNoise(Exploration):
         self.sizes = np.empty(0)
         """[N] standard deviations of the running episodes."""
 
-    def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         anew = starts if len(self.sizes) == len(starts) else np.ones(len(starts), bool)
         if anew.any():
             drawn = np.random.uniform(self.least, self.most, int(np.count_nonzero(anew)))
@@ -182,7 +193,7 @@ class StateDependentExploration(Exploration):
         policy.reset_noise(rows)
         self.steps = 0
 
-    def before(self, policy: Policy, starts: np.ndarray) -> np.ndarray | None:
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         if self.every > 0 and self.steps % self.every == 0:
             policy.reset_noise(len(starts))
         self.steps += 1

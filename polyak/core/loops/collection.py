@@ -19,6 +19,7 @@ from polyak.core.interaction import Interaction
 from polyak.core.runner import flat, unflat
 from polyak.data.schema import Column
 from polyak.data.step import Step
+from polyak.envs.masks import mask_size
 
 
 @dataclass
@@ -67,6 +68,8 @@ class Collecting(Interaction, DeepAlgorithm):
         "sde_sample_freq",
     )
     """Attributes that exploration is built from, as far as an algorithm has them."""
+    stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
+    """Which masks of a step are stored with it: ``"masks"``, that it was made under, and ``"next_masks"``."""
     _explored: list[Any] | None = None
     """The values that these had when it was."""
     _collection: Collection | None = None
@@ -95,12 +98,21 @@ class Collecting(Interaction, DeepAlgorithm):
     def _random_actions(self) -> RandomActions:
         return RandomActions(self.action_space, self.policy.codec)
 
+    @property
+    def _heeds_masks(self) -> bool:
+        return super()._heeds_masks and self.policy.heeds_masks
+
     def _columns(self) -> tuple[Column, ...]:
-        """What is stored with each step besides the usual: here what the policy remembered before it."""
+        """What is stored with each step besides the usual: what the policy remembered before it, and what was allowed
+        where environments say so."""
         memory = self.policy.initial_memory(1) or {}
-        return tuple(
+        columns = [
             Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
-        )
+        ]
+        size = mask_size(self.action_space)
+        if size is not None and self.runner is not None and self.runner.masks is not None:
+            columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
+        return tuple(columns)
 
     def _column_options(self) -> dict[str, Any]:
         """As an argument of buffers, which those of a user's own need not know as long as there are none."""

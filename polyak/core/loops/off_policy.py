@@ -103,6 +103,8 @@ class OffPolicyAlgorithm(Collecting):
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
+    stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")
+
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
     action_noise = cast("ActionNoise | None", None)
     use_sde, use_sde_at_warmup, sde_sample_freq = False, False, -1
@@ -188,6 +190,15 @@ class OffPolicyAlgorithm(Collecting):
             return {"sampler": make_prioritized(**options)}
         except (TypeError, ValueError) as error:
             raise HyperparameterError(f"prioritized={self.prioritized!r} cannot be used: {error}") from None
+
+    def _masks_found(self) -> None:
+        assert self.replay_buffer is not None
+        if self.replay_buffer.size() > 0:
+            raise ValueError(
+                "The environment says which actions it allows, but the replay buffer was filled without. Start with an "
+                "empty one: a new model, or model.replay_buffer.reset()."
+            )
+        self.replay_buffer = self._make_replay_buffer()
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)

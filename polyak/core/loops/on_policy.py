@@ -1,9 +1,9 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -16,8 +16,7 @@ from polyak.core.learner import Learner, Metrics
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer, RolloutSamples
-from polyak.data.batch import TensorObs
-from polyak.data.step import Observations, Step
+from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import normalized
@@ -39,14 +38,16 @@ class OnPolicyLearner(Learner):
         which is handed the further columns of the rollout by their names: memory, masks."""
         return self.policy.evaluate_actions(batch.observations, batch.actions, **batch.extras)
 
-    def evaluate(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
-        """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there."""
+    def evaluate(self, batch: tuple[Any, ...]) -> Metrics:
+        """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there, and of further
+        columns where there are some."""
         results: Metrics = self.run(self.evaluation, batch)
         return results
 
     @torch.no_grad()
-    def evaluation(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
-        values, log_prob, _ = self.policy.evaluate_actions(*batch)
+    def evaluation(self, batch: tuple[Any, ...]) -> Metrics:
+        observations, actions, *more = batch
+        values, log_prob, _ = self.policy.evaluate_actions(observations, actions, **(more[0] if more else {}))
         return {"values": values.flatten(), "log_prob": log_prob}
 
     def normalized(self, advantages: Tensor) -> Tensor:
@@ -206,8 +207,12 @@ class RolloutAlgorithm(Collecting):
         if not step.extras:
             return rollout_buffer.record(step, None, None, cut_values)
         extras = dict(step.extras)
+        extras.pop("next_masks", None)
         values, log_probs = extras.pop("values", None), extras.pop("log_probs", None)
         rollout_buffer.record(step._replace(extras=extras), values, log_probs, cut_values)
+
+    def _masks_found(self) -> None:
+        self.rollout_buffer = self._make_rollout_buffer()
 
     @property
     def _judges_while_acting(self) -> bool:
@@ -234,7 +239,8 @@ class RolloutAlgorithm(Collecting):
         """``step`` with the values and log-probabilities of its rows."""
         with self._split.inference:
             observations = self.policy.obs_to_tensor(step.observations)[0]
-            values, log_probs = self._evaluated(observations, torch.as_tensor(step.actions, device=self.device))
+            more = {k: torch.as_tensor(v, device=self.device) for k, v in step.extras.items() if k != "next_masks"}
+            values, log_probs = self._evaluated(observations, torch.as_tensor(step.actions, device=self.device), more)
         judgement = {"values": values.flatten().numpy(force=True), "log_probs": log_probs.numpy(force=True)}
         return step._replace(extras={**step.extras, **judgement})
 
@@ -257,21 +263,21 @@ class RolloutAlgorithm(Collecting):
         """Fill in advantages and returns, from the values [N, 1] and the ends [N] after the last step."""
         rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
 
-    def _evaluated(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Tensor] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
         """Values and log-probabilities as gradient steps see them: ratios of probabilities begin at 1."""
         with products_in(self.learner.precision):
-            values, log_prob, _ = self._actor_critic.evaluate_actions(obs, actions)
+            values, log_prob, _ = self._actor_critic.evaluate_actions(obs, actions, **extras)
         return values, log_prob
 
     @torch.no_grad()
     def _evaluate_rollout(self, buffer: RolloutBuffer) -> None:
         """Fill in the values and log-probabilities of everything in the buffer."""
-        observations, actions = buffer.flat_inputs()
-        if isinstance(self.learner, OnPolicyLearner) and len(actions) <= _SMALL_ROLLOUT:
-            results = self.learner.evaluate((observations, actions))
+        inputs = buffer.flat_inputs()
+        if isinstance(self.learner, OnPolicyLearner) and len(inputs[1]) <= _SMALL_ROLLOUT:
+            results = self.learner.evaluate(inputs)
             values, log_probs = results["values"], results["log_prob"]
         else:
-            parts = [self._evaluated(*rows) for rows in zip(_split(observations), _split(actions), strict=True)]
+            parts = [self._evaluated(*rows) for rows in zip(*map(_split, inputs), strict=True)]
             values, log_probs = map(torch.cat, zip(*parts, strict=True))
         buffer.values[:] = values.numpy(force=True).reshape(buffer.values.shape)
         buffer.log_probs[:] = log_probs.numpy(force=True).reshape(buffer.log_probs.shape)
@@ -336,6 +342,7 @@ class RolloutAlgorithm(Collecting):
 class OnPolicyAlgorithm(RolloutAlgorithm):
     """Those with a stochastic actor and a value function."""
 
+    heeds_masks: ClassVar[bool] = True
     _: KW_ONLY
     ent_coef: NonNegative = 0.0
     """Weight of the entropy bonus."""

@@ -12,6 +12,7 @@ import torch
 
 from polyak.core.advice import advise
 from polyak.core.seeding import random_states_kept
+from polyak.envs.masks import Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
@@ -338,6 +339,12 @@ def _normalisation_of(model: Any) -> VecEnv | None:
     return env if env is not None or by_itself else getattr(model, "_statistics", None)
 
 
+def masks_for(model: Any, env: VecEnv) -> Masks | None:
+    """What ``env`` allows, after its reset, for a model that was taught to leave alone what is forbidden."""
+    heeds = getattr(model, "heeds_masks", False) and getattr(getattr(model, "policy", model), "heeds_masks", False)
+    return find_masks(env) if heeds else None
+
+
 def _is_monitored(env: VecEnv) -> bool:
     return is_vecenv_wrapped(env, VecMonitor) or env.env_is_wrapped(Monitor)[0]
 
@@ -363,13 +370,20 @@ def _play(
     seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]
     episodes: list[Episode] = []
     observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
+    masks = masks_for(model, env)
+    more = {} if masks is None else {"action_masks": masks.after_reset(observations)}
     while playing := [i for i in range(n_envs) if seats[i].n_left > 0]:
         if all(seats[i].idle for i in playing):
             observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
+            more = {} if masks is None else {"action_masks": masks.after_reset(observations)}
             for seat in seats:
                 seat.idle = False
-        actions, states = model.predict(observations, state=states, episode_start=starts, deterministic=deterministic)
+        actions, states = model.predict(
+            observations, state=states, episode_start=starts, deterministic=deterministic, **more
+        )
         new_observations, rewards, dones, infos = env.step(actions)
+        if masks is not None:
+            more = {"action_masks": masks.after_step(new_observations, np.asarray(dones), infos)}
         starts = np.array(dones, dtype=bool)
         for i in playing:
             seat, done = seats[i], bool(dones[i])

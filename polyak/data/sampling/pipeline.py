@@ -29,6 +29,10 @@ from polyak.data.storage.storage import Storage
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
 DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
 
+AFTER = "next_"
+"""Columns whose names begin so are of the state after a row, as masks of the next choices are: of several rows that
+become one transition the last one's count."""
+
 
 class Rows(NamedTuple):
     """Drawn transitions: arrays, or tensors where a device gathered them. [B, L, ...] of sequences."""
@@ -130,9 +134,12 @@ class Pipeline(NamedTuple):
         valid = self.reduce.cut(valid, self.rng)
         first, last, exists = self.reduce.ends(cells, valid)
         row = _shaped(source.read(first.reshape(-1)), first)
-        then = row["next_observations"]
+        then, extras = row["next_observations"], row.get("extras", NO_EXTRAS)
         if last is not first:
             then = _shaped(source.next_observations(last.reshape(-1)), last)
+            if names := [name for name in extras if name.startswith(AFTER)]:
+                end = source.read(last.reshape(-1))["extras"]
+                extras = {**extras, **{name: _shaped(end[name], last) for name in names}}
         window = Window(cells, valid, storage.scalars("rewards", cells), row["observations"], then)
         if self.relabel is not None:
             self.relabel(storage, window)
@@ -144,7 +151,7 @@ class Pipeline(NamedTuple):
             storage.scalars("dones", last) * (1 - storage.scalars("timeouts", last)),
             rewards,
             discounts,
-            row.get("extras", NO_EXTRAS),
+            extras,
             exists,
         )
 

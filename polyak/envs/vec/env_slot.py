@@ -18,6 +18,10 @@ from gymnasium import spaces
 from polyak.envs.mistakes import NUMBERS, check_has_spaces, check_info, check_reward
 from polyak.envs.spaces import Key, obs_space_info
 
+METHOD, FINAL = "action_masks", "terminal_action_masks"
+"""The method by which an environment says which choices it allows, and the key of the last info of an episode under
+which that is kept, since the environment is reset then."""
+
 ObservationBuffers = Mapping[Key, np.ndarray]
 """One array ``(num_envs, *shape)`` per key of :func:`polyak.envs.spaces.obs_space_info`."""
 
@@ -116,6 +120,8 @@ class EnvSlot:
                 return reward, False, info, None
             info["TimeLimit.truncated"] = not terminated
             info["terminal_observation"] = self._read(obs)
+            if env.has_wrapper_attr(METHOD):
+                info[FINAL] = np.array(get_env_attr(env, METHOD)())
             return reward, True, info, self._accept_reset(env, env.reset())
         except Exception as error:
             add_note(

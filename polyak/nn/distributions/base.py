@@ -48,6 +48,17 @@ class Distribution(ABC):
             PolicyError: the two are of different types.
         """
 
+    def masked(self, masks: Tensor) -> Self:
+        """The same distributions without what is not allowed.
+
+        Args:
+            masks: [B, M] bool, True where a choice is allowed, as :mod:`polyak.envs.masks` has them.
+
+        Raises:
+            PolicyError: there are no choices.
+        """
+        raise PolicyError(f"a {type(self).__name__} has no choices that masks could forbid.")
+
     def get_actions(self, deterministic: bool = False) -> Tensor:
         """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
         return self.mode() if deterministic else self.sample()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,9 @@ from torch.nn import functional as F
 from typing_extensions import Self
 
 from polyak.nn.distributions.base import Distribution, Family, check_same_type
+
+CERTAIN = 1e8
+"""Log-odds of a coin whose other side is forbidden: finite, so that cross-entropies are, and exact in float32."""
 
 # --- one choice -----------------------------------------------------------------------------------------------------
 
@@ -40,6 +44,9 @@ class Categorical(Distribution):
 
     def mode(self) -> Tensor:
         return self.logits.argmax(dim=-1)
+
+    def masked(self, masks: Tensor) -> Self:
+        return type(self)(self.logits.masked_fill(~masks, -math.inf).log_softmax(dim=-1))
 
     def kl(self, other: Self) -> Tensor:
         """[B]; huge where ``other`` forbids what self allows."""
@@ -90,6 +97,10 @@ class MultiCategorical(Distribution):
 
     def mode(self) -> Tensor:
         return torch.stack([choice.mode() for choice in self.choices], dim=1)
+
+    def masked(self, masks: Tensor) -> Self:
+        parts = masks.split([choice.logits.shape[-1] for choice in self.choices], dim=1)
+        return type(self)(tuple(choice.masked(part) for choice, part in zip(self.choices, parts, strict=True)))
 
     def kl(self, other: Self) -> Tensor:
         check_same_type(self, other)
@@ -143,6 +154,10 @@ class Bernoulli(Distribution):
 
     def mode(self) -> Tensor:
         return (self.logits > 0).to(self.logits.dtype)
+
+    def masked(self, masks: Tensor) -> Self:
+        zero, one = masks.unflatten(1, (-1, 2)).unbind(2)
+        return type(self)(self.logits.masked_fill(~one, -CERTAIN).masked_fill(~zero, CERTAIN))
 
     def kl(self, other: Self) -> Tensor:
         check_same_type(self, other)

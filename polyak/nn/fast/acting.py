@@ -86,8 +86,9 @@ class Acting:
             self._arrays = array_actor(self.policy)
         self._looked = True
 
-    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
-        """Finite observations [B, ...] -> new array of actions [B, ...] in the network's units.
+    def __call__(self, obs: Any, deterministic: bool = False, masks: np.ndarray | None = None) -> np.ndarray | None:
+        """Finite observations [B, ...], and masks [B, M] of what is allowed or None -> new array of actions [B, ...] in
+        the network's units.
 
         Returns:
             the actions; ``None`` where only torch gives them.
@@ -100,7 +101,7 @@ class Acting:
         elif self._arrays is not None and not self._arrays.current():
             self._arrays = array_actor(self.policy)
         arrays = self._arrays
-        return None if arrays is None else arrays.act(obs, deterministic)
+        return None if arrays is None else arrays.act(obs, deterministic, masks)
 
 
 def array_actor(policy: Any) -> ArrayActor | None:
@@ -138,11 +139,12 @@ class ArrayActor:
         self._dtype: np.dtype | None = None
         self._wide = False
 
-    def act(self, obs: Any, deterministic: bool = False) -> np.ndarray | None:
-        """Finite observations [B, ...] -> new array of actions [B, ...].
+    def act(self, obs: Any, deterministic: bool = False, masks: np.ndarray | None = None) -> np.ndarray | None:
+        """Finite observations [B, ...], and masks [B, M] of what is allowed or None -> new array of actions [B, ...].
 
         Returns:
-            the actions; ``None`` if ``obs`` is not a batch of numbers, and so for the policy to convert or to refuse.
+            the actions; ``None`` if ``obs`` is not a batch of numbers, or masks are not for these actions, and so for
+            the policy to convert or to refuse.
 
         Raises:
             ValueError: an observation is too large for float32.
@@ -155,6 +157,8 @@ class ArrayActor:
         if deterministic and self._draws:
             plan = self._quiet_plan(len(obs))
         inputs, calls, head = plan
+        if masks is not None and not head.takes_masks:
+            return None
         if self._wide:  # beyond float32 it becomes infinite
             with np.errstate(over="ignore", invalid="ignore"):
                 inputs[...] = obs
@@ -165,6 +169,8 @@ class ArrayActor:
             inputs[...] = obs
         for call in calls:
             call()
+        if masks is not None:
+            head.allow(masks)
         return head.mode() if deterministic else head.sample()
 
     def plan_for(self, obs: np.ndarray) -> bool:

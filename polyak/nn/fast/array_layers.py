@@ -12,12 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyak.nn.distributions.discrete import CERTAIN
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
@@ -250,6 +251,9 @@ class Head(ABC):
         shape: of one action; flat actions are brought into it.
     """
 
+    takes_masks: ClassVar[bool] = False
+    """Whether it has choices, which :meth:`allow` limits."""
+
     def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
         self.outputs = outputs.numpy()
         self.shape = (len(outputs), *shape) if len(shape) > 1 else None
@@ -262,22 +266,41 @@ class Head(ABC):
     def mode(self) -> np.ndarray:
         """New array of the likeliest actions [B, ...]."""
 
+    def allow(self, masks: np.ndarray) -> None:
+        """Limit the next actions to what masks [B, M] allow; the outputs have been filled already."""
+        raise NotImplementedError
+
     def shaped(self, actions: np.ndarray) -> np.ndarray:
         """[B, A] -> [B, *shape]."""
         return actions if self.shape is None else actions.reshape(self.shape)
 
 
-class GreedyHead(Head):
+class ValueHead(Head):
+    """The action of the highest value of those allowed: [B] int64."""
+
+    takes_masks = True
+    masks: np.ndarray | None = None
+
+    def allow(self, masks: np.ndarray) -> None:
+        self.masks = masks
+
+    def best(self, values: np.ndarray) -> np.ndarray:
+        """Values [B, N] -> [B]"""
+        if self.masks is not None:
+            values, self.masks = np.where(self.masks, values, -np.inf), None
+        return values.argmax(1)
+
+
+class GreedyHead(ValueHead):
     """The action of the highest value [B, N] -> [B] int64."""
 
     def mode(self) -> np.ndarray:
-        return self.outputs.argmax(1)
+        return self.best(self.outputs)
 
-    def sample(self) -> np.ndarray:
-        return self.outputs.argmax(1)
+    sample = mode
 
 
-class QuantileHead(Head):
+class QuantileHead(ValueHead):
     """The action of the highest mean of its quantiles [B, N * A] -> [B] int64."""
 
     def __init__(self, outputs: Tensor, shape: tuple[int, ...], n_quantiles: int) -> None:
@@ -285,12 +308,12 @@ class QuantileHead(Head):
         self.quantiles = self.outputs.reshape(len(outputs), n_quantiles, -1)
 
     def mode(self) -> np.ndarray:
-        return self.quantiles.mean(1).argmax(1)
+        return self.best(self.quantiles.mean(1))
 
     sample = mode
 
 
-class CategoricalValueHead(Head):
+class CategoricalValueHead(ValueHead):
     """The action of the highest expected return, from logits [B, K * A] of the atoms ``support`` [K]: [B] int64."""
 
     def __init__(self, outputs: Tensor, shape: tuple[int, ...], support: Tensor) -> None:
@@ -300,12 +323,12 @@ class CategoricalValueHead(Head):
 
     def mode(self) -> np.ndarray:
         odds = np.exp(self.logits - self.logits.max(1, keepdims=True))
-        return ((odds * self.support).sum(1) / odds.sum(1)).argmax(1)
+        return self.best((odds * self.support).sum(1) / odds.sum(1))
 
     sample = mode
 
 
-class ImplicitHead(Head):
+class ImplicitHead(ValueHead):
     """The action of the highest mean of some quantiles, implicit ones, from latents [B, F]: [B] int64.
 
     Args:
@@ -344,7 +367,7 @@ class ImplicitHead(Head):
         quantiles, calls = self.networks[draws]
         for call in calls:
             call()
-        return quantiles.numpy().reshape(*self.features.shape[:2], -1).mean(1).argmax(1)
+        return self.best(quantiles.numpy().reshape(*self.features.shape[:2], -1).mean(1))
 
 
 class DeterministicHead(Head):
@@ -395,7 +418,16 @@ class BestProposalHead(Head):
     sample = mode
 
 
-class CategoricalHead(Head):
+class ChoiceHead(Head):
+    """Choices by logits [B, M], all that can be chosen side by side."""
+
+    takes_masks = True
+
+    def allow(self, masks: np.ndarray) -> None:
+        np.putmask(self.outputs, ~masks, -np.inf)
+
+
+class CategoricalHead(ChoiceHead):
     """One choice among N by its logits: [B] int64."""
 
     def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
@@ -409,7 +441,7 @@ class CategoricalHead(Head):
         return self.outputs.argmax(1)
 
 
-class MultiCategoricalHead(Head):
+class MultiCategoricalHead(ChoiceHead):
     """Several choices, the i-th among ``sizes[i]``, from their logits side by side: [B, A] int64."""
 
     def __init__(self, outputs: Tensor, shape: tuple[int, ...], sizes: Sequence[int]) -> None:
@@ -427,10 +459,16 @@ class MultiCategoricalHead(Head):
 class BernoulliHead(Head):
     """Independent coins by their log-odds: [B, A] float32, 0 or 1."""
 
+    takes_masks = True
+
     def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
         super().__init__(outputs, shape)
         self.log_odds = outputs
         self.draw, self.probs = torch.empty_like(outputs), torch.empty_like(outputs)
+
+    def allow(self, masks: np.ndarray) -> None:
+        np.putmask(self.outputs, ~masks[:, 1::2], -CERTAIN)
+        np.putmask(self.outputs, ~masks[:, 0::2], CERTAIN)
 
     def sample(self) -> np.ndarray:
         torch.sigmoid(self.log_odds, out=self.probs)

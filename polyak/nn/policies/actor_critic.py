@@ -10,6 +10,7 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.envs.masks import mask_size
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import make_family
 from polyak.nn.distributions.discrete import BernoulliFamily, CategoricalFamily, MultiCategoricalFamily
@@ -114,6 +115,7 @@ class ActorCriticPolicy(Policy):
         else:
             warn_without_sde(full_std=(full_std, True), use_expln=(use_expln, False))
         self.action_family = make_family(action_space, use_sde, **options)
+        self.heeds_masks = mask_size(action_space) is not None
         # a subclass that changes how actions are drawn in forward() must act that way too
         self.acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
         self._build_networks()
@@ -211,18 +213,23 @@ class ActorCriticPolicy(Policy):
         actions = distribution.get_actions(deterministic)
         return self._shaped(actions), self.value_net(latent_vf), distribution.log_prob(actions)
 
-    def evaluate_actions(self, obs: Obs, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def evaluate_actions(
+        self, obs: Obs, actions: Tensor, masks: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the losses need of stored actions.
 
         Args:
             obs: [B, ...].
             actions: [B, ...] in the network's units, of any dtype; [B, 1] will do for a Discrete.
+            masks: [B, M] bool, which choices were allowed; ``None``: all.
 
         Returns:
             State values [B, 1], log-densities of the actions [B], entropies [B] (None where there is no closed form).
         """
         latent_pi, latent_vf = self._latents(obs)
         distribution = self._get_action_dist_from_latent(latent_pi)
+        if masks is not None:
+            distribution = distribution.masked(masks)
         return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), distribution.entropy()
 
     @property
@@ -243,10 +250,22 @@ class ActorCriticPolicy(Policy):
     def decide(
         self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
     ) -> Decision:
-        if masks is not None or not self.values_while_acting:
+        if masks is not None:
+            return self._decide_among(masks, obs, deterministic)
+        if not self.values_while_acting:
             return super().decide(obs, memory, masks, deterministic)
         actions, values, log_probs = self(obs, deterministic)
         return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
+
+    def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Decision:
+        """:meth:`decide` where not everything is allowed."""
+        if not self.values_while_acting:
+            actions = self.get_distribution(obs).masked(masks).get_actions(deterministic)
+            return Decision(self._shaped(actions))
+        latent_pi, latent_vf = self._latents(obs)
+        distribution = self._get_action_dist_from_latent(latent_pi).masked(masks)
+        actions, values = distribution.get_actions(deterministic), self.value_net(latent_vf).flatten()
+        return Decision(self._shaped(actions), {"values": values, "log_probs": distribution.log_prob(actions)})
 
     def acting_chain(self) -> Chain | None:
         methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.finite import NonFiniteError
+from polyak.envs.masks import checked, mask_size
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
 from polyak.nn.codec import ActionCodec
 from polyak.nn.errors import PolicyError
@@ -151,6 +152,8 @@ class Policy(Network, ABC):
 
     targets: tuple[str, ...] = ()
     """Names of the target networks: they stay in evaluation mode and need no gradient."""
+    heeds_masks: bool = False
+    """Whether :meth:`decide` leaves alone what masks forbid."""
     codec: ActionCodec
     """Between the network's units of actions and the environment's."""
 
@@ -235,7 +238,7 @@ class Policy(Network, ABC):
         Args:
             obs: [B, ...].
             memory: as :meth:`initial_memory` or the step before returned it, renewed where episodes began.
-            masks: [B, ...] bool, which choices are allowed; ``None``: all.
+            masks: [B, M] bool, which choices are allowed (see :mod:`polyak.envs.masks`); ``None``: all.
             deterministic: the likeliest actions rather than a sample.
 
         Raises:
@@ -309,6 +312,7 @@ class Policy(Network, ABC):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
+        action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The action for one observation or for a batch, in the environment's units.
 
@@ -317,11 +321,13 @@ class Policy(Network, ABC):
             state: memory of a recurrent policy; others hand it back.
             episode_start: [B] where a recurrent policy forgets.
             deterministic: the likeliest action rather than a sample.
+            action_masks: which choices are allowed, [M] or [B, M]; ``None``: all.
 
         Returns:
             Action, or [B, ...] actions, and the new memory.
 
         Raises:
+            PolicyError: masks for a policy that does not heed them.
             ValueError: a (observation, info) tuple, a wrong shape, wrong keys, or NaN or infinity in the observation or
                 in the action.
         """
@@ -329,7 +335,11 @@ class Policy(Network, ABC):
             self.set_training_mode(False)
         obs, vectorized = self.obs_to_tensor(observation)
         with torch.no_grad():
-            actions = torch.as_tensor(self._predict(obs, deterministic)).cpu().numpy()
+            if action_masks is None:
+                actions = torch.as_tensor(self._predict(obs, deterministic)).cpu().numpy()
+            else:
+                masks = torch.as_tensor(self.checked_masks(action_masks), device=self.device)
+                actions = self.decide(obs, None, masks, deterministic).actions.numpy(force=True)
         actions = actions.reshape((-1, *(self.action_space.shape or ())))
         if isinstance(self.action_space, spaces.Box) and not np.isfinite(actions).all():
             raise ValueError(
@@ -338,6 +348,18 @@ class Policy(Network, ABC):
             )
         actions = np.asarray(self.to_env(actions))
         return (actions if vectorized else actions.squeeze(axis=0)), state
+
+    def checked_masks(self, masks: Any) -> np.ndarray:
+        """Masks [M] or [B, M] as [B, M] bool.
+
+        Raises:
+            PolicyError: the policy does not heed masks.
+            ValueError: they are of another shape, or forbid everything.
+        """
+        size = mask_size(self.action_space)
+        if size is None or not self.heeds_masks:
+            raise PolicyError(f"{type(self).__name__} does not heed action masks. Leave action_masks out.")
+        return checked(np.atleast_2d(np.asarray(masks)), size, self.action_space)
 
 
 def check_bounded(action_space: spaces.Space) -> None:

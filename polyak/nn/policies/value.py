@@ -22,7 +22,7 @@ from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.noisy import drawing, parts_that_draw
 from polyak.nn.networks.streams import CosineEmbedding, atoms, split_arch, value_layers
 from polyak.nn.options import check_keywords, keywords_of
-from polyak.nn.policies.base import Network, Policy
+from polyak.nn.policies.base import Decision, Memory, Network, Policy
 from polyak.ops.distributional import midpoints
 
 
@@ -244,6 +244,7 @@ class GreedyPolicy(Policy):
         TypeError: an option that the networks do not have.
     """
 
+    heeds_masks = True
     q_net: Any
     """Of the class ``network``."""
 
@@ -322,6 +323,15 @@ class GreedyPolicy(Policy):
         """Greedy actions [B]; unless ``deterministic``, by values with noise where layers have that."""
         with self.drawing(not deterministic):
             return self.q_net(obs).argmax(dim=1)
+
+    @plain
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        if masks is None:
+            return super().decide(obs, memory, masks, deterministic)
+        with self.drawing(not deterministic):
+            return Decision(self.q_net(obs).masked_fill(~masks, -torch.inf).argmax(dim=1))
 
     def acting_chain(self) -> Chain | None:
         q_net = self.q_net

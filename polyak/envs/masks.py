@@ -1,0 +1,174 @@
+"""Which choices environments allow: found where they say so, and read after every reset and step.
+
+A mask is flat, True where a choice is allowed: [n] of a Discrete; the choices of a MultiDiscrete one after the other,
+[sum of nvec]; for each coin of a MultiBinary whether 0 is allowed and whether 1 is, [2 n].
+
+Shape letters: N environments, M entries of a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.vec.env_slot import FINAL, METHOD
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrappers.normalize import unwrap_vec_normalize
+
+KEY = "action_mask"
+"""Under which observations or infos hold masks."""
+
+
+class Masks(Protocol):
+    """Reads the masks of N environments."""
+
+    def after_reset(self, observations: Any) -> np.ndarray:
+        """[N, M] bool."""
+        ...
+
+    def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
+        """[N, M] bool, of new episodes where old ones ended."""
+        ...
+
+    def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
+        """[M] of the state in which the episode in one environment ended; None if nobody says."""
+        ...
+
+
+class MethodMasks:
+    """Of environments with a method ``action_masks()``."""
+
+    def __init__(self, env: VecEnv, size: int) -> None:
+        self.env, self.size = env, size
+
+    def after_reset(self, observations: Any) -> np.ndarray:
+        return checked(self.env.env_method(METHOD), self.size, self.env.action_space)
+
+    def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
+        return self.after_reset(observations)
+
+    def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
+        return info.get(FINAL)
+
+
+class ObservationMasks:
+    """Of Dict observations with a key ``action_mask``."""
+
+    def __init__(self, env: VecEnv, size: int) -> None:
+        self.env, self.size = env, size
+
+    def after_reset(self, observations: Any) -> np.ndarray:
+        return checked(observations[KEY], self.size, self.env.action_space)
+
+    def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
+        return self.after_reset(observations)
+
+    def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
+        return successors[KEY][row]
+
+
+class InfoMasks:
+    """Of environments whose infos have a key ``action_mask``, after resets and steps alike."""
+
+    def __init__(self, env: VecEnv, size: int) -> None:
+        self.env, self.size = env, size
+
+    def after_reset(self, observations: Any) -> np.ndarray:
+        return checked([_of(info) for info in self.env.reset_infos], self.size, self.env.action_space)
+
+    def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
+        newest = [first if done else info for first, done, info in zip(self.env.reset_infos, dones, infos, strict=True)]
+        return checked([_of(info) for info in newest], self.size, self.env.action_space)
+
+    def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
+        return info.get(KEY)
+
+
+def mask_size(space: spaces.Space) -> int | None:
+    """M for a space of choices; None for any other."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    if isinstance(space, spaces.MultiBinary):
+        return 2 * int(np.prod(space.shape))
+    return None
+
+
+def holds_masks(observation_space: spaces.Space, action_space: spaces.Space) -> bool:
+    """Whether observations hold masks of the actions."""
+    if not isinstance(observation_space, spaces.Dict) or KEY not in observation_space.spaces:
+        return False
+    return bool(np.prod(observation_space[KEY].shape or ()) == mask_size(action_space))
+
+
+def find_masks(env: VecEnv) -> Masks | None:
+    """Where the environments say which choices are allowed; None if they never do.
+
+    What their infos say is known after a reset only.
+
+    Raises:
+        ValueError: masks among the observations that ``VecNormalize`` changes.
+    """
+    size = mask_size(env.action_space)
+    if size is None:
+        return None
+    if env.has_attr(METHOD):
+        return MethodMasks(env, size)
+    if holds_masks(env.observation_space, env.action_space):
+        normalizer = unwrap_vec_normalize(env)
+        if normalizer is not None and normalizer.norm_obs and KEY in (normalizer.norm_obs_keys or (KEY,)):
+            raise ValueError(
+                f"VecNormalize changes the masks that the observations have under {KEY!r}: pass it norm_obs_keys=[...] "
+                "with the other keys."
+            )
+        return ObservationMasks(env, size)
+    if any(KEY in info for info in env.reset_infos):
+        return InfoMasks(env, size)
+    return None
+
+
+def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
+    """Masks [N, M] bool.
+
+    Raises:
+        ValueError: they are of another shape, or forbid everything.
+    """
+    rows = np.asarray(masks, dtype=bool)
+    rows = rows.reshape(len(rows), -1)
+    if rows.shape[1] != size:
+        raise ValueError(
+            f"masks of {space} must have {size} entries for each environment, got shape {np.shape(masks)[1:]}."
+        )
+    allowed = rows if isinstance(space, spaces.Discrete) else _choices(rows, space)
+    if not allowed.any(-1).all():
+        row = int(np.argwhere(~allowed.any(-1))[0, 0])
+        raise ValueError(
+            f"the mask of environment {row} forbids every choice of {space}: {rows[row].astype(int).tolist()}. "
+            "Allow at least one, such as doing nothing."
+        )
+    return rows
+
+
+def _choices(rows: np.ndarray, space: spaces.Space) -> np.ndarray:
+    """[N, M] -> [N, choices, classes], False where a choice has fewer classes than another."""
+    sizes = [2] * (rows.shape[1] // 2) if isinstance(space, spaces.MultiBinary) else space.nvec.reshape(-1).tolist()  # type: ignore[attr-defined]
+    padded = np.zeros((len(rows), len(sizes), max(sizes)), dtype=bool)
+    start = 0
+    for i, n in enumerate(sizes):
+        padded[:, i, :n] = rows[:, start : start + n]
+        start += n
+    return padded
+
+
+def _of(info: dict[str, Any]) -> Any:
+    try:
+        return info[KEY]
+    except KeyError:
+        raise ValueError(
+            f"an info lacks the key {KEY!r}, which others have: give it after every reset and every step, got the keys "
+            f"{sorted(info)}."
+        ) from None
