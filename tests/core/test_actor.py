@@ -27,7 +27,7 @@ from polyak.core.acting.exploration import (
 from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.runner import Runner
 from polyak.envs import DummyVecEnv
-from polyak.nn import Policy, PolicyError, ValuePolicy
+from polyak.nn import CategoricalPolicy, Policy, PolicyError, ValuePolicy
 from polyak.nn.codec import ActionCodec
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.base import Decision, Memory
@@ -120,12 +120,25 @@ def test_a_memory_moves_on_while_actions_are_random() -> None:
 
 def test_masks_reach_the_policy_and_the_step() -> None:
     allowed = np.eye(9, dtype=bool)[[3, 7]]
-    runner = Runner(DummyVecEnv([lambda: Ends(5)] * 2), Actor(Obeys(SPACE, NINE)), masks=lambda: allowed)
+
+    class Fixed:
+        def after_reset(self, observations: Any) -> np.ndarray:
+            return allowed
+
+        def after_step(self, observations: Any, dones: np.ndarray, infos: Any) -> np.ndarray:
+            return allowed[::-1].copy()
+
+        def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
+            return None
+
+    runner = Runner(DummyVecEnv([lambda: Ends(5)] * 2), Actor(Obeys(SPACE, NINE)), masks=Fixed())
     step = runner.step()
     assert step.actions.tolist() == [3, 7]
     np.testing.assert_array_equal(step.extras["masks"], allowed)
-    with pytest.raises(PolicyError, match="ValuePolicy does not heed action masks"):
-        Actor(ValuePolicy(SPACE, NINE)).act(np.zeros((2, 2), np.float32), masks=allowed)
+    np.testing.assert_array_equal(step.extras["next_masks"], allowed[::-1])
+    assert runner.step().actions.tolist() == [7, 3]
+    with pytest.raises(PolicyError, match="CategoricalPolicy does not heed action masks"):
+        Actor(CategoricalPolicy(SPACE, NINE)).act(np.zeros((2, 2), np.float32), masks=allowed)
 
 
 def test_a_deterministic_actor_takes_the_likeliest_actions() -> None:

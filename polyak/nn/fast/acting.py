@@ -157,7 +157,7 @@ class ArrayActor:
         if deterministic and self._draws:
             plan = self._quiet_plan(len(obs))
         inputs, calls, head = plan
-        if masks is not None and not head.takes_masks:
+        if masks is not None and not (head.takes_masks and self._policy.heeds_masks):
             return None
         if self._wide:  # beyond float32 it becomes infinite
             with np.errstate(over="ignore", invalid="ignore"):
