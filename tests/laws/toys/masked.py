@@ -1,25 +1,17 @@
 """A2C where environments say which choices there are: masks are a column of the rollout, and reach the loss.
 
 Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking in Policy Gradient Algorithms", arXiv:2006.14171.
-Shapes: B rows, N environments, C choices.
+Shapes: C choices.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-import torch
 from gymnasium import spaces
-from torch import Tensor
 
 from polyak.algorithms.a2c import A2C
-from polyak.data import Column
-from polyak.nn.catalog import policy_aliases
-from polyak.nn.distributions.base import Distribution
-from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import Decision, Memory
 
 CHOICES = 4
 
@@ -52,48 +44,12 @@ class Corridor(gym.Env):
         return self.open
 
 
-class MaskedPolicy(ActorCriticPolicy):
-    """Chooses among what is open."""
-
-    def among(self, obs: Any, masks: Tensor | None) -> Distribution:
-        """The distribution over what ``masks`` [B, C] leaves."""
-        latent = self.mlp_extractor.forward_actor(self.extract_features(obs, self.pi_features_extractor))
-        logits = self.action_net(latent)
-        return self.action_family(logits if masks is None else torch.where(masks, logits, float("-inf")))
-
-    def decide(
-        self, obs: Any, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        distribution = self.among(obs, masks)
-        actions = distribution.get_actions(deterministic)
-        says = {"values": self.predict_values(obs).flatten(), "log_probs": distribution.log_prob(actions)}
-        return Decision(actions, says)
-
-    def evaluate_actions(
-        self, obs: Any, actions: Tensor, masks: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        distribution = self.among(obs, masks)
-        return self.predict_values(obs), distribution.log_prob(self._flat(actions)), distribution.entropy()
-
-    @property
-    def values_while_acting(self) -> bool:
-        return True
-
-
 @dataclass(eq=False, repr=False)
 class MaskedA2C(A2C):
-    """A2C that asks environments for their ``action_masks``."""
+    """A2C where environments have ``action_masks``."""
 
-    policies: ClassVar = policy_aliases(MaskedPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "env": Corridor()}
-
-    def _masks(self) -> Callable[[], np.ndarray]:
-        return lambda: np.stack(self.env.env_method("action_masks"))  # type: ignore[union-attr]
-
-    def _columns(self) -> tuple[Column, ...]:
-        assert isinstance(self.action_space, spaces.Discrete)
-        return (*super()._columns(), Column("masks", np.bool_, (int(self.action_space.n),)))
