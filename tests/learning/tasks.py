@@ -95,6 +95,25 @@ _DQN_CARTPOLE_SOFT = {
 }
 _VALUE_CARTPOLE = {**_DQN_CARTPOLE, "learning_rate": "lin_2.3e-3"}
 _NOISY_CARTPOLE = {name: value for name, value in _VALUE_CARTPOLE.items() if not name.startswith("exploration")}
+_N_STEP_CARTPOLE = {
+    "learning_rate": "lin_1e-3",
+    "batch_size": 128,
+    "learning_starts": 1_000,
+    "buffer_size": 100_000,
+    "train_freq": 4,
+    "gradient_steps": 4,
+    "target_update_interval": 1,
+    "tau": 0.005,
+    "n_steps": 3,
+    "exploration_fraction": 0.16,
+    "exploration_final_eps": 0.04,
+    "policy_kwargs": {"net_arch": [128, 128]},
+}
+_NOISY_N_STEP_CARTPOLE = {
+    **{name: value for name, value in _N_STEP_CARTPOLE.items() if not name.startswith("exploration")},
+    "noisy": True,
+    "sigma0": 0.2,
+}
 _ATOMS = {"v_min": 0.0, "v_max": 100.0}
 _PPO_CARTPOLE = {
     "n_steps": 128,
@@ -161,6 +180,12 @@ _SAC_BITS = {
     "policy_kwargs": {"net_arch": [256, 256]},
 }
 _DROQ_PENDULUM = {"learning_rate": 1e-3, "learning_starts": 500, "gradient_steps": 2, "policy_delay": 2}
+_SIMBA_PENDULUM = {
+    "learning_rate": 1e-3,
+    "learning_starts": 500,
+    "n_critics": 1,
+    "policy_kwargs": {"net_arch": {"pi": [32], "qf": [64]}},
+}
 _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
@@ -172,10 +197,16 @@ LEARNING: dict[str, Task] = {
         "DQN", "CartPole-v1", 50_000, {**_VALUE_CARTPOLE, "double": True, "dueling": True}, at_least=475
     ),
     "rainbow-cartpole": Task("Rainbow", "CartPole-v1", 50_000, {**_NOISY_CARTPOLE, **_ATOMS}, at_least=475),
+    "prioritized-cartpole": Task(
+        "DQN", "CartPole-v1", 50_000, {**_N_STEP_CARTPOLE, "prioritized": True}, at_least=475
+    ),
+    "noisy-cartpole": Task("DQN", "CartPole-v1", 50_000, _NOISY_N_STEP_CARTPOLE, at_least=475),
+    "c51-cartpole": Task("C51", "CartPole-v1", 50_000, {**_N_STEP_CARTPOLE, **_ATOMS}, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
     "droq-pendulum": Task("DroQ", "Pendulum-v1", 10_000, _DROQ_PENDULUM, at_least=-200),
     "crossq-pendulum": Task("CrossQ", "Pendulum-v1", 10_000, _CROSSQ_PENDULUM, at_least=-200),
+    "simba-pendulum": Task("SimBa", "Pendulum-v1", 10_000, _SIMBA_PENDULUM, at_least=-200),
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "sd3-pendulum": Task("SD3", "Pendulum-v1", 10_000, _SD3_PENDULUM, noise=0.1, at_least=-200),
