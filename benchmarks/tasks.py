@@ -50,6 +50,7 @@ TASKS: dict[str, SpeedTask] = {
     "dqn-cartpole": SpeedTask("DQN", "CartPole-v1", 50_000, settings=_DQN),
     "qrdqn-cartpole": SpeedTask("QRDQN", "CartPole-v1", 50_000, settings=_QRDQN, libraries=("polyak", "contrib")),
     "tqc-halfcheetah": SpeedTask("TQC", "HalfCheetah-v5", 3_000, settings=_TQC, libraries=("polyak", "contrib", "sbx")),
+    "crossq-halfcheetah": SpeedTask("CrossQ", "HalfCheetah-v5", 1_000, libraries=("polyak", "contrib", "sbx")),
     "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 81_920),
     "ppo-cartpole-8": SpeedTask("PPO", "CartPole-v1", 81_920, n_envs=8),
     "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 81_920),

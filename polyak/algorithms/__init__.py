@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.simba import SimBa as SimBa
     from polyak.algorithms.td3 import TD3 as TD3
     from polyak.algorithms.tqc import TQC as TQC
+    from polyak.algorithms.trpo import TRPO as TRPO
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
@@ -49,6 +50,7 @@ REGISTRY = {
     "simba": "polyak.algorithms.simba:SimBa",
     "td3": "polyak.algorithms.td3:TD3",
     "tqc": "polyak.algorithms.tqc:TQC",
+    "trpo": "polyak.algorithms.trpo:TRPO",
 }
 """Name on the command line -> module and class."""
 

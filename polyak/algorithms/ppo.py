@@ -5,10 +5,9 @@ Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.0634
 Shapes: B minibatch rows.
 """
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from gymnasium import spaces
@@ -16,9 +15,8 @@ from torch import Tensor
 
 from polyak.core.hyperparameters import Count, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
+from polyak.core.loops.on_policy import ByMinibatches, OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
-from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
 from polyak.nn.catalog import policy_aliases
@@ -145,12 +143,10 @@ class PPOLearner(OnPolicyLearner):
 
 
 @dataclass(eq=False, repr=False)
-class PPO(OnPolicyAlgorithm):
+class PPO(ByMinibatches, OnPolicyAlgorithm):
     """Proximal Policy Optimization: many small clipped steps on each rollout (arXiv:1707.06347)."""
 
     _: KW_ONLY
-    batch_size: Count = 64
-    """Rows of the rollout in one minibatch."""
     n_epochs: Count = 10
     """Passes over each rollout."""
     clip_range: Positive | Schedule = 0.2
@@ -169,38 +165,11 @@ class PPO(OnPolicyAlgorithm):
         enough = self.batch_size > 1 or not self.normalize_advantage
         require(enough, "batch_size", self.batch_size, "it must be greater than 1 to normalise advantages.")
 
-    def __post_init__(self, _init_setup_model: bool) -> None:
-        super().__post_init__(_init_setup_model)
-        rows = self.n_steps * self.n_envs
-        self._check_batch_size()
-        if self.env is not None and rows % self.batch_size:
-            warnings.warn(
-                f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
-                f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
-                f"{rows % self.batch_size}.",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _check_batch_size(self) -> None:
-        rows = self.n_steps * self.n_envs
-        require(
-            self.env is None or self.batch_size <= rows,
-            "batch_size",
-            self.batch_size,
-            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
-            " or less, or a larger n_steps.",
-        )
-
     def _setup_model(self) -> None:
         self.clip_range = get_schedule_fn(self.clip_range)
         if self.clip_range_vf is not None:
             self.clip_range_vf = get_schedule_fn(self.clip_range_vf)
         super()._setup_model()
-
-    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
-        self._check_batch_size()  # a loaded model may have another number of environments
-        return super()._setup_learn(*args, **kwargs)
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})

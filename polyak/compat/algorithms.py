@@ -20,9 +20,9 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, qrdqn, sac, td3, tqc
+from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, qrdqn, sac, td3, tqc, trpo
 from polyak.compat import policies
-from polyak.compat.functions import update_learning_rate
+from polyak.compat.functions import near_zero, update_learning_rate
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
 from polyak.compat.sb3_files.names import renamed
 from polyak.compat.signatures import in_order, with_defaults
@@ -817,6 +817,26 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
     def _after_setup(self) -> None:
         super()._after_setup()
         self._maybe_recommend_cpu()
+
+
+class TRPOLearner(trpo.TRPOLearner):
+    """Makes the peer's draws."""
+
+    def first_guess(self, gradient: torch.Tensor) -> torch.Tensor:
+        return near_zero(gradient)
+
+
+@in_order(
+    "learning_rate n_steps batch_size gamma cg_max_steps cg_damping line_search_shrinking_factor line_search_max_iter "
+    "n_critic_updates gae_lambda use_sde sde_sample_freq rollout_buffer_class rollout_buffer_kwargs "
+    f"normalize_advantage target_kl sub_sampling_factor {_TAIL}"
+)
+class TRPO(trpo.TRPO, OnPolicyAlgorithm):
+    """See :class:`polyak.TRPO`."""
+
+    learner_class = TRPOLearner
+    learn = with_defaults(trpo.TRPO.learn, tb_log_name="TRPO")
+    _check_batch_size = PPO._check_batch_size
 
 
 _GREEDY = (

@@ -83,6 +83,10 @@ class Distribution(ABC):
         """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
         return self.mode() if deterministic else self.sample()
 
+    def kl(self, other: Self) -> Tensor:
+        """KL divergence from self to ``other``, over the whole action: [B]. See :func:`kl_divergence`."""
+        return _by_state(kl_divergence(self, other))
+
     def __copy__(self) -> Self:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
@@ -199,6 +203,10 @@ class _OfFamily(Distribution):
 
     def mode(self) -> Tensor:
         return self.value.mode()
+
+    def kl(self, other: Self) -> Tensor:
+        divergence: Tensor = self.value.kl(other.value)
+        return divergence
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_value": None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import zip_longest
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithms.trpo import conjugate_gradient
 from polyak.core.files.checkpoint import system_info
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule
@@ -164,6 +165,35 @@ def quantile_huber_loss(
     levels = midpoints(n, current_quantiles.device) if cum_prob is None else cum_prob.squeeze(-1)
     loss = distributional.quantile_huber_loss(current_quantiles, target_quantiles, levels).mean()
     return loss if sum_over_quantiles else loss / n
+
+
+def flat_grad(
+    output: Tensor, parameters: Sequence[Tensor], create_graph: bool = False, retain_graph: bool = False
+) -> Tensor:
+    """The gradient of ``output`` with respect to those ``parameters`` that it depends on, as one vector."""
+    keep = retain_graph or create_graph
+    grads = torch.autograd.grad(output, parameters, create_graph=create_graph, retain_graph=keep, allow_unused=True)
+    return torch.cat([grad.reshape(-1) for grad in grads if grad is not None])
+
+
+def conjugate_gradient_solver(
+    matrix_vector_dot_fn: Callable[[Tensor], Tensor], b: Tensor, max_iter: int = 10, residual_tol: float = 1e-10
+) -> Tensor:
+    """x that solves A x = b approximately, from a random start near 0; see
+    :func:`polyak.algorithms.trpo.conjugate_gradient`.
+
+    Args:
+        matrix_vector_dot_fn: v -> A v, of vectors.
+        b: a vector.
+        max_iter: most steps.
+        residual_tol: ends once the square of |b - A x| is as small as that.
+    """
+    return conjugate_gradient(matrix_vector_dot_fn, b, max_iter, residual_tol, start=near_zero(b))
+
+
+def near_zero(like: Tensor) -> Tensor:
+    """Where the peer starts to solve linear equations: normal draws of standard deviation 1e-4."""
+    return 1e-4 * torch.randn_like(like)
 
 
 def obs_as_tensor(obs: np.ndarray | Mapping[str, np.ndarray], device: torch.device | str) -> Tensor | TensorDict:

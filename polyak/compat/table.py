@@ -180,15 +180,16 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: CrossQ QRDQN TQC",
+        f"{_ALGORITHMS}: CrossQ QRDQN TQC TRPO",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
     **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
     **_algorithm("QRDQN", _QRDQN_POLICIES),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
+    **_algorithm("TRPO", _ON_POLICY_POLICIES),
     "common": (),
     "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
-    "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss",),
+    "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss conjugate_gradient_solver flat_grad",),
 }
 
 NEEDS = {

@@ -213,6 +213,7 @@ class Learner(nn.Module):
         loss: Tensor,
         max_grad_norm: Tensor | float | None = None,
         unless: Tensor | None = None,
+        sparing: Iterable[Tensor] = (),
     ) -> None:
         """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.
 
@@ -224,10 +225,12 @@ class Learner(nn.Module):
             loss: [] scalar.
             max_grad_norm: clip the global gradient norm to this; ``None`` does not clip.
             unless: [] bool; where it is true, parameters and optimizer stay as they are.
+            sparing: parameters of the optimizer that stay as if they were frozen.
         """
         optimizer = self.optimizers[name]
         params = [p for group in optimizer.param_groups for p in group["params"]]
-        free = [p for p in params if p.requires_grad]
+        spared = {id(p) for p in sparing}
+        free = [p for p in params if p.requires_grad and id(p) not in spared]
         if not free:
             return
         if len(free) < len(params):

@@ -229,10 +229,11 @@ def policy_for(says: str) -> str:
 
 @pytest.mark.parametrize("says", ["method", "info", "observation"])
 @pytest.mark.parametrize("name", ACTIONS)
-@pytest.mark.parametrize("algo", ["PPO", "A2C"])
+@pytest.mark.parametrize("algo", ["PPO", "A2C", "TRPO"])
 def test_nothing_forbidden_is_done_on_policy(algo: str, name: str, says: str, tmp_path: Any) -> None:
-    options = {"PPO": {**ROLLOUTS, "batch_size": 32}, "A2C": {**SMALL, "n_steps": 5}}[algo]
-    model = getattr(polyak, algo)(policy_for(says), vector(name, says), **options).learn(200)
+    options: dict[str, dict[str, Any]] = {"PPO": {**ROLLOUTS, "batch_size": 32}, "A2C": {**SMALL, "n_steps": 5}}
+    options["TRPO"] = {**options["PPO"], "n_critic_updates": 2}
+    model = getattr(polyak, algo)(policy_for(says), vector(name, says), **options[algo]).learn(200)
     assert "masks" in model.rollout_buffer.extras
     goes_on(model, vector(name, says), tmp_path)
 

@@ -1,5 +1,6 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
 from polyak.core.learner import Learner, Metrics
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback
@@ -73,8 +74,6 @@ class RolloutAlgorithm(Collecting):
     """Discount factor, in [0, 1]."""
     gae_lambda: Fraction = 0.95
     """Trace decay of generalised advantage estimation, in [0, 1]: 0 is one-step TD, 1 Monte Carlo."""
-    max_grad_norm: NonNegative = 0.5
-    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
     rollout_buffer_class: type[RolloutBuffer] | None = None
     """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
     rollout_buffer_kwargs: dict[str, Any] | None = None
@@ -339,15 +338,47 @@ class RolloutAlgorithm(Collecting):
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(RolloutAlgorithm):
+class ByMinibatches(RolloutAlgorithm):
+    """Those that learn from a rollout minibatch by minibatch."""
+
+    _: KW_ONLY
+    batch_size: Count = 64
+    """Rows of the rollout in one minibatch."""
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        super().__post_init__(_init_setup_model)
+        rows = self.n_steps * self.n_envs
+        self._check_batch_size()
+        if self.env is not None and rows % self.batch_size:
+            warnings.warn(
+                f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
+                f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
+                f"{rows % self.batch_size}.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _check_batch_size(self) -> None:
+        rows = self.n_steps * self.n_envs
+        require(
+            self.env is None or self.batch_size <= rows,
+            "batch_size",
+            self.batch_size,
+            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
+            " or less, or a larger n_steps.",
+        )
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        self._check_batch_size()  # a loaded model may have another number of environments
+        return super()._setup_learn(*args, **kwargs)
+
+
+@dataclass(eq=False, repr=False)
+class ActorCriticAlgorithm(RolloutAlgorithm):
     """Those with a stochastic actor and a value function."""
 
     heeds_masks: ClassVar[bool] = True
     _: KW_ONLY
-    ent_coef: NonNegative = 0.0
-    """Weight of the entropy bonus."""
-    vf_coef: NonNegative = 0.5
-    """Weight of the value loss."""
     normalize_advantage: bool = True
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
     use_sde: bool = False
@@ -360,6 +391,19 @@ class OnPolicyAlgorithm(RolloutAlgorithm):
 
     def _exploration(self) -> dict[str, Exploration]:
         return gsde(self.use_sde, self.sde_sample_freq)
+
+
+@dataclass(eq=False, repr=False)
+class OnPolicyAlgorithm(ActorCriticAlgorithm):
+    """Those that descend one objective of actor, value function and entropy."""
+
+    _: KW_ONLY
+    ent_coef: NonNegative = 0.0
+    """Weight of the entropy bonus."""
+    vf_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: NonNegative = 0.5
+    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
 
 
 def _split(rows: Any) -> list[Any]:

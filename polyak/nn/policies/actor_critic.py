@@ -232,6 +232,10 @@ class ActorCriticPolicy(Policy):
             distribution = distribution.masked(masks)
         return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), distribution.entropy()
 
+    def log_prob_of(self, actions: Tensor, distribution: Distribution) -> Tensor:
+        """Log-densities [B] of stored actions [B, ...], as :meth:`evaluate_actions` takes them."""
+        return distribution.log_prob(self._flat(actions))
+
     @property
     def values_while_acting(self) -> bool:
         """Whether values had better be computed together with actions: both read the same learned features, or a

@@ -1,0 +1,310 @@
+"""Trust Region Policy Optimization (TRPO).
+
+Schulman et al. 2015, "Trust Region Policy Optimization", arXiv:1502.05477. Equation numbers and appendices are theirs.
+
+Shapes: B rows of a rollout, P numbers in the parameters of the actor.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.algorithms.ppo import value_loss
+from polyak.core.hyperparameters import Count, NonNegative, Only, Positive
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
+from polyak.core.loops.on_policy import ActorCriticAlgorithm, ByMinibatches, OnPolicyLearner
+from polyak.core.schedules import Schedule
+from polyak.data import RolloutSamples
+from polyak.data.batch import RolloutRows, gathered
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.base import Distribution
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+
+# -- objective and direction -------------------------------------------------------------------------------------------
+
+
+def surrogate(log_ratio: Tensor, advantages: Tensor) -> Tensor:
+    """L = E[r A], eq. 14, which is to grow. log_ratio log r [B], advantages [B] -> []"""
+    return (log_ratio.exp() * advantages).mean()
+
+
+def surrogate_gain(change: Tensor, old_log_ratio: Tensor, advantages: Tensor) -> Tensor:
+    """L(new) - L(old) = E[r_old (pi_new / pi_old - 1) A], without subtracting numbers that are nearly equal.
+
+    change log pi_new - log pi_old [B], old_log_ratio log r_old [B], advantages [B] -> []
+    """
+    return (old_log_ratio.exp() * change.expm1() * advantages).mean()
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], b: Tensor, max_steps: int, tolerance: Tensor | float, start: Tensor
+) -> Tensor:
+    """x with A x = b approximately, of a symmetric positive definite A known by its products alone (appendix C).
+
+    Hestenes and Stiefel 1952. It ends early where |b - A x|^2 <= ``tolerance``, and at a direction without positive
+    curvature, which only rounding or numbers that are not finite can bring about. A v of v [P] -> [P], b [P], start [P]
+    -> [P]
+    """
+    x, residual = start, b - product(start)
+    direction, square = residual, residual @ residual
+    for _ in range(max_steps):
+        if square <= tolerance:
+            break
+        image = product(direction)
+        curvature = direction @ image
+        if not curvature > 0:
+            break
+        length = square / curvature
+        x = x + length * direction
+        residual = residual - length * image
+        before, square = square, residual @ residual
+        direction = residual + (square / before) * direction
+    return x
+
+
+# -- one trust-region step ---------------------------------------------------------------------------------------------
+
+_TOLERANCE = 1e-10
+"""Of the square of the residual, by that of the gradient: float32 can hardly do better."""
+Parts = Mapping[str, Tensor]
+"""A vector [P] as it belongs to the actor's parameters: their names in the policy -> tensors of their shapes."""
+
+
+class Ascent(NamedTuple):
+    """Where the surrogate objective stands, and where it rises."""
+
+    objective: Tensor
+    """[] at the parameters as they are."""
+    gradient: Parts
+    """Of all parameters that the action distribution depends on, and that are not frozen: these are the actor."""
+
+
+class TRPOLearner(OnPolicyLearner):
+    """A stochastic actor, moved within a trust region, and a value function with an optimizer."""
+
+    policy: ActorCriticPolicy
+    target_kl: Dial[Tensor]
+    cg_max_steps: Dial[int]
+    cg_damping: Dial[Tensor]
+    line_search_shrinking_factor: Dial[Tensor]
+    line_search_max_iter: Dial[int]
+    sub_sampling_factor: Dial[int]
+    normalize_advantage: Dial[bool]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: RolloutSamples | RolloutRows) -> Update:
+        """One step of the actor and one of the critic, on the same rows."""
+        return self.learn_from(batch, [[batch]])
+
+    def learn_from(
+        self, rollout: RolloutSamples | RolloutRows, passes: Iterable[Iterable[RolloutSamples | RolloutRows]]
+    ) -> Update:
+        """One step of the actor on a whole rollout, then one of the critic on each minibatch of several passes.
+
+        The critic's steps leave alone all that the action distribution depends on, also features that the critic reads:
+        there a step by the value loss would change the policy, however little it was to change. So the actor trains
+        shared features, and the critic what comes after them.
+        """
+        self.steps += 1
+        metrics, actor = self.improve(gathered(rollout))
+        losses = [self.run(self.critic_step, batch, actor)["value_loss"] for batches in passes for batch in batches]
+        return Update({**metrics, "value_loss": torch.stack(losses).mean()})
+
+    def improve(self, batch: RolloutSamples) -> tuple[Metrics, tuple[str, ...]]:
+        """The longest step within the trust region along H^-1 g, appendix C, or none if no step improves the policy.
+
+        Returns:
+            metrics, and the names of the actor's parameters.
+        """
+        if self.normalize_advantage and len(batch.advantages) > 1:
+            batch = batch._replace(advantages=self.normalized(batch.advantages))
+        # Called once for each rollout, or a few times: building programs for them would take longer than it saves.
+        objective, gradient = self.eagerly(self.ascent, batch)
+        none = torch.zeros_like(objective)
+        metrics = {"policy_objective": objective, "kl_divergence_loss": none, "is_line_search_success": none}
+        for step in self.steps_along(gradient, batch) if gradient else ():
+            outcome = self.eagerly(self.outcome, (batch, step))
+            if outcome["kl"] <= self.target_kl and outcome["gain"] > 0:
+                with torch.no_grad():
+                    torch._foreach_add_(self.parameters_of(step), list(step.values()))
+                metrics = {
+                    "policy_objective": outcome["objective"],
+                    "kl_divergence_loss": outcome["kl"],
+                    "is_line_search_success": torch.ones_like(objective),
+                }
+                break
+        return metrics, tuple(gradient)
+
+    def steps_along(self, gradient: Parts, batch: RolloutSamples) -> Iterable[Parts]:
+        """The steps that the line search tries: the first is as long as the quadratic model of the divergence allows,
+        sqrt(2 delta / x^T H x) x, and each that follows is shorter."""
+        rows = torch.arange(0, len(batch.advantages), self.sub_sampling_factor, device=batch.advantages.device)
+        some = batch if self.sub_sampling_factor == 1 else RolloutRows(batch, rows).gathered()
+
+        def product(vector: Tensor) -> Tensor:
+            return _flat(self.run(self.fisher_product, (some, _parts(vector, gradient))))
+
+        g = _flat(gradient)
+        x = conjugate_gradient(product, g, self.cg_max_steps, _TOLERANCE * (g @ g), self.first_guess(g))
+        curvature = x @ product(x)
+        if not curvature > 0:  # the gradient is 0: no action is better than others
+            return
+        step = (2 * self.target_kl / curvature).sqrt() * x
+        for _ in range(self.line_search_max_iter):
+            yield _parts(step, gradient)
+            step = self.line_search_shrinking_factor * step
+
+    def first_guess(self, gradient: Tensor) -> Tensor:
+        """Where conjugate gradients start. [P] -> [P]"""
+        return torch.zeros_like(gradient)
+
+    # -- tensors in, tensors out ---------------------------------------------------------------------------------------
+
+    def ascent(self, batch: RolloutSamples) -> Ascent:
+        """The surrogate objective and its gradient."""
+        named = {name: p for name, p in self.policy.named_parameters() if p.requires_grad}
+        log_prob = self.policy.log_prob_of(batch.actions, self.distribution(batch))
+        objective = surrogate(log_prob - batch.old_log_prob, batch.advantages)
+        if not objective.requires_grad:  # all of the actor is frozen
+            return Ascent(objective, {})
+        gradients = torch.autograd.grad(objective, list(named.values()), allow_unused=True)
+        found = {name: g for name, g in zip(named, gradients, strict=True) if g is not None}
+        return Ascent(objective.detach(), dict(zip(found, self.averaged(list(found.values())), strict=True)))
+
+    def fisher_product(self, batch: tuple[RolloutSamples, Parts]) -> Parts:
+        """(H + damping I) v for v [P], where H is the Hessian of E[KL(old || new)] at the old policy: the Fisher
+        information matrix (appendix C.1). One gradient of the divergence, and one of its slope along v."""
+        rows, vector = batch
+        params = self.parameters_of(vector)
+        with torch.no_grad():
+            old = self.distribution(rows)
+        slope = torch.autograd.grad(old.kl(self.distribution(rows)).mean(), params, create_graph=True)
+        along = torch.stack([(s * v).sum() for s, v in zip(slope, vector.values(), strict=True)]).sum()
+        products = self.averaged(torch.autograd.grad(along, params, materialize_grads=True))
+        damped = [p + self.cg_damping * v for p, v in zip(products, vector.values(), strict=True)]
+        return dict(zip(vector, damped, strict=True))
+
+    @torch.no_grad()
+    def outcome(self, batch: tuple[RolloutSamples, Parts]) -> Metrics:
+        """What the surrogate objective, its gain and the divergence would be after a step of the actor. Its parameters
+        are what they were afterwards, to the bit."""
+        rows, step = batch
+        params = self.parameters_of(step)
+        old = self.distribution(rows)
+        old_log_prob = self.policy.log_prob_of(rows.actions, old)
+        before = [p.clone() for p in params]
+        try:
+            for p, part in zip(params, step.values(), strict=True):
+                p.add_(part)
+            new = self.distribution(rows)
+            log_prob, kl = self.policy.log_prob_of(rows.actions, new), old.kl(new).mean()
+        finally:
+            for p, kept in zip(params, before, strict=True):
+                p.copy_(kept)
+        objective = surrogate(log_prob - rows.old_log_prob, rows.advantages)
+        gain = surrogate_gain(log_prob - old_log_prob, old_log_prob - rows.old_log_prob, rows.advantages)
+        kl, gain = self.averaged([kl, gain])  # so that all learners take the same step
+        return {"objective": objective, "gain": gain, "kl": kl}
+
+    def critic_step(self, batch: RolloutSamples, actor: tuple[str, ...]) -> Metrics:
+        """Descend the value loss in all parameters but those named."""
+        values = self.policy.predict_values(batch.observations)
+        loss = value_loss(values.flatten(), batch.returns)
+        self.minimise("policy", loss, sparing=self.parameters_of(actor))
+        return {"value_loss": loss.detach()}
+
+    # -- the actor -----------------------------------------------------------------------------------------------------
+
+    def distribution(self, batch: RolloutSamples) -> Distribution:
+        """Of the actions in a batch's states; it stays what it is when the policy is asked for another."""
+        distribution = copy(self.policy.get_distribution(batch.observations))
+        masks = batch.extras.get("masks")
+        return distribution if masks is None else distribution.masked(masks)
+
+    def parameters_of(self, names: Iterable[str]) -> list[Tensor]:
+        """The policy's parameters with these names."""
+        named = dict(self.policy.named_parameters())
+        return [named[name] for name in names]
+
+
+def _flat(parts: Parts) -> Tensor:
+    """[P]"""
+    return torch.cat([part.reshape(-1) for part in parts.values()])
+
+
+def _parts(vector: Tensor, like: Parts) -> Parts:
+    """The inverse of :func:`_flat`."""
+    pieces = vector.split([part.numel() for part in like.values()])
+    return {name: piece.view(part.shape) for piece, (name, part) in zip(pieces, like.items(), strict=True)}
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+Shrinking = Annotated[float, Only("a number above 0 and below 1", lambda x: 0 < x < 1)]
+
+
+@dataclass(eq=False, repr=False)
+class TRPO(ByMinibatches, ActorCriticAlgorithm):
+    """Trust Region Policy Optimization: one step on each rollout, as long as a KL divergence allows (arXiv:1502.05477).
+
+    ``learning_rate`` and the optimizer are those of the value function: the actor's step has a length of its own.
+    """
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    """Step size of the value function's optimizer: a number, or a function of the remaining progress (1 at the start,
+    0 at the end)."""
+    _: KW_ONLY
+    batch_size: Count = 128
+    """Rows of the rollout in one minibatch of the value function."""
+    target_kl: Positive = 0.01
+    """Delta: how far the policy may move in one step, as the mean KL divergence of the new policy from the old."""
+    cg_max_steps: Count = 15
+    """Most steps of conjugate gradients, by which the direction is found."""
+    cg_damping: NonNegative = 0.1
+    """Added to the diagonal of the Fisher information matrix; more of it bends the direction towards the gradient."""
+    line_search_max_iter: Count = 10
+    """Step lengths that are tried, until one improves the policy within ``target_kl``."""
+    line_search_shrinking_factor: Shrinking = 0.8
+    """What a step length is multiplied by to get the next, in (0, 1)."""
+    sub_sampling_factor: Count = 1
+    """Use one row in so many for the Fisher information matrix, which takes most of the time; 10 is the paper's."""
+    normalize_advantage: bool = True
+    """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
+    n_critic_updates: Count = 10
+    """Passes of the value function over each rollout."""
+
+    learner_class: ClassVar[type[Learner]] = TRPOLearner
+    policies: ClassVar = policy_aliases(ActorCriticPolicy)
+    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "batch_size": 32}
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
+
+    def _updates_per_rollout(self, rows: int) -> int:
+        return self.n_critic_updates * -(-rows // self.batch_size)
+
+    def train(self) -> None:
+        """Make one step of the actor, and ``n_critic_updates`` shuffled passes of the value function."""
+        learner = self.learner
+        assert isinstance(learner, TRPOLearner)
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        sampling, minibatches = self._split.sample, self._minibatches
+        with sampling:
+            rollout = next(minibatches(None))
+        passes = (sampling.timing(minibatches(self.batch_size)) for _ in range(self.n_critic_updates))
+        update = learner.learn_from(rollout, passes)
+        self._n_updates += 1
+        self._record({name: [value] for name, value in update.metrics.items()})
