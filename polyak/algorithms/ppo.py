@@ -70,6 +70,7 @@ class PPOLearner(OnPolicyLearner):
     clip_range: Dial[Tensor]
     clip_range_vf: Dial[Tensor | None]
     ent_coef: Dial[Tensor]
+    entropy_index: Dial[float]
     vf_coef: Dial[Tensor]
     max_grad_norm: Dial[Tensor]
     normalize_advantage: Dial[bool]

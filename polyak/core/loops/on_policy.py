@@ -1,5 +1,6 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.learner import Learner, Metrics
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback
@@ -33,11 +34,16 @@ class OnPolicyLearner(Learner):
     """A learner with a stochastic actor and a value function, which also judges rollouts."""
 
     policy: ActorCriticPolicy
+    entropy_index: float = 1.0
+    """Which Tsallis entropy :meth:`judged` gives: see :mod:`polyak.ops.tsallis`."""
 
     def judged(self, batch: RolloutSamples) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values [B, 1] of a minibatch, log-probabilities [B] of its actions and entropies [B], by the policy as it is,
         which is handed the further columns of the rollout by their names: memory, masks."""
-        return self.policy.evaluate_actions(batch.observations, batch.actions, **batch.extras)
+        named: dict[str, Any] = dict(batch.extras)
+        if self.entropy_index != 1:
+            named["entropy_index"] = self.entropy_index
+        return self.policy.evaluate_actions(batch.observations, batch.actions, **named)
 
     def evaluate(self, batch: tuple[TensorObs, Tensor]) -> Metrics:
         """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there."""
@@ -339,6 +345,9 @@ class OnPolicyAlgorithm(RolloutAlgorithm):
     _: KW_ONLY
     ent_coef: NonNegative = 0.0
     """Weight of the entropy bonus."""
+    entropy_index: Positive = 1.0
+    """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
+    policies, exactly so with ``policy_kwargs={"sparse": True}``."""
     vf_coef: NonNegative = 0.5
     """Weight of the value loss."""
     normalize_advantage: bool = True
@@ -350,6 +359,16 @@ class OnPolicyAlgorithm(RolloutAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {"use_sde": True, **super()._policy_options()} if self.use_sde else super()._policy_options()
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        if self.entropy_index == 1:
+            return
+        fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
+        require(not self.policy.squash_output, "entropy_index", self.entropy_index, fix)
+        fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
+        takes = "entropy_index" in inspect.signature(self._actor_critic.evaluate_actions).parameters
+        require(takes, "entropy_index", self.entropy_index, fix)
 
     def _exploration(self) -> dict[str, Exploration]:
         return gsde(self.use_sde, self.sde_sample_freq)
