@@ -44,6 +44,7 @@ class A2CLearner(OnPolicyLearner):
 
     policy: ActorCriticPolicy
     ent_coef: Dial[Tensor]
+    entropy_index: Dial[float]
     vf_coef: Dial[Tensor]
     max_grad_norm: Dial[Tensor]
     normalize_advantage: Dial[bool]

@@ -106,7 +106,7 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
             q = self.q_net(self.policy.obs_to_tensor(observations)[0])
         return expected_value(q, self.exploration_rate).numpy(force=True)
 
-    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Tensor] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
+    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Any] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
         """Values of actions, and 0 for logarithms of probabilities, which nothing reads."""
         values = taken(self.q_net(obs), actions.long().flatten())
         return values, torch.zeros_like(values)

@@ -7,13 +7,13 @@ Shapes: B minibatch rows.
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.hyperparameters import Count, Positive, require
+from polyak.core.hyperparameters import Count, Only, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import ByMinibatches, OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
@@ -26,10 +26,16 @@ from polyak.ops.policy_gradient import entropy_loss
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
-    """-L^CLIP = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)], eq. 7. log_ratio log r [B], advantages [B] -> []"""
+def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip: Tensor, dual_clip: Tensor | None = None) -> Tensor:
+    """-L^CLIP = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)], eq. 7. log_ratio log r [B], advantages [B] -> []
+
+    With ``dual_clip`` c no term with A < 0 is less than c A, however large r (Ye et al. 2020, arXiv:1912.09729, eq. 5).
+    """
     ratio = log_ratio.exp()
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+    gains = torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
+    if dual_clip is not None:
+        gains = torch.where(advantages < 0, torch.maximum(gains, dual_clip * advantages), gains)
+    return -gains.mean()
 
 
 def value_loss(values: Tensor, returns: Tensor) -> Tensor:
@@ -67,7 +73,9 @@ class PPOLearner(OnPolicyLearner):
     policy: ActorCriticPolicy
     clip_range: Dial[Tensor]
     clip_range_vf: Dial[Tensor | None]
+    dual_clip: Dial[Tensor | None]
     ent_coef: Dial[Tensor]
+    entropy_index: Dial[float]
     vf_coef: Dial[Tensor]
     max_grad_norm: Dial[Tensor]
     normalize_advantage: Dial[bool]
@@ -125,7 +133,7 @@ class PPOLearner(OnPolicyLearner):
         log_ratio = log_prob - batch.old_log_prob
         if self.clip_range_vf is not None:
             values = clipped_values(values, batch.old_values, self.clip_range_vf)
-        loss_pi = clipped_surrogate(log_ratio, advantages, self.clip_range)
+        loss_pi = clipped_surrogate(log_ratio, advantages, self.clip_range, self.dual_clip)
         loss_v = value_loss(values, batch.returns)
         loss_s = entropy_loss(entropy, log_prob)
         with torch.no_grad():
@@ -153,6 +161,9 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
     """How far from 1 the probability ratio may move before it stops counting; a number or a schedule."""
     clip_range_vf: Positive | Schedule | None = None
     """How far values may move in one update, in units of return; ``None`` does not limit them."""
+    dual_clip: Annotated[float, Only("a number greater than 1", lambda c: c > 1)] | None = None
+    """How many times its advantage a bad action may count at most, however much likelier it has become
+    (arXiv:1912.09729); ``None``: without limit."""
     target_kl: Positive | None = None
     """End an update early once the policy's approximate KL divergence exceeds 1.5 times this; ``None`` never does."""
 

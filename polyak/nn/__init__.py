@@ -10,6 +10,8 @@ from polyak.nn.distributions.discrete import (
     CategoricalFamily,
     MultiCategorical,
     MultiCategoricalFamily,
+    SparseCategorical,
+    SparseCategoricalFamily,
 )
 from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily, Squashed
 from polyak.nn.distributions.state_dependent import StateDependentGaussian, StateDependentGaussianFamily
@@ -67,6 +69,8 @@ __all__ = [
     "QNetwork",
     "QuantileCritic",
     "RMSpropTFLike",
+    "SparseCategorical",
+    "SparseCategoricalFamily",
     "Squashed",
     "SquashedGaussianActor",
     "StateDependentGaussian",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyak import TD3, TQC
+from polyak import PPO, TD3, TQC
 from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
@@ -41,6 +41,43 @@ def test_clipping_stops_the_gradient_only_where_it_must(log_ratio: float, advant
     x = torch.tensor([log_ratio], requires_grad=True)
     ppo.clipped_surrogate(x, torch.tensor([advantage]), CLIP).backward()
     assert (x.grad.item() == 0) == flat
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "gain", "slope"),
+    [
+        (0.5, 1.0, 0.5, 0.5),  # a good action: as without, clipped from above
+        (4.0, 1.0, 1.2, 0.0),
+        (0.5, -2.0, -1.6, 0.0),  # a bad one that has become rarer: as without
+        (1.5, -2.0, -3.0, -3.0),  # likelier: it counts in full up to the limit
+        (2.9, -2.0, -5.8, -5.8),
+        (3.1, -2.0, -6.0, 0.0),  # and no more beyond
+        (1e6, -2.0, -6.0, 0.0),
+        (1e6, 0.0, 0.0, 0.0),
+    ],
+)
+def test_dual_clip_by_cases(ratio: float, advantage: float, gain: float, slope: float) -> None:
+    """arXiv:1912.09729 eq. 5 with c = 3, and the derivative by log r."""
+    log_ratio = torch.tensor([math.log(ratio)], dtype=torch.float64, requires_grad=True)
+    loss = ppo.clipped_surrogate(log_ratio, torch.tensor([advantage]), CLIP, torch.tensor(3.0))
+    assert -loss.item() == pytest.approx(gain)
+    assert -torch.autograd.grad(loss, log_ratio)[0].item() == pytest.approx(slope)
+
+
+@pytest.mark.parametrize("c", [1, 1.0, 0.5, -2.0])
+def test_dual_clip_is_greater_than_one(c: float) -> None:
+    with pytest.raises(HyperparameterError, match=r"^dual_clip=.* cannot be used: it must be a number greater than 1"):
+        PPO("MlpPolicy", "CartPole-v1", dual_clip=c)
+
+
+def test_dual_clip_reaches_the_objective() -> None:
+    """Of a rollout whose actions have become much likelier than they were."""
+    losses = {}
+    for c in (None, 3.0):
+        model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, dual_clip=c, compile=False, device="cpu", seed=0).learn(64)
+        batch = next(iter(model.rollout_buffer.get()))._replace(old_log_prob=torch.full((64,), -20.0))
+        losses[c] = model.learner.update(batch).metrics["policy_gradient_loss"].item()
+    assert losses[3.0] < 3 < 1e6 < losses[None]
 
 
 def test_at_ratio_one_the_surrogates_gradient_is_the_policy_gradient() -> None:

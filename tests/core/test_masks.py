@@ -16,8 +16,14 @@ from polyak.data.schema import Column
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.masks import find_masks, mask_size
 from polyak.nn.codec import ActionCodec
-from polyak.nn.distributions.discrete import BernoulliFamily, CategoricalFamily, MultiCategoricalFamily
+from polyak.nn.distributions.discrete import (
+    BernoulliFamily,
+    CategoricalFamily,
+    MultiCategoricalFamily,
+    SparseCategoricalFamily,
+)
 from polyak.nn.fast.acting import Acting
+from polyak.ops.tsallis import sparsemax
 from tests.tolerance import bound
 
 ACTIONS: dict[str, spaces.Space] = {
@@ -186,6 +192,18 @@ def test_what_is_allowed_is_renormalised(kind: str) -> None:
     assert (outputs.grad[forbidden].abs() <= bound(sum(sizes))).all(), "no gradient of what is masked, but for rounding"
     mode = masked.mode().long().reshape(40, -1)
     assert all((mode[:, i] == part.argmax(1)).all() for i, (part, _) in enumerate(parts))
+
+
+def test_sparse_choices_are_those_among_what_is_allowed() -> None:
+    torch.manual_seed(0)
+    masks, logits = random_masks([6], 40), torch.randn(40, 6, requires_grad=True)
+    probs = SparseCategoricalFamily(6)(logits).masked(masks).probs
+    for row, mask, z in zip(probs, masks, logits, strict=True):
+        torch.testing.assert_close(row[mask], sparsemax(z[mask][None])[0])
+        assert (row[~mask] == 0).all()
+    (probs**2).sum().backward()
+    assert logits.grad.isfinite().all()
+    assert (logits.grad[~masks] == 0).all()
 
 
 @pytest.mark.parametrize("name", ACTIONS)

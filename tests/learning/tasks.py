@@ -124,6 +124,7 @@ _PPO_CARTPOLE = {
     "learning_rate": "lin_1e-3",
     "clip_range": "lin_0.2",
 }
+_SPARSE = {"entropy_index": 2.0, "ent_coef": 0.01, "policy_kwargs": {"sparse": True}}
 _PPO_PENDULUM_GSDE = {
     "n_steps": 1024,
     "gae_lambda": 0.95,
@@ -190,6 +191,9 @@ _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
     "ppo-cartpole": Task("PPO", "CartPole-v1", 100_000, _PPO_CARTPOLE, n_envs=8, at_least=475),
+    "ppo-sparsemax-cartpole": Task(
+        "PPO", "CartPole-v1", 100_000, {**_PPO_CARTPOLE, **_SPARSE}, n_envs=8, at_least=475
+    ),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "discrete-sac-cartpole": Task("DiscreteSAC", "CartPole-v1", 50_000, _DISCRETE_SAC_CARTPOLE, at_least=475),

@@ -73,6 +73,8 @@ HEADS: dict[str, Any] = {
     "categorical_wide": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(40, start=3), **kw),
     "multi_categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 17]), **kw),
     "multi_categorical_table": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([[3, 2], [2, 4]]), **kw),
+    "sparse": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), sparse=True, **kw),
+    "multi_sparse": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 17]), sparse=True, **kw),
     "bernoulli": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiBinary(5), **kw),
     "gaussian": lambda obs, **kw: ActorCriticPolicy(obs, BOX, **kw),
     "gaussian_grid": lambda obs, **kw: ActorCriticPolicy(obs, GRID, **kw),

@@ -23,12 +23,14 @@ from polyak.nn import (
     MultiCategorical,
     MultiCategoricalFamily,
     PolicyError,
+    SparseCategoricalFamily,
     Squashed,
     StateDependentGaussianFamily,
     make_family,
 )
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.gaussian import inverse_tanh, log_slope_of_tanh
+from polyak.ops.tsallis import tsallis_entropy
 from tests.tolerance import LIKELY, bound, sampling
 
 F64 = torch.float64
@@ -543,3 +545,76 @@ def test_sampling_and_density_are_one_graph(family):
     actions, log_prob, _ = torch.compile(run, backend="eager", fullgraph=True)()
     steep = 1 / (1 - actions**2).min().item() if family in ("squashed", "sde") else 1.0  # slope of the inverse of tanh
     torch.testing.assert_close(made().log_prob(actions), log_prob, rtol=0, atol=bound(20, size=5 * steep))
+
+
+# --- sparse choices -------------------------------------------------------------------------------------------------
+
+
+def test_sparse_choices_by_their_probabilities():
+    logits = torch.tensor([[0.0, 0.4, 0.2, -1.0], [5.0, 0.0, 0.0, 0.0]], requires_grad=True)
+    dist = SparseCategoricalFamily(4)(logits)
+    torch.testing.assert_close(dist.probs, torch.tensor([[0.4 / 3, 1.6 / 3, 1.0 / 3, 0.0], [1.0, 0.0, 0.0, 0.0]]))
+    p = dist.probs[0, :3].detach()
+    torch.testing.assert_close(dist.entropy()[0], -(p * p.log()).sum())
+    torch.testing.assert_close(dist.tsallis_entropy(2.0), 1 - (dist.probs**2).sum(1))
+    assert dist.mode().tolist() == [1, 0]
+    log_prob = torch.stack([dist.log_prob(torch.full((2,), a)) for a in range(4)], 1)
+    torch.testing.assert_close(log_prob[0, :3], p.log())
+    assert torch.isfinite(log_prob).all()
+    assert (log_prob.exp()[dist.probs == 0] < 1e-37).all()
+    other = SparseCategoricalFamily(4)(torch.zeros(2, 4))
+    torch.testing.assert_close(dist.kl(other)[0], (p * (p / 0.25).log()).sum())
+    assert dist.kl(dist).tolist() == [0, 0]
+    assert (other.kl(dist) > 20).all(), "what self does and other never does is far away"
+    total = log_prob.sum() + dist.entropy().sum() + dist.kl(other).sum() + dist.tsallis_entropy(1.5).sum()
+    assert torch.isfinite(torch.autograd.grad(total, logits)[0]).all()
+
+
+def test_sparse_choices_are_drawn_with_their_probabilities_and_never_with_none(monkeypatch):
+    logits = torch.tensor([[0.0, 0.4, 0.2, -1.0]])
+    dist = SparseCategoricalFamily(4)(logits.expand(100_000, 4))
+    counts = dist.sample().bincount(minlength=4)
+    assert counts[3] == 0
+    assert frequencies_fit(counts[:3].numpy(), dist.probs[0, :3].numpy())
+    monkeypatch.setattr(torch.Tensor, "exponential_", lambda tensor: tensor.zero_())
+    assert dist.sample()[0].item() == 1
+
+
+def test_several_sparse_choices():
+    logits = torch.randn(6, 5, dtype=F64)
+    dist = MultiCategoricalFamily((3, 2), sparse=True)(logits)
+    first, second = SparseCategoricalFamily(3)(logits[:, :3]), SparseCategoricalFamily(2)(logits[:, 3:])
+    actions = dist.sample()
+    torch.testing.assert_close(dist.log_prob(actions), first.log_prob(actions[:, 0]) + second.log_prob(actions[:, 1]))
+    joint = (first.probs[:, :, None] * second.probs[:, None, :]).flatten(1)
+    for q in (0.5, 1.0, 2.0):
+        torch.testing.assert_close(dist.tsallis_entropy(q), tsallis_entropy(joint, q))
+    torch.testing.assert_close(dist.entropy(), dist.tsallis_entropy(1.0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tsallis_entropy_of_index_one_is_the_entropy(name):
+    dist, _ = heads()[name]
+    torch.testing.assert_close(dist.tsallis_entropy(1.0), dist.entropy())
+    # next to it the series goes on with (1 - q) / 2 E[log^2 p], and E[log^2 p] is below 100 here
+    torch.testing.assert_close(dist.tsallis_entropy(1 + 1e-9), dist.entropy(), rtol=0, atol=1e-7)
+
+
+def test_tsallis_entropy_of_coins_is_that_of_all_their_sides():
+    dist = BernoulliFamily(3)(torch.randn(1, 3, dtype=F64))
+    sides = torch.tensor(list(itertools.product([0.0, 1.0], repeat=3)), dtype=F64)
+    joint = torch.stack([dist.log_prob(side[None]) for side in sides], 1).exp()
+    torch.testing.assert_close(dist.tsallis_entropy(2.0), tsallis_entropy(joint, 2.0))
+
+
+def test_a_squashed_density_has_no_tsallis_entropy():
+    with pytest.raises(PolicyError, match="Squashed has no closed form"):
+        squashed(2)(torch.zeros(3, 2), torch.zeros(2)).tsallis_entropy(2.0)
+
+
+def test_sparse_probabilities_are_for_choices():
+    assert make_family(spaces.Discrete(3), sparse=True) == SparseCategoricalFamily(3)
+    assert make_family(spaces.MultiDiscrete([3, 2]), sparse=True) == MultiCategoricalFamily((3, 2), sparse=True)
+    for space in (spaces.Box(-1, 1, (2,)), spaces.MultiBinary(3)):
+        with pytest.raises(PolicyError, match="sparse=True"):
+            make_family(space, sparse=True)

@@ -1,5 +1,6 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
-from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.learner import Learner, Metrics
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.watching.callbacks import BaseCallback
@@ -33,11 +34,16 @@ class OnPolicyLearner(Learner):
     """A learner with a stochastic actor and a value function, which also judges rollouts."""
 
     policy: ActorCriticPolicy
+    entropy_index: float = 1.0
+    """Which Tsallis entropy :meth:`judged` gives: see :mod:`polyak.ops.tsallis`."""
 
     def judged(self, batch: RolloutSamples) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values [B, 1] of a minibatch, log-probabilities [B] of its actions and entropies [B], by the policy as it is,
         which is handed the further columns of the rollout by their names: memory, masks."""
-        return self.policy.evaluate_actions(batch.observations, batch.actions, **batch.extras)
+        named: dict[str, Any] = dict(batch.extras)
+        if self.entropy_index != 1:
+            named["entropy_index"] = self.entropy_index
+        return self.policy.evaluate_actions(batch.observations, batch.actions, **named)
 
     def evaluate(self, batch: tuple[Any, ...]) -> Metrics:
         """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there, and of further
@@ -262,7 +268,7 @@ class RolloutAlgorithm(Collecting):
         """Fill in advantages and returns, from the values [N, 1] and the ends [N] after the last step."""
         rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
 
-    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Tensor] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
+    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Any] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
         """Values and log-probabilities as gradient steps see them: ratios of probabilities begin at 1."""
         with products_in(self.learner.precision):
             values, log_prob, _ = self._actor_critic.evaluate_actions(obs, actions, **extras)
@@ -400,10 +406,23 @@ class OnPolicyAlgorithm(ActorCriticAlgorithm):
     _: KW_ONLY
     ent_coef: NonNegative = 0.0
     """Weight of the entropy bonus."""
+    entropy_index: Positive = 1.0
+    """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
+    policies, exactly so with ``policy_kwargs={"sparse": True}``."""
     vf_coef: NonNegative = 0.5
     """Weight of the value loss."""
     max_grad_norm: NonNegative = 0.5
     """Largest global norm of the gradient; beyond it the gradient is scaled down."""
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        if self.entropy_index == 1:
+            return
+        fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
+        require(not self.policy.squash_output, "entropy_index", self.entropy_index, fix)
+        fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
+        takes = "entropy_index" in inspect.signature(self._actor_critic.evaluate_actions).parameters
+        require(takes, "entropy_index", self.entropy_index, fix)
 
 
 def _split(rows: Any) -> list[Any]:

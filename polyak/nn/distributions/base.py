@@ -32,6 +32,14 @@ class Distribution(ABC):
     def entropy(self) -> Tensor | None:
         """Entropy in nats: [B]; ``None`` where there is no closed form."""
 
+    def tsallis_entropy(self, q: float) -> Tensor:
+        """Tsallis entropy of index q over the whole action, see :mod:`polyak.ops.tsallis`: [B].
+
+        Raises:
+            PolicyError: it has no closed form.
+        """
+        raise PolicyError(f"the Tsallis entropy of a {type(self).__name__} has no closed form. Use entropy_index=1.")
+
     @abstractmethod
     def sample(self) -> Tensor:
         """One action for each state; differentiable in the parameters where the action is continuous."""

@@ -8,22 +8,29 @@ from gymnasium import spaces
 
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.distributions.base import Family
-from polyak.nn.distributions.discrete import BernoulliFamily, CategoricalFamily, MultiCategoricalFamily
+from polyak.nn.distributions.discrete import (
+    BernoulliFamily,
+    CategoricalFamily,
+    MultiCategoricalFamily,
+    SparseCategoricalFamily,
+)
 from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
 
 
-def make_family(action_space: spaces.Space, use_sde: bool = False, **options: Any) -> Family:
+def make_family(action_space: spaces.Space, use_sde: bool = False, sparse: bool = False, **options: Any) -> Family:
     """The family that fits an action space.
 
     Args:
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         use_sde: state-dependent exploration (Box only) rather than independent Gaussians.
+        sparse: probabilities by sparsemax (Discrete and MultiDiscrete only) rather than softmax.
         options: further arguments of the family.
 
     Raises:
-        PolicyError: ``use_sde`` with another space than Box, or a MultiBinary of several dimensions.
+        PolicyError: ``use_sde`` with another space than Box, ``sparse`` with one that is no choice among several, or a
+            MultiBinary of several dimensions.
         NotImplementedError: a space for which there is no distribution.
     """
     if use_sde and not isinstance(action_space, spaces.Box):
@@ -31,13 +38,19 @@ def make_family(action_space: spaces.Space, use_sde: bool = False, **options: An
             f"use_sde=True: state-dependent exploration needs continuous actions (a Box), got {action_space}. "
             "Leave use_sde out."
         )
+    if sparse and not isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete):
+        raise PolicyError(
+            f"sparse=True: sparsemax needs choices among several (Discrete or MultiDiscrete), got {action_space}. "
+            "Leave sparse out."
+        )
     if isinstance(action_space, spaces.Box):
         family = StateDependentGaussianFamily if use_sde else GaussianFamily
         return family(get_action_dim(action_space), **options)
     if isinstance(action_space, spaces.Discrete):
-        return CategoricalFamily(int(action_space.n), **options)
+        choice = SparseCategoricalFamily if sparse else CategoricalFamily
+        return choice(int(action_space.n), **options)
     if isinstance(action_space, spaces.MultiDiscrete):
-        return MultiCategoricalFamily(tuple(int(n) for n in action_space.nvec.flatten()), **options)
+        return MultiCategoricalFamily(tuple(int(n) for n in action_space.nvec.flatten()), sparse, **options)
     if isinstance(action_space, spaces.MultiBinary):
         if len(action_space.shape) != 1:
             raise PolicyError(

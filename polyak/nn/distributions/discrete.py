@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from typing_extensions import Self
 
 from polyak.nn.distributions.base import Distribution, Family, check_same_type
+from polyak.ops.tsallis import joint_tsallis_entropy, sparsemax, tsallis_entropy
 
 CERTAIN = 1e8
 """Log-odds of a coin whose other side is forbidden: finite, so that cross-entropies are, and exact in float32."""
@@ -34,6 +35,9 @@ class Categorical(Distribution):
         finite = self.logits.clamp_min(torch.finfo(self.logits.dtype).min)
         return -(finite.exp() * finite).sum(dim=-1)
 
+    def tsallis_entropy(self, q: float) -> Tensor:
+        return tsallis_entropy(self.logits.exp(), q)
+
     def sample(self) -> Tensor:
         """Argmax of the logits plus Gumbel noise, -log of an exponential variable.
 
@@ -56,9 +60,53 @@ class Categorical(Distribution):
         return (p.exp() * (p - q)).sum(dim=-1)
 
 
+@dataclass(frozen=True, eq=False)
+class SparseCategorical(Distribution):
+    """One choice among N, some of which may have probability 0 exactly; actions are [B] int64."""
+
+    probs: Tensor
+    """[B, N]"""
+    logits: Tensor
+    """[B, N] what they were projected from."""
+
+    @property
+    def _logs(self) -> Tensor:
+        """Log-probabilities [B, N], those of 0 as if of the smallest number: finite, and without gradient."""
+        return self.probs.clamp_min(torch.finfo(self.probs.dtype).tiny).log()
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Log-probability of the choices [B]; about -87 instead of -inf where it is 0."""
+        return self._logs.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        return -(self.probs * self._logs).sum(dim=-1)
+
+    def tsallis_entropy(self, q: float) -> Tensor:
+        return tsallis_entropy(self.probs, q)
+
+    def sample(self) -> Tensor:
+        """The class that comes first of those that come at exponential times with their probabilities as rates; one of
+        probability 0 never comes."""
+        probs = self.probs.detach()
+        exponential = torch.empty_like(probs).exponential_().clamp_min(torch.finfo(probs.dtype).tiny)
+        return (probs / exponential).argmax(dim=-1)
+
+    def mode(self) -> Tensor:
+        return self.probs.argmax(dim=-1)
+
+    def masked(self, masks: Tensor) -> Self:
+        logits = self.logits.masked_fill(~masks, -math.inf)
+        return type(self)(sparsemax(logits), logits)
+
+    def kl(self, other: Self) -> Tensor:
+        """[B]; large where ``other`` forbids what self allows."""
+        check_same_type(self, other)
+        return (self.probs * (self._logs - other._logs)).sum(dim=-1)
+
+
 @dataclass(frozen=True)
 class CategoricalFamily(Family):
-    """One choice among N.
+    """One choice among N, by softmax.
 
     Args:
         action_dim: N.
@@ -75,6 +123,25 @@ class CategoricalFamily(Family):
         return Categorical(logits.log_softmax(dim=-1))
 
 
+@dataclass(frozen=True)
+class SparseCategoricalFamily(Family):
+    """One choice among N, by sparsemax.
+
+    Args:
+        action_dim: N.
+    """
+
+    action_dim: int
+
+    @property
+    def n_outputs(self) -> int:
+        return self.action_dim
+
+    def __call__(self, logits: Tensor) -> SparseCategorical:
+        """What the probabilities are to be near to [B, N]; -inf forbids a choice."""
+        return SparseCategorical(sparsemax(logits), logits)
+
+
 # --- several choices ------------------------------------------------------------------------------------------------
 
 
@@ -82,7 +149,7 @@ class CategoricalFamily(Family):
 class MultiCategorical(Distribution):
     """A independent choices; actions are [B, A] int64."""
 
-    choices: tuple[Categorical, ...]
+    choices: tuple[Categorical | SparseCategorical, ...]
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probability of the choices [B, A]: [B]."""
@@ -91,6 +158,9 @@ class MultiCategorical(Distribution):
 
     def entropy(self) -> Tensor:
         return _sum([choice.entropy() for choice in self.choices])
+
+    def tsallis_entropy(self, q: float) -> Tensor:
+        return joint_tsallis_entropy(torch.stack([choice.tsallis_entropy(q) for choice in self.choices], dim=1), q)
 
     def sample(self) -> Tensor:
         return torch.stack([choice.sample() for choice in self.choices], dim=1)
@@ -104,7 +174,7 @@ class MultiCategorical(Distribution):
 
     def kl(self, other: Self) -> Tensor:
         check_same_type(self, other)
-        return _sum([p.kl(q) for p, q in zip(self.choices, other.choices, strict=True)])
+        return _sum([p.kl(q) for p, q in zip(self.choices, other.choices, strict=True)])  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -113,9 +183,11 @@ class MultiCategoricalFamily(Family):
 
     Args:
         action_dims: number of classes of each choice.
+        sparse: by sparsemax rather than softmax.
     """
 
     action_dims: tuple[int, ...]
+    sparse: bool = False
 
     @property
     def n_outputs(self) -> int:
@@ -123,8 +195,8 @@ class MultiCategoricalFamily(Family):
 
     def __call__(self, logits: Tensor) -> MultiCategorical:
         """Unnormalised log-probabilities of all choices, one after the other; -inf forbids a class."""
-        parts = logits.split(self.action_dims, dim=1)
-        return MultiCategorical(tuple(Categorical(part.log_softmax(dim=-1)) for part in parts))
+        family = SparseCategoricalFamily if self.sparse else CategoricalFamily
+        return MultiCategorical(tuple(family(part.shape[1])(part) for part in logits.split(self.action_dims, dim=1)))
 
 
 def _sum(terms: list[Tensor]) -> Tensor:
@@ -148,6 +220,10 @@ class Bernoulli(Distribution):
 
     def entropy(self) -> Tensor:
         return _cross_entropy(self.logits, torch.sigmoid(self.logits)).sum(dim=1)
+
+    def tsallis_entropy(self, q: float) -> Tensor:
+        coins = torch.stack([torch.sigmoid(self.logits), torch.sigmoid(-self.logits)], dim=-1)
+        return joint_tsallis_entropy(tsallis_entropy(coins, q), q)
 
     def sample(self) -> Tensor:
         return (torch.rand_like(self.logits) < torch.sigmoid(self.logits)).to(self.logits.dtype)

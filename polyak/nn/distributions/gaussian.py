@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from typing_extensions import Self
 
 from polyak.nn.distributions.base import Distribution, Family, check_same_type
+from polyak.ops.tsallis import gaussian_tsallis_entropy
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 LOG_2 = math.log(2.0)
@@ -30,6 +31,9 @@ class Gaussian(Distribution):
 
     def entropy(self) -> Tensor:
         return (self.log_std + (0.5 + HALF_LOG_2PI)).sum(dim=-1)
+
+    def tsallis_entropy(self, q: float) -> Tensor:
+        return gaussian_tsallis_entropy(self.log_std, q)
 
     def sample(self) -> Tensor:
         return self.mean + self.std * torch.randn_like(self.mean)

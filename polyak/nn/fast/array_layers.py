@@ -430,9 +430,9 @@ class ChoiceHead(Head):
 class CategoricalHead(ChoiceHead):
     """One choice among N by its logits: [B] int64."""
 
-    def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...], sparse: bool = False) -> None:
         super().__init__(outputs, shape)
-        self.choice = _Choice(self.outputs)
+        self.choice = _SparseChoice(self.outputs) if sparse else _Choice(self.outputs)
 
     def sample(self) -> np.ndarray:
         return self.choice()
@@ -444,10 +444,10 @@ class CategoricalHead(ChoiceHead):
 class MultiCategoricalHead(ChoiceHead):
     """Several choices, the i-th among ``sizes[i]``, from their logits side by side: [B, A] int64."""
 
-    def __init__(self, outputs: Tensor, shape: tuple[int, ...], sizes: Sequence[int]) -> None:
+    def __init__(self, outputs: Tensor, shape: tuple[int, ...], sizes: Sequence[int], sparse: bool = False) -> None:
         super().__init__(outputs, shape)
         self.logits = np.split(self.outputs, np.cumsum(sizes)[:-1], axis=1)
-        self.choices = [_Choice(logits) for logits in self.logits]
+        self.choices = [_SparseChoice(logits) if sparse else _Choice(logits) for logits in self.logits]
 
     def sample(self) -> np.ndarray:
         return self.shaped(np.stack([choose() for choose in self.choices], axis=1))
@@ -606,3 +606,27 @@ class _Choice:
         np.log(noise, noise)
         np.subtract(self.logits, noise, noise)
         return noise.argmax(1)
+
+
+class _SparseChoice(_Choice):
+    """Draws from the sparsemax of ``logits``: the class that comes first, see
+    :class:`~polyak.nn.distributions.discrete.SparseCategorical`."""
+
+    def __init__(self, logits: np.ndarray) -> None:
+        super().__init__(logits)
+        self.count = np.arange(1, logits.shape[1] + 1, dtype=np.float32)
+
+    def __call__(self) -> np.ndarray:
+        noise = self.noise
+        self.draw.exponential_()
+        np.maximum(noise, self.least, out=noise)
+        return (self.probs() / noise).argmax(1)
+
+    def probs(self) -> np.ndarray:
+        """:func:`~polyak.ops.tsallis.sparsemax`."""
+        z = self.logits - self.logits.max(1, keepdims=True)
+        falling = -np.sort(-z, axis=1)
+        size = (1 + self.count * falling > falling.cumsum(1)).sum(1)
+        support = z >= falling[np.arange(len(z)), size - 1, None]
+        tau = (z.sum(1, where=support, keepdims=True) - 1) / size.astype(np.float32)[:, None]
+        return np.maximum(z - tau, 0)

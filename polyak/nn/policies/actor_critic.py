@@ -13,7 +13,12 @@ from torch import Tensor, nn
 from polyak.envs.masks import mask_size
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import make_family
-from polyak.nn.distributions.discrete import BernoulliFamily, CategoricalFamily, MultiCategoricalFamily
+from polyak.nn.distributions.discrete import (
+    BernoulliFamily,
+    CategoricalFamily,
+    MultiCategoricalFamily,
+    SparseCategoricalFamily,
+)
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
@@ -54,13 +59,16 @@ class ActorCriticPolicy(Policy):
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
         use_expln: gSDE: a positive function that grows slower than exp.
         squash_output: gSDE: pass actions through tanh and stretch them to the bounds, instead of clipping.
+        sparse: probabilities by sparsemax instead of softmax, for a Discrete or MultiDiscrete: bad actions get
+            probability 0 (arXiv:1602.02068; with ``entropy_index=2`` the policies of arXiv:1709.06293).
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         share_features_extractor: actor and value function read, and both train, the same features.
         normalize_images: divide uint8 pictures by 255.
 
     Raises:
-        PolicyError: ``squash_output`` without ``use_sde``, ``use_sde`` without a Box, or an argument out of range.
+        PolicyError: ``squash_output`` without ``use_sde``, ``use_sde`` without a Box, ``sparse`` with a Box or a
+            MultiBinary, or an argument out of range.
         NotImplementedError: an action space without a distribution.
     """
 
@@ -82,6 +90,7 @@ class ActorCriticPolicy(Policy):
         full_std: bool = True,
         use_expln: bool = False,
         squash_output: bool = False,
+        sparse: bool = False,
         features_extractor_class: ExtractorClass | None = None,
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         share_features_extractor: bool = True,
@@ -114,7 +123,7 @@ class ActorCriticPolicy(Policy):
             options = {"full_std": full_std, "squash": squash_output, "use_expln": use_expln}
         else:
             warn_without_sde(full_std=(full_std, True), use_expln=(use_expln, False))
-        self.action_family = make_family(action_space, use_sde, **options)
+        self.action_family = make_family(action_space, use_sde, sparse, **options)
         self.heeds_masks = mask_size(action_space) is not None
         # a subclass that changes how actions are drawn in forward() must act that way too
         self.acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
@@ -214,7 +223,7 @@ class ActorCriticPolicy(Policy):
         return self._shaped(actions), self.value_net(latent_vf), distribution.log_prob(actions)
 
     def evaluate_actions(
-        self, obs: Obs, actions: Tensor, masks: Tensor | None = None
+        self, obs: Obs, actions: Tensor, masks: Tensor | None = None, entropy_index: float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """What the losses need of stored actions.
 
@@ -222,15 +231,21 @@ class ActorCriticPolicy(Policy):
             obs: [B, ...].
             actions: [B, ...] in the network's units, of any dtype; [B, 1] will do for a Discrete.
             masks: [B, M] bool, which choices were allowed; ``None``: all.
+            entropy_index: which Tsallis entropy, see :mod:`polyak.ops.tsallis`; 1 is Shannon's.
 
         Returns:
-            State values [B, 1], log-densities of the actions [B], entropies [B] (None where there is no closed form).
+            State values [B, 1], log-densities of the actions [B], entropies [B] (None where Shannon's has no closed
+            form).
+
+        Raises:
+            PolicyError: another Tsallis entropy has no closed form.
         """
         latent_pi, latent_vf = self._latents(obs)
         distribution = self._get_action_dist_from_latent(latent_pi)
         if masks is not None:
             distribution = distribution.masked(masks)
-        return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), distribution.entropy()
+        entropy = distribution.entropy() if entropy_index == 1 else distribution.tsallis_entropy(entropy_index)
+        return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), entropy
 
     def log_prob_of(self, actions: Tensor, distribution: Distribution) -> Tensor:
         """Log-densities [B] of stored actions [B, ...], as :meth:`evaluate_actions` takes them."""
@@ -279,8 +294,11 @@ class ActorCriticPolicy(Policy):
         family, owners = self.action_family, (self, self.mlp_extractor)
         if type(family) is CategoricalFamily:
             return Chain(owners, layers, CategoricalHead)
+        if type(family) is SparseCategoricalFamily:
+            return Chain(owners, layers, partial(CategoricalHead, sparse=True))
         if type(family) is MultiCategoricalFamily:
-            return Chain(owners, layers, partial(MultiCategoricalHead, sizes=family.action_dims))
+            choices = partial(MultiCategoricalHead, sizes=family.action_dims, sparse=family.sparse)
+            return Chain(owners, layers, choices)
         if type(family) is BernoulliFamily:
             return Chain(owners, layers, BernoulliHead)
         if type(family) is GaussianFamily and not family.squash:
