@@ -205,6 +205,9 @@ LEARNING: dict[str, Task] = {
         "DQN", "CartPole-v1", 50_000, {**_N_STEP_CARTPOLE, "prioritized": True}, at_least=475
     ),
     "noisy-cartpole": Task("DQN", "CartPole-v1", 50_000, _NOISY_N_STEP_CARTPOLE, at_least=475),
+    "munchausen-cartpole": Task(
+        "DQN", "CartPole-v1", 50_000, {**_DQN_CARTPOLE_SOFT, "munchausen": True}, at_least=475
+    ),
     "c51-cartpole": Task("C51", "CartPole-v1", 50_000, {**_N_STEP_CARTPOLE, **_ATOMS}, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
