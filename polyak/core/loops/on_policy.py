@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -78,12 +78,14 @@ class RolloutAlgorithm(Collecting):
     """Discount factor, in [0, 1]."""
     gae_lambda: Fraction = 0.95
     """Trace decay of generalised advantage estimation, in [0, 1]: 0 is one-step TD, 1 Monte Carlo."""
-    max_grad_norm: NonNegative = 0.5
-    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
+    max_grad_norm: NonNegative | None = 0.5
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
     rollout_buffer_class: type[RolloutBuffer] | None = None
     """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
+
+    _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -101,7 +103,7 @@ class RolloutAlgorithm(Collecting):
             self.rollout_buffer = self._make_rollout_buffer()
 
     def _make_rollout_buffer(self) -> RolloutBuffer:
-        cls = self.rollout_buffer_class or RolloutBuffer
+        cls = self.rollout_buffer_class or self._rollout_buffer_class
         return cls(
             self.n_steps,
             self.observation_space,
@@ -162,7 +164,7 @@ class RolloutAlgorithm(Collecting):
             names = self._collection_locals(callback, rollout_buffer, n_steps) if publish else {}
             if collection.pending is not None:
                 self._take(collection.pending, collection, rollout_buffer)
-            while collection.steps < n_steps:
+            while not self._is_collected(collection, rollout_buffer, n_steps):
                 step = self._make_step(collection)
                 if (own_add or publish) and "values" not in step.extras:
                     step = collection.pending = self._judged(step)
@@ -178,6 +180,10 @@ class RolloutAlgorithm(Collecting):
         finally:
             self._collection = None
         return True
+
+    def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        """Whether there is experience enough."""
+        return collection.steps >= n_steps
 
     def _collection_locals(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> dict[str, Any]:
         """What callbacks find in ``self.locals`` throughout a collection."""
@@ -339,8 +345,8 @@ class RolloutAlgorithm(Collecting):
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(RolloutAlgorithm):
-    """Those with a stochastic actor and a value function."""
+class PolicyGradientAlgorithm(RolloutAlgorithm):
+    """Those with a stochastic actor."""
 
     _: KW_ONLY
     ent_coef: NonNegative = 0.0
@@ -348,10 +354,6 @@ class OnPolicyAlgorithm(RolloutAlgorithm):
     entropy_index: Positive = 1.0
     """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
     policies, exactly so with ``policy_kwargs={"sparse": True}``."""
-    vf_coef: NonNegative = 0.5
-    """Weight of the value loss."""
-    normalize_advantage: bool = True
-    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int = -1
@@ -372,6 +374,17 @@ class OnPolicyAlgorithm(RolloutAlgorithm):
 
     def _exploration(self) -> dict[str, Exploration]:
         return gsde(self.use_sde, self.sde_sample_freq)
+
+
+@dataclass(eq=False, repr=False)
+class OnPolicyAlgorithm(PolicyGradientAlgorithm):
+    """Those whose actor learns together with a value function, of one loss."""
+
+    _: KW_ONLY
+    vf_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    normalize_advantage: bool = True
+    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
 
 def _split(rows: Any) -> list[Any]:
