@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.qrdqn import QRDQN as QRDQN
     from polyak.algorithms.rainbow import Rainbow as Rainbow
     from polyak.algorithms.redq import REDQ as REDQ
+    from polyak.algorithms.reinforce import REINFORCE as REINFORCE
     from polyak.algorithms.sac import SAC as SAC
     from polyak.algorithms.sd3 import SD3 as SD3
     from polyak.algorithms.simba import SimBa as SimBa
@@ -45,6 +46,7 @@ REGISTRY = {
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
     "redq": "polyak.algorithms.redq:REDQ",
+    "reinforce": "polyak.algorithms.reinforce:REINFORCE",
     "sac": "polyak.algorithms.sac:SAC",
     "sd3": "polyak.algorithms.sd3:SD3",
     "simba": "polyak.algorithms.simba:SimBa",

@@ -46,7 +46,7 @@ class A2CLearner(OnPolicyLearner):
     ent_coef: Dial[Tensor]
     entropy_index: Dial[float]
     vf_coef: Dial[Tensor]
-    max_grad_norm: Dial[Tensor]
+    max_grad_norm: Dial[Tensor | None]
     normalize_advantage: Dial[bool]
 
     def __init__(self, recipe: LearnerRecipe) -> None:

@@ -48,7 +48,7 @@ class DeepSARSALearner(Learner):
     """Action values of the policy that acts."""
 
     policy: GreedyPolicy
-    max_grad_norm: Dial[Tensor]
+    max_grad_norm: Dial[Tensor | None]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -87,8 +87,8 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
     expected: bool = False
     """Expected SARSA: the next state counts by its expected value under the policy, rather than by the value of the
     action that was taken there. After the last step of a rollout it always does."""
-    max_grad_norm: NonNegative = 10.0
-    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
+    max_grad_norm: NonNegative | None = 10.0
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner
     policies: ClassVar = policy_aliases(GreedyPolicy)

@@ -77,7 +77,7 @@ class PPOLearner(OnPolicyLearner):
     ent_coef: Dial[Tensor]
     entropy_index: Dial[float]
     vf_coef: Dial[Tensor]
-    max_grad_norm: Dial[Tensor]
+    max_grad_norm: Dial[Tensor | None]
     normalize_advantage: Dial[bool]
     target_kl: Dial[float | None]
 

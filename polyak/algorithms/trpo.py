@@ -17,7 +17,7 @@ from torch import Tensor
 from polyak.algorithms.ppo import value_loss
 from polyak.core.hyperparameters import Count, NonNegative, Only, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import ActorCriticAlgorithm, ByMinibatches, OnPolicyLearner
+from polyak.core.loops.on_policy import ByMinibatches, OnPolicyLearner, StochasticActorAlgorithm
 from polyak.core.schedules import Schedule
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
@@ -252,7 +252,7 @@ Shrinking = Annotated[float, Only("a number above 0 and below 1", lambda x: 0 < 
 
 
 @dataclass(eq=False, repr=False)
-class TRPO(ByMinibatches, ActorCriticAlgorithm):
+class TRPO(ByMinibatches, StochasticActorAlgorithm):
     """Trust Region Policy Optimization: one step on each rollout, as long as a KL divergence allows (arXiv:1502.05477).
 
     ``learning_rate`` and the optimizer are those of the value function: the actor's step has a length of its own.

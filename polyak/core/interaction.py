@@ -301,6 +301,8 @@ class Interaction(Algorithm):
         super()._go_on(saved, resume, force_reset)
         if self.runner is not None and not force_reset:
             self.runner.load_state(saved.state_of("runner"))
+            if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
+                self.runner.env.unwrapped._reset_seeds()
 
 
 def _name_of(env: VecEnv) -> str:

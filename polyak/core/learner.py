@@ -329,11 +329,7 @@ class Learner(nn.Module):
         if self.dials.get("learning_rate") == value:
             return
         for optimizer in self.optimizers.values():
-            for group in optimizer.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(value)
-                else:
-                    group["lr"] = value
+            set_rate(optimizer, value)
         self.dials["learning_rate"] = value
 
     # -- state --------------------------------------------------------------------------------------------------------
@@ -364,6 +360,15 @@ class Learner(nn.Module):
                 "Check policy_kwargs and the spaces."
             )
         self.load_state_dict(dict(tensors), strict=False)
+
+
+def set_rate(optimizer: Optimizer, value: float) -> None:
+    """Give an optimizer another learning rate. One that is a tensor stays one, so that graphs see it move."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(value)
+        else:
+            group["lr"] = value
 
 
 def _annotations(cls: type) -> dict[str, Any]:

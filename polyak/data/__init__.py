@@ -11,6 +11,7 @@ from polyak.data.batch import (
     Transition,
     TransitionRows,
 )
+from polyak.data.episodes import EpisodeBuffer
 from polyak.data.hindsight.her import HerReplayBuffer
 from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Relabel
 from polyak.data.replay import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
@@ -30,6 +31,7 @@ __all__ = [
     "DictReplayBufferSamples",
     "DictRolloutBuffer",
     "DictRolloutBufferSamples",
+    "EpisodeBuffer",
     "GoalSelectionStrategy",
     "HerReplayBuffer",
     "Hindsight",

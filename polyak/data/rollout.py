@@ -336,13 +336,18 @@ class RolloutBuffer(BaseBuffer):
         cls = type(self)
         return cls.get is RolloutBuffer.get and cls._get_samples is RolloutBuffer._get_samples
 
+    @property
+    def _rows(self) -> int:
+        """How many are handed out."""
+        return self.buffer_size * self.n_envs
+
     def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
         """All rows in a new random order, and how many make a minibatch; flattens the arrays."""
         if not self.full:
             raise AssertionError(
                 f"The rollout buffer holds {self.pos} of {self.buffer_size} steps: fill it before reading it."
             )
-        rows = self.buffer_size * self.n_envs
+        rows = self._rows
         batch_size = rows if batch_size is None else batch_size
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")

@@ -125,6 +125,7 @@ _PPO_CARTPOLE = {
     "clip_range": "lin_0.2",
 }
 _SPARSE = {"entropy_index": 2.0, "ent_coef": 0.01, "policy_kwargs": {"sparse": True}}
+_REINFORCE_CARTPOLE = {"learning_rate": "lin_1e-2", "episodes_per_update": 4, "normalize_returns": True}
 _PPO_PENDULUM_GSDE = {
     "n_steps": 1024,
     "gae_lambda": 0.95,
@@ -195,6 +196,9 @@ LEARNING: dict[str, Task] = {
         "PPO", "CartPole-v1", 100_000, {**_PPO_CARTPOLE, **_SPARSE}, n_envs=8, at_least=475
     ),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
+    "reinforce-cartpole": Task(  # in fewer than 1000 episodes
+        "REINFORCE", "CartPole-v1", 250_000, _REINFORCE_CARTPOLE, n_envs=4, at_least=475
+    ),
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "discrete-sac-cartpole": Task("DiscreteSAC", "CartPole-v1", 50_000, _DISCRETE_SAC_CARTPOLE, at_least=475),
     "double-dueling-cartpole": Task(

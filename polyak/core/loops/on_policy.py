@@ -85,6 +85,8 @@ class RolloutAlgorithm(Collecting):
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
 
+    _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
+
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "n_steps": 64}
@@ -101,7 +103,7 @@ class RolloutAlgorithm(Collecting):
             self.rollout_buffer = self._make_rollout_buffer()
 
     def _make_rollout_buffer(self) -> RolloutBuffer:
-        cls = self.rollout_buffer_class or RolloutBuffer
+        cls = self.rollout_buffer_class or self._rollout_buffer_class
         return cls(
             self.n_steps,
             self.observation_space,
@@ -162,7 +164,7 @@ class RolloutAlgorithm(Collecting):
             names = self._collection_locals(callback, rollout_buffer, n_steps) if publish else {}
             if collection.pending is not None:
                 self._take(collection.pending, collection, rollout_buffer)
-            while collection.steps < n_steps:
+            while not self._is_collected(collection, rollout_buffer, n_steps):
                 step = self._make_step(collection)
                 if (own_add or publish) and "values" not in step.extras:
                     step = collection.pending = self._judged(step)
@@ -178,6 +180,10 @@ class RolloutAlgorithm(Collecting):
         finally:
             self._collection = None
         return True
+
+    def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        """Whether there is experience enough."""
+        return collection.steps >= n_steps
 
     def _collection_locals(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> dict[str, Any]:
         """What callbacks find in ``self.locals`` throughout a collection."""
@@ -380,13 +386,11 @@ class ByMinibatches(RolloutAlgorithm):
 
 
 @dataclass(eq=False, repr=False)
-class ActorCriticAlgorithm(RolloutAlgorithm):
-    """Those with a stochastic actor and a value function."""
+class StochasticActorAlgorithm(RolloutAlgorithm):
+    """Those with a stochastic actor."""
 
     heeds_masks: ClassVar[bool] = True
     _: KW_ONLY
-    normalize_advantage: bool = True
-    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int = -1
@@ -400,8 +404,8 @@ class ActorCriticAlgorithm(RolloutAlgorithm):
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(ActorCriticAlgorithm):
-    """Those that descend one objective of actor, value function and entropy."""
+class PolicyGradientAlgorithm(StochasticActorAlgorithm):
+    """Those whose actor follows a gradient that the entropy may take part in."""
 
     _: KW_ONLY
     ent_coef: NonNegative = 0.0
@@ -409,10 +413,8 @@ class OnPolicyAlgorithm(ActorCriticAlgorithm):
     entropy_index: Positive = 1.0
     """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
     policies, exactly so with ``policy_kwargs={"sparse": True}``."""
-    vf_coef: NonNegative = 0.5
-    """Weight of the value loss."""
-    max_grad_norm: NonNegative = 0.5
-    """Largest global norm of the gradient; beyond it the gradient is scaled down."""
+    max_grad_norm: NonNegative | None = 0.5
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     def _check_built(self) -> None:
         super()._check_built()
@@ -423,6 +425,17 @@ class OnPolicyAlgorithm(ActorCriticAlgorithm):
         fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
         takes = "entropy_index" in inspect.signature(self._actor_critic.evaluate_actions).parameters
         require(takes, "entropy_index", self.entropy_index, fix)
+
+
+@dataclass(eq=False, repr=False)
+class OnPolicyAlgorithm(PolicyGradientAlgorithm):
+    """Those whose actor learns together with a value function, of one loss."""
+
+    _: KW_ONLY
+    vf_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    normalize_advantage: bool = True
+    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
 
 def _split(rows: Any) -> list[Any]:

@@ -213,6 +213,18 @@ class ActorCriticPolicy(Policy):
         features = self.extract_features(obs, self.vf_features_extractor)
         return self.value_net(self.mlp_extractor.forward_critic(features))
 
+    def critic_parameters(self) -> list[nn.Parameter]:
+        """What serves state values alone."""
+        parts = [getattr(self.mlp_extractor, "value_net", None), self.value_net]
+        if not self.share_features_extractor:
+            parts.insert(0, self.vf_features_extractor)
+        return [parameter for part in parts if part is not None for parameter in part.parameters()]
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """All others: what serves actions, with what both read."""
+        critics = set(self.critic_parameters())
+        return [parameter for parameter in self.parameters() if parameter not in critics]
+
     # --- acting and learning ------------------------------------------------------------------------------------------
 
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,219 @@
+"""REINFORCE: the policy gradient by whole episodes, with or without a baseline.
+
+Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning", Machine
+Learning 8; Sutton et al. 2000, "Policy Gradient Methods for Reinforcement Learning with Function Approximation",
+NeurIPS 12. Equation numbers are those of Sutton and Barto 2018, "Reinforcement Learning: An Introduction", chapter 13.
+
+Shapes: B rows, which are all steps of some episodes; T steps, N environments.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.algorithms.a2c import policy_gradient_loss, value_loss
+from polyak.core.hyperparameters import Count, NonNegative, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
+from polyak.core.loops.collection import Collection
+from polyak.core.loops.on_policy import OnPolicyLearner, PolicyGradientAlgorithm
+from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
+from polyak.data.step import Step
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.ops.policy_gradient import entropy_loss
+
+# -- returns -----------------------------------------------------------------------------------------------------------
+
+
+def steps_since_start(episode_starts: np.ndarray) -> np.ndarray:
+    """t of each row, counted from the first of its episode. episode_starts [T, N], all 1 in row 0 -> [T, N]"""
+    rows = np.arange(len(episode_starts))[:, None]
+    return rows - np.maximum.accumulate(np.where(episode_starts > 0, rows, 0), axis=0)
+
+
+def standardised(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Values with mean 0 and standard deviation 1 over the chosen rows. values [T, N], rows [T, N] bool -> [T, N]"""
+    chosen = values[rows]
+    return (values - chosen.mean()) / (chosen.std(ddof=min(1, len(chosen) - 1)) + 1e-8)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class ActorAndCriticLearner(OnPolicyLearner):
+    """A stochastic actor and a state-value function, each under an optimizer and with a loss of its own."""
+
+    policy: ActorCriticPolicy
+    critic_learning_rate: Dial[Tensor | None]
+    ent_coef: Dial[Tensor]
+    entropy_index: Dial[float]
+    max_grad_norm: Dial[Tensor | None]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("actor", self.policy.actor_parameters(), recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", self.policy.critic_parameters(), recipe.make_optimizer, recipe.lr)
+
+    def set(self, **values: float) -> None:
+        super().set(**values)
+        if (rate := self.dials["critic_learning_rate"]) is not None:
+            set_rate(self.optimizers["critic"], rate)
+
+    def update(self, batch: RolloutSamples) -> Update:
+        """One gradient step of each."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: RolloutSamples) -> Update:
+        """Descend both objectives; what one of them learns from is nothing to the other."""
+        values, log_prob, entropy = self.judged(batch)
+        actor = self.actor_objective(batch, log_prob, entropy)
+        critic = self.critic_objective(batch, values.flatten())
+        self.minimise("actor", actor.loss, self.max_grad_norm)
+        self.minimise("critic", critic.loss, self.max_grad_norm)
+        return Update({**actor.metrics, **critic.metrics})
+
+    def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
+        """-E[A log pi(a|s)], less the entropy bonus. Of the policy as it is: log_prob [B], entropy [B]"""
+        loss_pi, loss_s = policy_gradient_loss(log_prob, batch.advantages), entropy_loss(entropy, log_prob)
+        metrics = {"policy_loss": loss_pi.detach(), "entropy_loss": loss_s.detach()}
+        return Objective(loss_pi + self.ent_coef * loss_s, metrics)
+
+    def critic_objective(self, batch: RolloutSamples, values: Tensor) -> Objective:
+        """E[(G - V(s))^2]. values [B] of the critic as it is"""
+        loss = value_loss(values, batch.returns)
+        return Objective(loss, {"value_loss": loss.detach()})
+
+
+class REINFORCELearner(ActorAndCriticLearner):
+    """The policy gradient theorem by samples, eq. 13.8 and 13.11: a sum over each episode, a mean over episodes."""
+
+    baseline: Dial[bool]
+    episodes_per_update: Dial[int]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        if not self.baseline:
+            nn.ParameterList(self.policy.critic_parameters()).requires_grad_(False)
+
+    def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
+        objective = super().actor_objective(batch, log_prob, entropy)
+        return objective._replace(loss=objective.loss * (len(log_prob) / self.episodes_per_update))
+
+    def critic_objective(self, batch: RolloutSamples, values: Tensor) -> Objective:
+        return super().critic_objective(batch, values) if self.baseline else Objective(values.mean())  # all is frozen
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class REINFORCE(PolicyGradientAlgorithm):
+    """REINFORCE: one step along the policy gradient by the returns of whole episodes (Williams 1992)."""
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    _: KW_ONLY
+    episodes_per_update: Count = 8
+    """Episodes of one update: the first so many that begin, in all environments together. Environments that are in the
+    middle of another one when an update is due are reset."""
+    baseline: bool = True
+    """Learn state values, and subtract them from the returns."""
+    critic_learning_rate: NonNegative | Schedule | None = None
+    """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
+    discount_states: bool = False
+    """Weigh step t of an episode by gamma^t, as the exact gradient of the discounted return does; without, later states
+    count in full, as is usual."""
+    normalize_returns: bool = False
+    """Scale the returns, less the baseline, to mean 0 and standard deviation 1 within each update."""
+    bootstrap_truncated: bool = False
+    """Add the baseline's value of the state in which a time limit cut an episode. Without, the return ends there: an
+    exact sample, where the time limit is part of the task."""
+    max_grad_norm: NonNegative | None = None
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    rollout_buffer_class: type[EpisodeBuffer] | None = None
+    """A class to use instead of :class:`~polyak.data.EpisodeBuffer`."""
+
+    # whole episodes have no number of steps, and returns no trace decay, that one could choose
+    n_steps: ClassVar[int] = 512  # type: ignore[misc]
+    gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
+    learner_class: ClassVar[type[Learner]] = REINFORCELearner
+    policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
+    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = EpisodeBuffer
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        options = {name: value for name, value in super().trial().items() if name != "n_steps"}
+        return {**options, "env": "CartPole-v1", "episodes_per_update": 2}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = "without a baseline there are no values to add. Give baseline=True as well, or leave it False."
+        require(self.baseline or not self.bootstrap_truncated, "bootstrap_truncated", self.bootstrap_truncated, fix)
+
+    def _setup_model(self) -> None:
+        self._check_episodes()
+        if self.critic_learning_rate is not None:
+            self.critic_learning_rate = get_schedule_fn(self.critic_learning_rate)
+        super()._setup_model()
+
+    def _check_episodes(self) -> None:
+        fix = f"each of the n_envs={self.n_envs} environments makes at least one. Use {self.n_envs} or more."
+        require(
+            self.env is None or self.episodes_per_update >= self.n_envs,
+            "episodes_per_update",
+            self.episodes_per_update,
+            fix,
+        )
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        self._check_episodes()  # a loaded model may have another number of environments
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        return 0, 1  # nobody knows how long episodes will be
+
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        super()._update_current_progress_remaining(min(num_timesteps, total_timesteps), total_timesteps)
+
+    # -- whole episodes ------------------------------------------------------------------------------------------------
+
+    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        """As :meth:`RolloutAlgorithm.collect`, for as many steps as the episodes take."""
+        assert self.runner is not None
+        assert isinstance(rollout_buffer, EpisodeBuffer)
+        rollout_buffer.episodes = self.episodes_per_update
+        if self._collection is None and not np.all(self.runner.episode_starts):
+            self._start_episodes()  # what is left of an episode that an earlier policy began is no sample
+        return super().collect(callback, rollout_buffer, n_steps)
+
+    def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        assert self.runner is not None
+        assert isinstance(rollout_buffer, EpisodeBuffer)
+        return rollout_buffer.is_complete(self.runner.episode_starts)
+
+    def _complete(self, rollout_buffer: RolloutBuffer, judged: bool) -> Tensor:
+        assert isinstance(rollout_buffer, EpisodeBuffer)
+        rollout_buffer.finish()
+        return super()._complete(rollout_buffer, judged or not self.baseline)
+
+    def _cut_values(self, step: Step) -> np.ndarray:
+        return super()._cut_values(step) if self.bootstrap_truncated else np.zeros(self.n_envs, np.float32)
+
+    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, dones: np.ndarray) -> None:
+        """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
+        assert isinstance(rollout_buffer, EpisodeBuffer)
+        if not self.baseline:
+            rollout_buffer.values[:] = 0
+        super()._estimate(rollout_buffer, last_values, dones)
+        if self.normalize_returns:
+            rollout_buffer.advantages = standardised(rollout_buffer.advantages, rollout_buffer.counted)
+        if self.discount_states:
+            ages = steps_since_start(rollout_buffer.episode_starts)
+            rollout_buffer.advantages = (rollout_buffer.advantages * self.gamma**ages).astype(np.float32)
