@@ -205,7 +205,7 @@ class TRPOLearner(OnPolicyLearner):
             for p, part in zip(params, step.values(), strict=True):
                 p.add_(part)
             new = self.distribution(rows)
-            log_prob, kl = self.policy.log_prob_of(rows.actions, new), old.kl(new).mean()
+            log_prob, kl = self.policy.log_prob_of(rows.actions, new), self.divergence(old, new).mean()
         finally:
             for p, kept in zip(params, before, strict=True):
                 p.copy_(kept)
@@ -226,6 +226,10 @@ class TRPOLearner(OnPolicyLearner):
     def distribution(self, batch: RolloutSamples) -> Distribution:
         """Of the actions in a batch's states; it stays what it is when the policy is asked for another."""
         return copy(self.policy.get_distribution(batch.observations, **batch.extras))
+
+    def divergence(self, old: Distribution, new: Distribution) -> Tensor:
+        """What ``target_kl`` bounds, eq. 12: KL(old || new) [B]."""
+        return old.kl(new)
 
     def parameters_of(self, names: Iterable[str]) -> list[Tensor]:
         """The policy's parameters with these names."""
