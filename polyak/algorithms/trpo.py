@@ -205,7 +205,7 @@ class TRPOLearner(OnPolicyLearner):
             for p, part in zip(params, step.values(), strict=True):
                 p.add_(part)
             new = self.distribution(rows)
-            log_prob, kl = self.policy.log_prob_of(rows.actions, new), old.kl(new).mean()
+            log_prob, kl = self.policy.log_prob_of(rows.actions, new), self.divergence(old, new).mean()
         finally:
             for p, kept in zip(params, before, strict=True):
                 p.copy_(kept)
@@ -228,6 +228,10 @@ class TRPOLearner(OnPolicyLearner):
         distribution = copy(self.policy.get_distribution(batch.observations))
         masks = batch.extras.get("masks")
         return distribution if masks is None else distribution.masked(masks)
+
+    def divergence(self, old: Distribution, new: Distribution) -> Tensor:
+        """What ``target_kl`` bounds, eq. 12: KL(old || new) [B]."""
+        return old.kl(new)
 
     def parameters_of(self, names: Iterable[str]) -> list[Tensor]:
         """The policy's parameters with these names."""

@@ -820,10 +820,14 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
 
 
 class TRPOLearner(trpo.TRPOLearner):
-    """Makes the peer's draws."""
+    """Makes the peer's draws, and measures steps the peer's way round."""
 
     def first_guess(self, gradient: torch.Tensor) -> torch.Tensor:
         return near_zero(gradient)
+
+    def divergence(self, old: Any, new: Any) -> torch.Tensor:
+        """KL(new || old) [B]"""
+        return super().divergence(new, old)
 
 
 @in_order(

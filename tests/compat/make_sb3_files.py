@@ -27,6 +27,7 @@ ENVS = {
     "tqc": "Pendulum-v1",
     "crossq": "Pendulum-v1",
     "qrdqn": "CartPole-v1",
+    "trpo": "Pendulum-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
 
@@ -43,7 +44,7 @@ def observations(env: str, n: int = 1000) -> Any:
 def main(*names: str) -> None:
     """Write these models, or everything if none is named."""
     import torch
-    from sb3_contrib import QRDQN, TQC
+    from sb3_contrib import QRDQN, TQC, TRPO
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
     from stable_baselines3.common.noise import NormalActionNoise
@@ -79,6 +80,7 @@ def main(*names: str) -> None:
         "ddpg": (DDPG("MlpPolicy", ENVS["ddpg"], **replay()), 20),
         "tqc": (TQC("MlpPolicy", ENVS["tqc"], top_quantiles_to_drop_per_net=1, **quantiles), 20),
         "qrdqn": (QRDQN("MlpPolicy", ENVS["qrdqn"], learning_rate=0.01, **levels), 45),
+        "trpo": (TRPO("MlpPolicy", ENVS["trpo"], n_steps=32, batch_size=16, n_critic_updates=2, **tiny()), 64),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
     expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}

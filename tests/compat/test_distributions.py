@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch import distributions as td
 
 from polyak.compat import policies
+from polyak.compat.contrib import TRPO
 from polyak.compat.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
@@ -127,6 +128,7 @@ def test_divergence_is_torchs_and_the_sum_is_that_of_the_value(name: str) -> Non
     found = kl_divergence(p, q)
     assert found.shape == ((6,) if "categorical" in name else (6, 5) if name == "bernoulli" else (6, 2))
     torch.testing.assert_close(found.sum(1) if found.dim() > 1 else found, p.value.kl(q.value))
+    torch.testing.assert_close(p.kl(q), p.value.kl(q.value), rtol=0, atol=0)
 
 
 def test_divergence_of_different_families_is_refused() -> None:
@@ -303,13 +305,15 @@ def test_a_distribution_needs_only_what_is_abstract_in_the_peer() -> None:
     dist.proba_distribution(mean + 1)
     reference = td.kl_divergence(td.Laplace(mean, 1.0), td.Laplace(mean + 1, 1.0))
     torch.testing.assert_close(kl_divergence(old, dist), reference)
+    torch.testing.assert_close(old.kl(dist), reference.sum(1))
     twin = copy.deepcopy(dist)
     assert twin.distribution is None
     assert torch.equal(twin.bounds, dist.bounds)
 
 
-def test_a_policy_learns_with_a_distribution_of_a_users_own() -> None:
-    model = PPO(SpikyPolicy, "Pendulum-v1", n_steps=32, batch_size=16, **TINY)
+@pytest.mark.parametrize("algorithm", [PPO, TRPO])
+def test_a_policy_learns_with_a_distribution_of_a_users_own(algorithm: Any) -> None:
+    model = algorithm(SpikyPolicy, "Pendulum-v1", n_steps=32, batch_size=16, **TINY)
     before = model.policy.parameters_to_vector()
     model.learn(64)
     assert (model.policy.parameters_to_vector() != before).any()

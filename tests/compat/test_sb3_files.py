@@ -19,7 +19,23 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak import A2C, C51, DDPG, DQN, IQN, PPO, QRDQN, SAC, TD3, TQC, CrossQ, DeepSARSA, HerReplayBuffer, Rainbow
+from polyak import (
+    A2C,
+    C51,
+    DDPG,
+    DQN,
+    IQN,
+    PPO,
+    QRDQN,
+    SAC,
+    TD3,
+    TQC,
+    TRPO,
+    CrossQ,
+    DeepSARSA,
+    HerReplayBuffer,
+    Rainbow,
+)
 from polyak.compat import algorithms as compat
 from polyak.compat.sb3_files import names, unpickle, writer
 from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
@@ -46,6 +62,7 @@ MODELS = {
     "tqc": TQC,
     "crossq": CrossQ,
     "qrdqn": QRDQN,
+    "trpo": TRPO,
     "dqn_her": DQN,
 }
 EXPECTED = {**np.load(DATA / "expected.npz"), **np.load(DATA / "crossq.npz")}
@@ -152,6 +169,9 @@ def test_hyper_parameters_come_along() -> None:
     assert qrdqn.policy.q_net.n_quantiles == 3
     assert qrdqn._n_calls == 48  # whole rollouts of 4 steps
     assert qrdqn.policy.optimizer.param_groups[0]["eps"] == 0.01 / qrdqn.batch_size
+    trpo = TRPO.load(DATA / "trpo.zip")
+    assert (trpo.n_steps, trpo.batch_size, trpo.n_critic_updates, trpo.target_kl) == (32, 16, 2, 0.01)
+    assert len(trpo.policy.optimizer.state) == 4, "what the value function alone depends on"
     her = DQN.load(DATA / "dqn_her.zip")
     assert (her.replay_buffer_class, her.replay_buffer_kwargs) == (HerReplayBuffer, {"n_sampled_goal": 2})
 
@@ -203,15 +223,11 @@ def test_the_algorithm_is_found_out() -> None:
         ("sb3_contrib.common.recurrent.policies", "RecurrentActorCriticPolicy", "RecurrentPPO"),
         ("sb3_contrib.common.maskable.policies", "MaskableActorCriticPolicy", "MaskablePPO"),
         ("sb3_contrib.ars.policies", "ARSPolicy", "ARS"),
-        ("", "", "TRPO"),
     ],
 )
 def test_algorithms_that_polyak_lacks_are_named(tmp_path: Path, module: str, name: str, algorithm: str) -> None:
     def change(data: dict[str, Any], members: dict[str, bytes]) -> None:
-        if algorithm == "TRPO":
-            data["cg_max_steps"] = 15
-        else:
-            data["policy_class"] = written(writer.Global((module, name)))
+        data["policy_class"] = written(writer.Global((module, name)))
 
     with pytest.raises(ValueError, match=f"holds a model of {algorithm}, which polyak does not have. Load it with"):
         PPO.load(rewritten("ppo", tmp_path / "m.zip", change))
@@ -465,6 +481,7 @@ MADE_THERE = {
     *("use_sde", "sde_sample_freq", "use_sde_at_warmup", "action_noise"),  # where the algorithm has no such option
     *("policy_delay", "target_policy_noise", "target_noise_clip"),  # of DDPG
     "tau",  # of CrossQ, which has nothing that follows
+    *("ent_coef", "vf_coef", "max_grad_norm"),  # of TRPO, which has two objectives
 }
 """Attributes that the peer's classes set by themselves, or make from others."""
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import polyak
-from polyak.compat.contrib import CrossQ
+from polyak.compat.contrib import TRPO, CrossQ
 from polyak.compat.contrib.crossq.policies import CrossQPolicy
 from polyak.compat.sb3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.compat.sb3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -177,15 +177,15 @@ def test_policies_and_networks_are_saved_by_themselves(tmp_path: Path) -> None:
 # -- algorithms --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", [A2C, CrossQ, DDPG, DQN, PPO, SAC, TD3])
+@pytest.mark.parametrize("algorithm", [A2C, CrossQ, DDPG, DQN, PPO, SAC, TD3, TRPO])
 def test_hyper_parameters_may_be_given_by_position(algorithm: Any) -> None:
     env = "CartPole-v1" if algorithm in (A2C, DQN, PPO) else "Pendulum-v1"
-    second = {A2C: ("n_steps", 7), PPO: ("n_steps", 64)}.get(algorithm, ("buffer_size", 77))
+    second = {A2C: ("n_steps", 7), PPO: ("n_steps", 64), TRPO: ("n_steps", 128)}.get(algorithm, ("buffer_size", 77))
     model = algorithm("MlpPolicy", env, 1e-3, second[1])
     assert model.learning_rate == 1e-3
     assert getattr(model, second[0]) == second[1]
     assert issubclass(algorithm, getattr(polyak, algorithm.__name__))
-    assert issubclass(algorithm, OnPolicyAlgorithm if algorithm in (A2C, PPO) else OffPolicyAlgorithm)
+    assert issubclass(algorithm, OnPolicyAlgorithm if algorithm in (A2C, PPO, TRPO) else OffPolicyAlgorithm)
     with pytest.raises(TypeError, match="multiple values for keyword argument"):
         algorithm("MlpPolicy", env, 1e-3, second[1], **{second[0]: 5})
     with pytest.raises(TypeError, match="unexpected keyword argument"):

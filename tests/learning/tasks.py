@@ -136,6 +136,22 @@ _PPO_PENDULUM_GSDE = {
     "use_sde": True,
     "sde_sample_freq": 4,
 }
+_TRPO_CARTPOLE = {
+    "n_steps": 512,
+    "batch_size": 512,
+    "cg_damping": 1e-3,
+    "gae_lambda": 0.98,
+    "n_critic_updates": 20,
+}
+_TRPO_PENDULUM = {
+    "n_steps": 1024,
+    "gamma": 0.9,
+    "gae_lambda": 0.9,
+    "target_kl": 0.02,
+    "n_critic_updates": 15,
+    "use_sde": True,
+    "sde_sample_freq": 4,
+}
 _TD3_PENDULUM = {
     "gamma": 0.98,
     "buffer_size": 200_000,
@@ -195,6 +211,8 @@ LEARNING: dict[str, Task] = {
     "ppo-sparsemax-cartpole": Task(
         "PPO", "CartPole-v1", 100_000, {**_PPO_CARTPOLE, **_SPARSE}, n_envs=8, at_least=475
     ),
+    "trpo-cartpole": Task("TRPO", "CartPole-v1", 100_000, _TRPO_CARTPOLE, n_envs=2, at_least=475),
+    "trpo-pendulum": Task("TRPO", "Pendulum-v1", 100_000, _TRPO_PENDULUM, n_envs=2, at_least=-250),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "reinforce-cartpole": Task(  # in fewer than 1000 episodes
         "REINFORCE", "CartPole-v1", 250_000, _REINFORCE_CARTPOLE, n_envs=4, at_least=475

@@ -150,6 +150,11 @@ DELIBERATE = (
         "An observation or action that is not finite is named at once instead of ending in NaN weights.",
     ),
     Difference(
+        "TRPO's `sub_sampling_factor` thins out the Fisher matrix alone",
+        "The gradient and the line search cost little, and are better of all rows.",
+        ("contrib/trpo_sub_sampling/*",),
+    ),
+    Difference(
         "Messages are worded otherwise",
         "Categories of warnings and classes of errors are promised, sentences are not.",
     ),

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 import worlds
-from sb3_contrib import QRDQN, TQC
-from sb3_contrib.common.utils import quantile_huber_loss
+from sb3_contrib import QRDQN, TQC, TRPO
+from sb3_contrib.common.utils import conjugate_gradient_solver, flat_grad, quantile_huber_loss
 from sb3_contrib.qrdqn import policies as qrdqn_policies
 from sb3_contrib.tqc import policies
+from sb3_contrib.trpo import policies as trpo_policies
 from stable_baselines3.common.env_util import make_vec_env
 from training import _sums
 
@@ -48,7 +49,7 @@ def signatures() -> Any:
 
     classes = {"TQC": TQC, "policy": policies.TQCPolicy, "critic": policies.Critic, "actor": policies.Actor}
     classes |= {"QRDQN": QRDQN, "QRDQN policy": qrdqn_policies.QRDQNPolicy, "cnn": qrdqn_policies.CnnPolicy}
-    classes |= {"quantiles": qrdqn_policies.QuantileNetwork}
+    classes |= {"quantiles": qrdqn_policies.QuantileNetwork, "TRPO": TRPO, "TRPO policy": trpo_policies.MlpPolicy}
     return {name: shown(cls) for name, cls in classes.items()}
 
 
@@ -184,3 +185,95 @@ def qrdqn_subclassed() -> Any:
             return Doubled(**self._update_features_extractor(self.net_args, features_extractor=None)).to(self.device)
 
     return _sums(_qrdqn("CartPole-v1", 100, policy=Mine, policy_kwargs={"net_arch": [8]}))
+
+
+def linear_equations() -> Any:
+    """Conjugate gradients to the end, and gradients as vectors."""
+    draw = torch.Generator().manual_seed(0)
+    root, b = torch.randn(6, 6, generator=draw), torch.randn(6, generator=draw)
+    torch.manual_seed(1)
+    solved = conjugate_gradient_solver((root @ root.T + torch.eye(6)).matmul, b, max_iter=20)
+    at_once = conjugate_gradient_solver(lambda v: 2 * v, b, 0)
+    x, y, other = (torch.randn(2, 3, generator=draw, requires_grad=True) for _ in range(3))
+    slope = flat_grad((x * y).sum(), [x, other, y], create_graph=True)
+    return [solved, at_once, slope, slope.requires_grad, flat_grad((slope**2).sum(), [x], retain_graph=True)]
+
+
+def _trpo(env: Any, steps: int, policy: str = "MlpPolicy", **options: Any) -> Any:
+    settings = {"n_steps": 128, "batch_size": 32, "n_critic_updates": 5, **options}
+    return TRPO(policy, env, seed=7, device="cpu", **settings).learn(steps, log_interval=10_000)
+
+
+def trpo() -> Any:
+    """As it comes, but for rollouts."""
+    return _sums(_trpo("CartPole-v1", 384))
+
+
+def trpo_options() -> Any:
+    """A wide region, few steps of conjugate gradients, little damping, two environments, advantages as they are."""
+    options = {"target_kl": 0.05, "cg_max_steps": 5, "cg_damping": 0.01, "line_search_shrinking_factor": 0.5}
+    model = _trpo(make_vec_env("Pendulum-v1", 2, seed=7), 256, n_steps=64, normalize_advantage=False, **options)
+    return _sums(model)
+
+
+def trpo_gsde() -> Any:
+    """Exploration that depends on the state."""
+    return _sums(_trpo("Pendulum-v1", 256, use_sde=True, sde_sample_freq=4))
+
+
+def trpo_sub_sampling() -> Any:
+    """One row in three."""
+    return _sums(_trpo("CartPole-v1", 128, sub_sampling_factor=3))
+
+
+def trpo_pictures() -> Any:
+    """Features that actor and critic share: who moves them?"""
+    small = {"features_extractor_kwargs": {"features_dim": 16}}
+    model = _trpo(worlds.Pictures(), 32, policy="CnnPolicy", n_steps=16, batch_size=8, policy_kwargs=small)
+    return [_sums(model), len(model.policy.optimizer.state_dict()["state"])]
+
+
+def trpo_files(folder: Path) -> Any:
+    """There and back; the optimizer's state."""
+    model = _trpo("CartPole-v1", 128, policy_kwargs={"net_arch": [8]})
+    model.save(folder / "model")
+    again = TRPO.load(folder / "model")
+    fresh = TRPO("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [8]})
+    fresh.set_parameters(model.get_parameters())
+    obs = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    acted = [m.predict(obs, deterministic=True)[0] for m in (model, again, fresh)]
+    state = again.policy.optimizer.state_dict()["state"]
+    return [
+        acted,
+        sorted(state),
+        [float(entry["step"]) for entry in state.values()],
+        again.cg_max_steps,
+        again.ent_coef,
+    ]
+
+
+def trpo_subclassed() -> Any:
+    """A policy of one's own, whose layers actor and critic share in part."""
+
+    class Both(torch.nn.Module):
+        latent_dim_pi = latent_dim_vf = 8
+
+        def __init__(self, features: int) -> None:
+            super().__init__()
+            self.trunk, self.pi, self.vf = (torch.nn.Linear(n, 8) for n in (features, 8, 8))
+
+        def forward(self, features: torch.Tensor) -> Any:
+            return self.forward_actor(features), self.forward_critic(features)
+
+        def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
+            return self.pi(self.trunk(features).tanh()).tanh()
+
+        def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
+            return self.vf(self.trunk(features).tanh()).tanh()
+
+    class Mine(trpo_policies.MlpPolicy):
+        def _build_mlp_extractor(self) -> None:
+            self.mlp_extractor = Both(self.features_dim)
+
+    model = _trpo("CartPole-v1", 256, policy=Mine, policy_kwargs={"ortho_init": False})
+    return [_sums(model), sorted(model.policy.optimizer.state_dict()["state"])]
