@@ -309,6 +309,7 @@ class DeepAlgorithm(Algorithm):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
+        *,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The policy's action for one observation or a batch of them.

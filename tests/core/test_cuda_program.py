@@ -268,6 +268,7 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
     delayed = [("critic_step",), ("delayed_step",)]
     steps = {"sac": whole, "tqc": whole, "discrete_sac": whole, "td3": delayed, "fast_td3": delayed}
     steps |= {key: [("critic_step", True), ("actor_step",)] for key in ("redq", "droq")}
+    steps |= {"simba": whole, "trpo": [("critic_step", ())]}
     steps["crossq"] = [("critic_step",), ("actor_step",)]
     for method, *static in steps.get(name, [("gradient_step",)]):
         program.Program(model.learner, method, batch, tuple(static))

@@ -54,18 +54,21 @@ class ActsEpsilonGreedily(Collecting):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
+        *,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         if deterministic or np.random.rand() >= self.exploration_rate:
-            return super().predict(observation, state, episode_start, deterministic, action_masks)
+            return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
         masks, vectorized = self._allowed(observation, action_masks), self.policy.is_vectorized_observation(observation)
         if masks is not None:
             masks = self.policy.checked_masks(masks)
             actions = self.policy.to_env(self._random_actions()(len(masks), masks))
-        else:
+        elif vectorized:
             rows = len(next(iter(observation.values())) if isinstance(observation, dict) else observation)
-            actions = np.array([self.action_space.sample() for _ in range(rows if vectorized else 1)])
-        return (actions if vectorized else actions[0]), state
+            actions = np.array([self.action_space.sample() for _ in range(rows)])
+        else:
+            actions = np.array([self.action_space.sample()])
+        return (actions if vectorized else np.array(actions[0])), state
 
     predict.__doc__ = Collecting.predict.__doc__
 

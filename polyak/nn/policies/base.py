@@ -312,6 +312,7 @@ class Policy(Network, ABC):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
+        *,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The action for one observation or for a batch, in the environment's units.

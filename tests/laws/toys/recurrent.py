@@ -50,11 +50,12 @@ class ElmanPolicy(ActorCriticPolicy):
         return Decision(self._shaped(actions), says, {"hidden": hidden})
 
     def evaluate_actions(
-        self, obs: Any, actions: Tensor, hidden: Tensor | None = None
+        self, obs: Any, actions: Tensor, hidden: Tensor | None = None, entropy_index: float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         assert hidden is not None
         distribution = self.distribution_of(self.remember(obs, hidden))
-        return self.predict_values(obs), distribution.log_prob(self._flat(actions)), distribution.entropy()
+        entropy = distribution.entropy() if entropy_index == 1 else distribution.tsallis_entropy(entropy_index)
+        return self.predict_values(obs), distribution.log_prob(self._flat(actions)), entropy
 
     def get_distribution(self, obs: Any) -> Distribution:
         return self.distribution_of(self.remember(obs, self.initial_memory(len(obs))["hidden"]))
