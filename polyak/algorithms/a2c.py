@@ -21,6 +21,7 @@ from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutSamples
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ class A2C(OnPolicyAlgorithm):
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
     learner_class: ClassVar[type[Learner]] = A2CLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy)
+    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
     def _default_optimizer(self) -> OptimizerRecipe:

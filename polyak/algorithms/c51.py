@@ -88,7 +88,7 @@ class C51(DQN):
     """The last atom: discounted returns above it count as this."""
 
     learner_class: ClassVar[type[Learner]] = C51Learner
-    policies: ClassVar = policy_aliases(ValuePolicy, network=CategoricalQNetwork)
+    policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

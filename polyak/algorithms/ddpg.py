@@ -105,7 +105,7 @@ class DDPG(OffPolicyAlgorithm):
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
 
     learner_class: ClassVar[type[Learner]] = DDPGLearner
-    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
+    policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
     actor = Part("policy.actor")

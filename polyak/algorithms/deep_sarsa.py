@@ -100,7 +100,7 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
         self._follow_schedule()
         return super()._iterate(callback, log_interval)
 
-    def _values_of(self, observations: Observations) -> np.ndarray:
+    def _values_of(self, observations: Observations, memory: Mapping[str, Tensor]) -> np.ndarray:
         """Expected values [N]."""
         with torch.no_grad():
             q = self.q_net(self.policy.obs_to_tensor(observations)[0])

@@ -186,7 +186,7 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
 
     heeds_masks: ClassVar[bool] = True
     learner_class: ClassVar[type[Learner]] = DQNLearner
-    policies: ClassVar = policy_aliases(ValuePolicy)
+    policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net, q_net_target = Part("policy.q_net"), Part("policy.q_net_target")
 

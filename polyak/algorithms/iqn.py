@@ -69,4 +69,4 @@ class IQN(DQN):
     """Levels drawn for each target, N'."""
 
     learner_class: ClassVar[type[Learner]] = IQNLearner
-    policies: ClassVar = policy_aliases(ValuePolicy, network=ImplicitQuantileNetwork)
+    policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=ImplicitQuantileNetwork)

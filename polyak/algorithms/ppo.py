@@ -21,6 +21,7 @@ from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
     """End an update early once the policy's approximate KL divergence exceeds 1.5 times this; ``None`` never does."""
 
     learner_class: ClassVar[type[Learner]] = PPOLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy)
+    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
     def _check_hyperparameters(self) -> None:

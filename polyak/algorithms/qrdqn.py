@@ -68,7 +68,7 @@ class QRDQN(DQN):
     """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
 
     learner_class: ClassVar[type[Learner]] = QRDQNLearner
-    policies: ClassVar = policy_aliases(ValuePolicy, network=QuantileNetwork)
+    policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=QuantileNetwork)
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 0.01 / self.batch_size})  # section 5

@@ -196,7 +196,9 @@ class SAC(SoftActorCritic):
     """Gradient steps between two target updates."""
 
     learner_class: ClassVar[type[Learner]] = SACLearner
-    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256])
+    policies: ClassVar = policy_aliases(
+        ContinuousPolicy, ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256]
+    )
     critic_target = Part("policy.critic_target")
 
 

@@ -130,7 +130,7 @@ class TD3(OffPolicyAlgorithm):
     """Largest such noise."""
 
     learner_class: ClassVar[type[Learner]] = TD3Learner
-    policies: ClassVar = policy_aliases(ContinuousPolicy, actor="deterministic")
+    policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
     actor = Part("policy.actor")

@@ -24,6 +24,7 @@ from polyak.data.batch import RolloutRows, gathered
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 
 # -- objective and direction -------------------------------------------------------------------------------------------
 
@@ -99,6 +100,9 @@ class TRPOLearner(OnPolicyLearner):
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+        self.remembers = isinstance(self.policy, RecurrentActorCriticPolicy)
+        if isinstance(self.policy, RecurrentActorCriticPolicy):
+            self.policy.actor_memory.in_operations = True  # the Fisher product is a derivative of a derivative
 
     def update(self, batch: RolloutSamples | RolloutRows) -> Update:
         """One step of the actor and one of the critic, on the same rows."""
@@ -146,11 +150,13 @@ class TRPOLearner(OnPolicyLearner):
     def steps_along(self, gradient: Parts, batch: RolloutSamples) -> Iterable[Parts]:
         """The steps that the line search tries: the first is as long as the quadratic model of the divergence allows,
         sqrt(2 delta / x^T H x) x, and each that follows is shorter."""
-        rows = torch.arange(0, len(batch.advantages), self.sub_sampling_factor, device=batch.advantages.device)
-        some = batch if self.sub_sampling_factor == 1 else RolloutRows(batch, rows).gathered()
+        some = batch if self.sub_sampling_factor == 1 else self.sub_sample(batch)
+
+        # Of a memory's steps, written out one by one, a program would take minutes to build.
+        run = self.eagerly if self.remembers else self.run
 
         def product(vector: Tensor) -> Tensor:
-            return _flat(self.run(self.fisher_product, (some, _parts(vector, gradient))))
+            return _flat(run(self.fisher_product, (some, _parts(vector, gradient))))
 
         g = _flat(gradient)
         x = conjugate_gradient(product, g, self.cg_max_steps, _TOLERANCE * (g @ g), self.first_guess(g))
@@ -161,6 +167,12 @@ class TRPOLearner(OnPolicyLearner):
         for _ in range(self.line_search_max_iter):
             yield _parts(step, gradient)
             step = self.line_search_shrinking_factor * step
+
+    def sub_sample(self, batch: RolloutSamples) -> RolloutSamples:
+        """One row in so many; of a policy that remembers, one sequence in so many."""
+        rows = torch.arange(len(batch.advantages), device=batch.advantages.device)
+        sequences = rows.view(-1, getattr(self.policy, "sequence_length", 1))
+        return RolloutRows(batch, sequences[:: self.sub_sampling_factor].reshape(-1)).gathered()
 
     def first_guess(self, gradient: Tensor) -> Tensor:
         """Where conjugate gradients start. [P] -> [P]"""
@@ -216,7 +228,7 @@ class TRPOLearner(OnPolicyLearner):
 
     def critic_step(self, batch: RolloutSamples, actor: tuple[str, ...]) -> Metrics:
         """Descend the value loss in all parameters but those named."""
-        values = self.policy.predict_values(batch.observations)
+        values = self.policy.predict_values(batch.observations, **self.remembered(batch))
         loss = value_loss(values.flatten(), batch.returns)
         self.minimise("policy", loss, sparing=self.parameters_of(actor))
         return {"value_loss": loss.detach()}
@@ -225,7 +237,7 @@ class TRPOLearner(OnPolicyLearner):
 
     def distribution(self, batch: RolloutSamples) -> Distribution:
         """Of the actions in a batch's states; it stays what it is when the policy is asked for another."""
-        distribution = copy(self.policy.get_distribution(batch.observations))
+        distribution = copy(self.policy.get_distribution(batch.observations, **self.remembered(batch)))
         masks = batch.extras.get("masks")
         return distribution if masks is None else distribution.masked(masks)
 
@@ -286,7 +298,7 @@ class TRPO(ByMinibatches, StochasticActorAlgorithm):
     """Passes of the value function over each rollout."""
 
     learner_class: ClassVar[type[Learner]] = TRPOLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy)
+    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
     @classmethod

@@ -129,6 +129,8 @@ class Learner(nn.Module):
     """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
     engine: Executor | None
     """Carries out :meth:`run`; None: the learner does so itself."""
+    rows_of: Callable[[Any], Any] | None
+    """Makes sequences into rows, where the policy remembers and is given such."""
     group: Group | None
     """The learners with which this one learns as one; a copy of a learner is in no group."""
 
@@ -138,7 +140,7 @@ class Learner(nn.Module):
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
         self.dials: dict[str, Any] = {}
-        self.engine = self.group = None
+        self.engine = self.group = self.rows_of = None
         if recipe is not None:
             self.policy = recipe.make_policy()
             self.dial(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
@@ -161,7 +163,10 @@ class Learner(nn.Module):
     def eagerly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
         """As :meth:`run`, line by line."""
         with products_in(self.precision):
-            return method(gathered(batch), *static)
+            batch = gathered(batch)
+            if self.rows_of is not None and getattr(batch, "valid", None) is not None:
+                batch = self.rows_of(batch)
+            return method(batch, *static)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.counters:  # at every step: a module would ask first whether it is a parameter or a module

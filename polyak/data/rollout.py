@@ -57,6 +57,8 @@ class RolloutBuffer(BaseBuffer):
         gamma: discount.
         columns: what else each row holds: a :class:`~polyak.data.schema.Schema`, or columns. Every step must bring them
             as ``extras``, and every minibatch has them.
+        sequence_length: more than 1: a divisor of ``buffer_size``, such that minibatches are made of sequences of so
+            many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
     """
 
     def __init__(
@@ -70,9 +72,15 @@ class RolloutBuffer(BaseBuffer):
         n_envs: int = 1,
         *,
         columns: Schema | Iterable[Column] | None = None,
+        sequence_length: int = 1,
     ):
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
-        self.schema = Schema.of(columns)
+        self.schema, self.sequence_length = Schema.of(columns), sequence_length
+        if sequence_length < 1 or buffer_size % sequence_length:
+            raise ValueError(
+                f"sequence_length must be a divisor of buffer_size={buffer_size}, so that the rollout is cut into "
+                f"equal sequences, got {sequence_length}."
+            )
         for name, value in (("gae_lambda", gae_lambda), ("gamma", gamma)):
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {value}.")
@@ -351,7 +359,11 @@ class RolloutBuffer(BaseBuffer):
         batch_size = rows if batch_size is None else batch_size
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-        order = self.rng.permutation(rows)
+        steps = self.sequence_length
+        order = self.rng.permutation(rows // steps)
+        if steps > 1:
+            order = (order[:, None] * steps + np.arange(steps)).reshape(-1)
+            batch_size = max(1, batch_size // steps) * steps
         if not self.generator_ready:
             self._flatten()
         return order, batch_size
@@ -371,8 +383,11 @@ class RolloutBuffer(BaseBuffer):
         values, log_probs, advantages, returns = (self._tensor(column.reshape(-1)) for column in scalars)
         actions = actions.astype(np.float32, copy=False)  # one type for all spaces, as in SB3: policies cast back
         columns = self._tensors(obs), self._tensor(actions), values, log_probs, advantages, returns
-        if self.extras:
-            return ExtendedRolloutSamples(*columns, {name: self._tensor(c) for name, c in self.extras.items()})
+        if self.extras or self.sequence_length > 1:
+            extras = {name: self._tensor(column) for name, column in self.extras.items()}
+            if self.sequence_length > 1:
+                extras["starts"] = self._tensor(self.episode_starts.reshape(-1))
+            return ExtendedRolloutSamples(*columns, extras)
         return (DictRolloutBufferSamples if isinstance(obs, dict) else RolloutBufferSamples)(*columns)
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from polyak.envs.wrappers.check_nan import VecCheckNan
     from polyak.envs.wrappers.extract_dict import VecExtractDictObs
     from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
+    from polyak.envs.wrappers.mask_velocity import MaskVelocityWrapper
     from polyak.envs.wrappers.monitor import (
         LoadMonitorResultsError,
         Monitor,
@@ -71,6 +72,7 @@ _NAMES_BY_FILE = {
     "wrappers.frame_stack": "StackedObservations VecFrameStack",
     "native.gym_vector": "GymVectorEnv",
     "make": "is_wrapped make_atari_env make_env make_vec_env unwrap_wrapper",
+    "wrappers.mask_velocity": "MaskVelocityWrapper",
     "wrappers.monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
     "native.make": "AtariGameVecEnv make_native_vec_env",
     "wrappers.normalize": "VecNormalize sync_envs_normalization unwrap_vec_normalize",

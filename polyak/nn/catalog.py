@@ -37,6 +37,8 @@ class PolicyRecipe:
     name: str
     policy_class: type[Policy]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    remembering: type[Policy] | None = None
+    """The class for those who ask for ``memory``, which is its argument."""
 
     def __call__(self, observation_space: spaces.Space, action_space: spaces.Space, **policy_kwargs: Any) -> Policy:
         """Build the policy.
@@ -45,22 +47,35 @@ class PolicyRecipe:
             TypeError: a keyword that the policy does not have; the message lists those it has.
             PolicyError: a policy name that does not suit the observation space, or an argument out of range.
         """
-        check_keywords(self.name, policy_kwargs, self.policy_class.keywords(**self.defaults))
+        cls = self.policy_class
+        if {**self.defaults, **policy_kwargs}.get("memory") is None:
+            policy_kwargs.pop("memory", None)
+        elif self.remembering is None:
+            raise PolicyError(
+                f"memory={policy_kwargs['memory']!r}, but this algorithm has no policy with memory. Use PPO, A2C, "
+                "TRPO, DQN, SAC or TD3; or stack observations: polyak.envs.VecFrameStack."
+            )
+        else:
+            cls = self.remembering
+        check_keywords(self.name, policy_kwargs, cls.keywords(**self.defaults))
         if policy_kwargs.get("features_extractor_class") is None:
             check_policy_fits(self.name, observation_space, policy_kwargs.get("normalize_images", True))
             policy_kwargs = {**policy_kwargs, "features_extractor_class": POLICY_EXTRACTORS[self.name]}
-        return self.policy_class(observation_space, action_space, **{**self.defaults, **policy_kwargs})
+        return cls(observation_space, action_space, **{**self.defaults, **policy_kwargs})
 
 
-def policy_aliases(policy_class: type[Policy], **defaults: Any) -> dict[str, PolicyRecipe]:
+def policy_aliases(
+    policy_class: type[Policy], remembering: type[Policy] | None = None, **defaults: Any
+) -> dict[str, PolicyRecipe]:
     """``"MlpPolicy"``, ``"CnnPolicy"`` and ``"MultiInputPolicy"`` for one policy class.
 
     Args:
         policy_class: what to build.
+        remembering: what to build with ``policy_kwargs={"memory": ...}``.
         defaults: arguments of the class that differ for this algorithm; ``policy_kwargs`` may override them, except for
             those that make the algorithm what it is (such as ``actor``).
     """
-    return {name: PolicyRecipe(name, policy_class, dict(defaults)) for name in POLICY_EXTRACTORS}
+    return {name: PolicyRecipe(name, policy_class, dict(defaults), remembering) for name in POLICY_EXTRACTORS}
 
 
 def check_policy_fits(name: str, observation_space: spaces.Space, normalize_images: bool = True) -> None:

@@ -280,9 +280,13 @@ def test_schemas_are_values():
 # -- sequences -------------------------------------------------------------------------------------------------------
 
 
-def brute_force(data, t, env, transitions, n, stop):
-    """The times of a sequence's transitions, and of the windows that each of them spans."""
+def brute_force(data, t, env, transitions, n, stop, size=1, before=0):
+    """The times of a sequence's transitions, of which ``before`` at most precede t, and of the windows that each of
+    them spans; a buffer of ``size`` slots is looked at back to its first slot."""
     times = [t]
+    while before and times[0] > stop - size and times[0] % size and not data.rows[times[0] - 1]["done"][env]:
+        times.insert(0, times[0] - 1)
+        before -= 1
     while not data.rows[times[-1]]["done"][env] and times[-1] + 1 < stop:
         times.append(times[-1] + 1)
     starts = times[:transitions]
@@ -321,15 +325,17 @@ def test_sequences_are_what_happened(experience, compare, goal_env, kind, sample
         assert samples.valid.shape == (40, transitions)
         transition = Transition.from_samples(samples, GAMMA)
         for i in range(40):
-            t, env = data.find(samples.actions[i, 0].numpy())
-            starts, spans = brute_force(data, t, env, transitions, n, stop)
+            t, env = data.find(samples.actions[i, burn_in].numpy())
+            starts, spans = brute_force(data, t, env, transitions, n, stop, buffer.buffer_size, burn_in)
+            back = burn_in - starts.index(t)
+            starts, spans = starts[: transitions - back], spans[: transitions - back]
             count = len(starts)
             lengths.add(count)
-            assert samples.valid[i].tolist() == [True] * count + [False] * (transitions - count)
+            assert samples.valid[i].tolist() == [False] * back + [True] * count + [False] * (transitions - back - count)
             obs, then = (rows_of(part_of(o, i)) for o in (samples.observations, samples.next_observations))
             goal = obs[0]["desired_goal"] if her else None
             for j in range(transitions):
-                k = min(j, count - 1)  # beyond the end the last row is repeated
+                k = min(max(j - back, 0), count - 1)  # beyond the end the last row is repeated, before it the first
                 expected, last = data.rows[starts[k]]["obs"][env], data.rows[spans[k][-1]]
                 final = last["next_obs"][env]
                 rewards = [data.rows[s]["reward"][env] for s in spans[k]]
@@ -338,16 +344,16 @@ def test_sequences_are_what_happened(experience, compare, goal_env, kind, sample
                     achieved = [data.rows[s]["next_obs"][env]["achieved_goal"] for s in spans[k]]
                     rewards = [-float(abs(a - goal).item() > 0.5) for a in achieved]
                 assert same(obs[j], expected)
-                assert same(then[j], final)
+                assert j < back or same(then[j], final)
                 assert samples.extras["serial"][i, j] == serial(starts[k], env)
                 np.testing.assert_array_equal(
                     samples.extras["vector"][i, j], extras_of(serial(starts[k], env))["vector"]
                 )
-                total = sum(GAMMA**m * r for m, r in enumerate(rewards)) if j < count else 0.0
+                total = sum(GAMMA**m * r for m, r in enumerate(rewards)) if 0 <= j - back < count else 0.0
                 assert samples.rewards[i, j].item() == pytest.approx(total, abs=1e-5)
                 terminated = bool(last["done"][env] and not last["truncated"][env])
-                assert samples.dones[i, j].item() == terminated
-                discount = GAMMA ** len(spans[k]) * (not terminated) * (j < count)
+                assert j < back or samples.dones[i, j].item() == terminated
+                discount = GAMMA ** len(spans[k]) * (not terminated) * (0 <= j - back < count)
                 assert transition.discounts[i, j].item() == pytest.approx(discount, abs=1e-6)
         if sampler == "prioritized":
             assert samples.indices.shape == (40,)

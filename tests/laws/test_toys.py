@@ -76,7 +76,8 @@ def test_a_replayed_sequence_is_unrolled_from_the_memory_stored_with_its_first_r
     assert stored.shape == (32, 5, WIDTH)
     for t in range(4):
         with torch.no_grad():
-            hidden = policy.remember(batch.observations[:, t], hidden)
+            after = policy.remember(batch.observations[:, t], hidden)
+        hidden = torch.where(batch.valid[:, t, None], after, hidden)  # before the episode there is nothing to remember
         both = batch.valid[:, t + 1]
         assert both.any()
         near = (t + 1) * bound(8 + WIDTH, size=10)  # each step adds the rounding of one sum

@@ -19,7 +19,7 @@ from polyak.core.acting.exploration import Arrays, Exploration
 from polyak.core.runner import Acted
 from polyak.data.step import Observations
 from polyak.nn.fast.acting import Acting
-from polyak.nn.policies.base import Memory, Policy
+from polyak.nn.policies.base import Memory, Policy, renewed
 
 
 class Actor:
@@ -99,9 +99,12 @@ class Actor:
             if (actions := before(self.policy, starts, masks)) is not None:
                 break
         if actions is None or self._remembers:  # a memory moves on, whoever acts
-            chosen = None if self._remembers else self._quick(observations, self.deterministic, masks)
+            memory = self.recall(starts)
+            chosen = self._quick(observations, self.deterministic, masks, memory)
             if chosen is None:
-                chosen, extras = self._decide(observations, starts, masks)
+                chosen, extras = self._decide(observations, memory, masks)
+            elif memory is not None:
+                self.memory, extras = self._quick.remembered(), {name: part.numpy() for name, part in memory.items()}
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
@@ -109,28 +112,24 @@ class Actor:
 
     @torch.no_grad()
     def _decide(
-        self, observations: Observations, starts: np.ndarray, masks: np.ndarray | None
+        self, observations: Observations, memory: Memory | None, masks: np.ndarray | None
     ) -> tuple[np.ndarray, Arrays]:
         """The policy's own actions [N, ...] in its units, and what it says besides."""
         policy = self.policy
         tensors = policy.obs_to_tensor(observations)[0]
         allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
-        memory = self._recalled(starts) if self._remembers else None
         decision = policy.decide(tensors, memory, allowed, self.deterministic)
         self.memory = decision.memory
         said: dict[str, Tensor] = {**(memory or {}), **decision.extras}
         return decision.actions.numpy(force=True), {name: value.numpy(force=True) for name, value in said.items()}
 
-    def _recalled(self, starts: np.ndarray) -> Memory | None:
-        """What the policy remembers before the step: nothing of episodes that are over."""
+    def recall(self, starts: np.ndarray) -> Memory | None:
+        """What the policy remembers before the next step: nothing of episodes that are over. ``starts`` [N]: where
+        episodes begin. ``None`` of a policy without memory."""
+        if not self._remembers or (self.memory is not None and not np.count_nonzero(starts)):
+            return self.memory
         fresh = self.policy.initial_memory(len(starts))
-        if fresh is None or self.memory is None or not np.count_nonzero(starts):
-            return fresh if self.memory is None else self.memory
-        begun = torch.as_tensor(starts, device=self.policy.device)
-        return {
-            name: torch.where(begun.view(-1, *[1] * (old.ndim - 1)), fresh[name], old)
-            for name, old in self.memory.items()
-        }
+        return fresh if fresh is None or self.memory is None else renewed(self.memory, fresh, starts)
 
     # -- weights and state ---------------------------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> Non
         )
     if Path(str(built)).name != LIBRARY:
         Path(str(built)).rename(folder / LIBRARY)
+    for calls in folder.glob("*wrapper.json"):  # of operations that torch does not know: it looks for them here
+        calls.rename((folder / LIBRARY).with_suffix(".json"))
 
 
 def options() -> dict[str, Any]:

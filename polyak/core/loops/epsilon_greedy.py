@@ -59,6 +59,8 @@ class ActsEpsilonGreedily(Collecting):
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         if deterministic or np.random.rand() >= self.exploration_rate:
             return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
+        if state is not None or self.policy.acting_memory(1) is not None:  # a memory moves on, whoever acts
+            state = super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)[1]
         masks, vectorized = self._allowed(observation, action_masks), self.policy.is_vectorized_observation(observation)
         if masks is not None:
             masks = self.policy.checked_masks(masks)

@@ -30,9 +30,11 @@ from polyak.core.hyperparameters import (
 )
 from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
+from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.sampling.samplers import make_prioritized
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv
@@ -132,6 +134,10 @@ class OffPolicyAlgorithm(Collecting):
     def _setup_model(self) -> None:
         self.replay_buffer: ReplayBuffer | None = None
         super()._setup_model()
+        if (recurrence := self.policy.recurrence) is not None:
+            require(isinstance(self.n_steps, int), "n_steps", self.n_steps, "sequences take one number of steps.")
+            memory = tuple(self.policy.initial_memory(1) or ())
+            self.learner.rows_of = SequenceRows(recurrence.burn_in, recurrence.length, cast(int, self.n_steps), memory)
         if self.env is not None:
             self.replay_buffer = self._make_replay_buffer()
             self._check_overlap()
@@ -176,7 +182,11 @@ class OffPolicyAlgorithm(Collecting):
 
     def _buffer_options(self) -> dict[str, Any]:
         """Arguments of the replay buffer besides those that every one has."""
-        many = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps != 1 else {}
+        many: dict[str, Any] = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps != 1 else {}
+        if (recurrence := self.policy.recurrence) is not None:
+            assert isinstance(self.n_steps, int)
+            n_step = NStep(self.n_steps, self.gamma)
+            many = {"reduce": Sequence(recurrence.length + self.n_steps - 1, recurrence.burn_in, n_step)}
         return {**(self.replay_buffer_kwargs or {}), **many, **self._sampler_options()}
 
     def _sampler_options(self) -> dict[str, Any]:
@@ -390,13 +400,15 @@ class OffPolicyAlgorithm(Collecting):
         self._turn_dials()
         self.replay_buffer.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[torch.Tensor]] = {}
+        if (recurrence := self.policy.recurrence) is not None:
+            batch_size = max(1, batch_size // recurrence.length)  # of sequences
         batches = self.replay_buffer.transitions(
             batch_size, self.gamma, self._vec_normalize_env, gradient_steps, late=self._gathers_late
         )
         for transition, indices in self._split.sample.timing(batches):
             update = self.learner.update(transition)
             if indices is not None and update.td_error is not None:
-                self.replay_buffer.update_priorities(indices, update.td_error)
+                self.replay_buffer.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
             for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
         self._n_updates += gradient_steps

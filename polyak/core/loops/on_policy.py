@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
@@ -21,6 +22,7 @@ from polyak.data import RolloutBuffer, RolloutSamples
 from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import normalized
 
 _EVALUATION_ROWS = 1024
@@ -44,6 +46,12 @@ class OnPolicyLearner(Learner):
         if self.entropy_index != 1:
             named["entropy_index"] = self.entropy_index
         return self.policy.evaluate_actions(batch.observations, batch.actions, **named)
+
+    def remembered(self, batch: RolloutSamples) -> dict[str, Tensor]:
+        """Those columns of a minibatch that say what its rows remember: see
+        :class:`~polyak.nn.policies.recurrent.RecurrentActorCriticPolicy`."""
+        names = {"starts", *(self.policy.initial_memory(1) or ())}
+        return {name: column for name, column in batch.extras.items() if name in names}
 
     def evaluate(self, batch: tuple[Any, ...]) -> Metrics:
         """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there, and of further
@@ -104,6 +112,9 @@ class RolloutAlgorithm(Collecting):
 
     def _make_rollout_buffer(self) -> RolloutBuffer:
         cls = self.rollout_buffer_class or self._rollout_buffer_class
+        sequences: dict[str, Any] = {}
+        if isinstance(self.policy, RecurrentActorCriticPolicy):
+            self.policy.sequence_length = sequences["sequence_length"] = self._sequence_length(self.policy.max_seq_len)
         return cls(
             self.n_steps,
             self.observation_space,
@@ -113,8 +124,24 @@ class RolloutAlgorithm(Collecting):
             gae_lambda=self.gae_lambda,
             n_envs=self.n_envs,
             **self._column_options(),
+            **sequences,
             **(self.rollout_buffer_kwargs or {}),
         )
+
+    def _sequence_length(self, longest: int | None) -> int:
+        """Steps of the sequences of which a rollout is made for a policy that remembers, ``longest`` at most.
+
+        Raises:
+            ValueError: it cannot be cut into equal ones of about the length that the policy wants.
+        """
+        longest = min(longest or self.n_steps, self.n_steps, getattr(self, "batch_size", self.n_steps))
+        length = max(size for size in range(1, longest + 1) if self.n_steps % size == 0)
+        fix = (
+            f"rollouts are cut into equal sequences of at most {longest} steps, and more than half as many, for the "
+            f"policy's memory. Use a multiple of {longest}, or another max_seq_len in policy_kwargs."
+        )
+        require(2 * length > longest, "n_steps", self.n_steps, fix)
+        return length
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -236,14 +263,22 @@ class RolloutAlgorithm(Collecting):
         final = {key: part[rows] for key, part in final.items()} if isinstance(final, dict) else final[rows]
         with self._split.inference:
             values = np.zeros(len(rows), np.float32)
-            values[rows] = self._values_of(final)
+            memory = self._remembering.memory or {}
+            kept = torch.from_numpy(rows).to(self.device)
+            values[rows] = self._values_of(final, {name: value[kept] for name, value in memory.items()})
         return values
 
-    def _values_of(self, observations: Observations) -> np.ndarray:
-        """State values [N]."""
+    @property
+    def _remembering(self) -> Actor:
+        """Who remembers what the policy does."""
+        assert self.runner is not None
+        return cast(Actor, self.runner.actor)
+
+    def _values_of(self, observations: Observations, memory: Mapping[str, Tensor]) -> np.ndarray:
+        """State values [N], given what is remembered there."""
         with torch.no_grad():
             tensors = self.policy.obs_to_tensor(observations)[0]
-            return self._actor_critic.predict_values(tensors).flatten().numpy(force=True)
+            return self._actor_critic.predict_values(tensors, **memory).flatten().numpy(force=True)
 
     @torch.no_grad()
     def _judged(self, step: Step) -> Step:
@@ -265,7 +300,8 @@ class RolloutAlgorithm(Collecting):
         with self._split.inference:
             if not judged:
                 self._evaluate_rollout(rollout_buffer)
-            last_values = torch.from_numpy(self._values_of(self.runner.obs))[:, None]
+            memory = self._remembering.recall(self.runner.episode_starts) or {}
+            last_values = torch.from_numpy(self._values_of(self.runner.obs, memory))[:, None]
         with self._split.update:
             self._estimate(rollout_buffer, last_values, self.runner.episode_starts)
         return last_values

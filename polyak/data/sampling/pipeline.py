@@ -130,7 +130,7 @@ class Pipeline(NamedTuple):
 
     def _windows(self, source: Storage | Mirror, cells: np.ndarray) -> Rows:
         storage = self.storage
-        cells, valid = windows(storage, cells, self.reduce.window, self.newest())
+        cells, valid = windows(storage, cells, self.reduce.window, self.newest(), self.reduce.before)
         valid = self.reduce.cut(valid, self.rng)
         first, last, exists = self.reduce.ends(cells, valid)
         row = _shaped(source.read(first.reshape(-1)), first)

@@ -31,6 +31,11 @@ class Reduce(Protocol):
         ...
 
     @property
+    def before(self) -> int:
+        """How many of them come before the drawn row."""
+        ...
+
+    @property
     def random(self) -> bool:
         """Whether transitions span numbers of rows that are drawn."""
         ...
@@ -81,6 +86,11 @@ class NStep:
         return self.n_steps
 
     @property
+    def before(self) -> int:
+        """None: a window begins with the drawn row."""
+        return 0
+
+    @property
     def random(self) -> bool:
         """Whether n is drawn."""
         return self.least is not None
@@ -107,16 +117,17 @@ class NStep:
 class Sequence:
     """``L = burn_in + length`` successive transitions of one episode, as in R2D2 (Kapturowski et al. 2019).
 
-    Every row may be the first one, so that sequences overlap; a prioritised sampler keeps one priority for each first
-    row. Where the episode or the experience ends early, ``valid`` [B, L] is False and the last row is repeated, with
-    rewards and discounts 0. Where the memory of a policy is stored as a column, that of the first row is the one to
-    start from; ``burn_in`` transitions then bring it up to date before there is anything to learn.
+    Every row may be the first one to learn from, so that sequences overlap; a prioritised sampler keeps one priority
+    for each. Where the episode or the experience ends early, ``valid`` [B, L] is False and the last row is repeated,
+    with rewards and discounts 0; where it began later, the first. Where the memory of a policy is stored as a column,
+    that of the first row is the one to start from; ``burn_in`` transitions then bring it up to date before there is
+    anything to learn.
 
     With hindsight, all transitions of a sequence get the same goal.
 
     Args:
         length: transitions to learn from.
-        burn_in: transitions before them.
+        burn_in: transitions before them, as far as the episode goes back.
         n_step: what each transition spans, within its episode; a buffer's own ``n_steps`` above 1 goes here.
     """
 
@@ -133,6 +144,11 @@ class Sequence:
             )
         if self.n_step.random:
             raise ValueError(f"the transitions of a sequence span a fixed number of rows, got {self.n_step}.")
+
+    @property
+    def before(self) -> int:
+        """Those that are only remembered."""
+        return self.burn_in
 
     @property
     def random(self) -> bool:
@@ -156,7 +172,7 @@ class Sequence:
     def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
         """Of L transitions per window: [B, L] each."""
         transitions = self.burn_in + self.length
-        newest = valid.sum(1, keepdims=True) - 1
+        newest = valid.shape[1] - 1 - valid[:, ::-1].argmax(1)[:, None]
         start = np.minimum(np.arange(transitions), newest)
         first = np.take_along_axis(cells, start, 1)
         if self.n_steps == 1:
@@ -170,9 +186,10 @@ class Sequence:
         flat = [part.reshape(-1, self.n_steps) for part in parts]
         shape = parts[0].shape[:2]
         summed, discounts = self.n_step.returns(*flat)
+        exists = valid[:, : shape[1]]  # one that does not may span rows that do
         if discounts is not None:
-            discounts = discounts.reshape(shape) * valid[:, : shape[1]]
-        return summed.reshape(shape), discounts
+            discounts = discounts.reshape(shape) * exists
+        return summed.reshape(shape) * exists, discounts
 
 
 def make_reduce(reduce: Reduce | None, n_step: NStep) -> Reduce:

@@ -25,21 +25,31 @@ class Window:
     next_observations: ArrayObs  # [B, ...] successors of the last valid row
 
 
-def windows(storage: Storage, cells: np.ndarray, steps: int, newest: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows from some on, and which of them belong to the episode.
+def windows(
+    storage: Storage, cells: np.ndarray, steps: int, newest: int, before: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows around some others, and which of them belong to the episode.
 
     Args:
         storage: of which the slot ``newest`` was written last.
-        cells: [B] the first rows.
+        cells: [B] some rows.
         steps: how many rows, n.
+        before: how many of these come before the given ones; never across the ring's first slot.
     Returns:
-        cells [B, n] and whether they are valid [B, n].
+        cells [B, n], those before the episode replaced by its first one here; and whether they are valid [B, n].
     """
     slots, envs = np.divmod(cells, storage.envs)
-    slots = (slots[:, None] + np.arange(steps)) % storage.steps
+    slots = slots[:, None] + np.arange(-before, steps - before)
+    outside = slots[:, :before] < 0
+    slots %= storage.steps
     cells = slots * storage.envs + envs[:, None]
     ends = (storage.scalars("dones", cells) > 0) | (storage.scalars("timeouts", cells) > 0)
     ends |= slots == newest
     valid = np.ones(cells.shape, bool)
-    valid[:, 1:] = ~np.logical_or.accumulate(ends[:, :-1], axis=1)
+    valid[:, before + 1 :] = ~np.logical_or.accumulate(ends[:, before:-1], axis=1)
+    if before:
+        gone = (ends[:, :before] | outside)[:, ::-1]
+        valid[:, :before] = ~np.logical_or.accumulate(gone, axis=1)[:, ::-1]
+        first = np.maximum(np.arange(steps), valid.argmax(1)[:, None])
+        cells = np.take_along_axis(cells, first, 1)
     return cells, valid

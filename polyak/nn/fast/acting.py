@@ -11,7 +11,8 @@ Shape letters: B batch, F features, A action dimensions, N outputs of the chain.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from polyak.nn.fast.array_layers import Call, Head, leaves, network
 from polyak.nn.fast.watch import Watch
 from polyak.nn.networks.encoders import to_float
 from polyak.nn.networks.noisy import NoisyLinear
+from polyak.nn.networks.recurrent import Recurrent
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -53,6 +55,10 @@ class Chain(NamedTuple):
     """Called with the tensor [B, N] that the layers fill, and the shape of one action."""
     weights: tuple[nn.Module | Tensor, ...] = ()
     """Further linear layers, activations and parameters, which the head reads."""
+    memories: Mapping[str, Recurrent] = MappingProxyType({})
+    """Those among the layers that remember, by how the names of their parts of the policy's memory begin."""
+    besides: tuple[nn.Module, ...] = ()
+    """Layers that also read the observations, one after another, only to remember them."""
 
 
 class Acting:
@@ -86,9 +92,15 @@ class Acting:
             self._arrays = array_actor(self.policy)
         self._looked = True
 
-    def __call__(self, obs: Any, deterministic: bool = False, masks: np.ndarray | None = None) -> np.ndarray | None:
+    def __call__(
+        self,
+        obs: Any,
+        deterministic: bool = False,
+        masks: np.ndarray | None = None,
+        memory: Mapping[str, Tensor] | None = None,
+    ) -> np.ndarray | None:
         """Finite observations [B, ...], and masks [B, M] of what is allowed or None -> new array of actions [B, ...] in
-        the network's units.
+        the network's units. ``memory``: of a policy that has one, which is :meth:`remembered` afterwards.
 
         Returns:
             the actions; ``None`` where only torch gives them.
@@ -101,7 +113,12 @@ class Acting:
         elif self._arrays is not None and not self._arrays.current():
             self._arrays = array_actor(self.policy)
         arrays = self._arrays
-        return None if arrays is None else arrays.act(obs, deterministic, masks)
+        return None if arrays is None else arrays.act(obs, deterministic, masks, memory)
+
+    def remembered(self) -> dict[str, Tensor]:
+        """New tensors: the memory after the last step."""
+        assert self._arrays is not None
+        return self._arrays.remembered()
 
 
 def array_actor(policy: Any) -> ArrayActor | None:
@@ -111,7 +128,10 @@ def array_actor(policy: Any) -> ArrayActor | None:
     chain = policy.acting_chain()
     if chain is None or any(vars(owner).get("_preprocess", to_float) is not to_float for owner in chain.owners):
         return None
-    if leaves(chain.layers) is None or leaves(part for part in chain.weights if isinstance(part, nn.Module)) is None:
+    if (
+        leaves((*chain.layers, *chain.besides)) is None
+        or leaves(part for part in chain.weights if isinstance(part, nn.Module)) is None
+    ):
         return None
     watch = _watch(chain)
     return ArrayActor(policy, chain, watch) if _readable(watch) else None
@@ -139,7 +159,13 @@ class ArrayActor:
         self._dtype: np.dtype | None = None
         self._wide = False
 
-    def act(self, obs: Any, deterministic: bool = False, masks: np.ndarray | None = None) -> np.ndarray | None:
+    def act(
+        self,
+        obs: Any,
+        deterministic: bool = False,
+        masks: np.ndarray | None = None,
+        memory: Mapping[str, Tensor] | None = None,
+    ) -> np.ndarray | None:
         """Finite observations [B, ...], and masks [B, M] of what is allowed or None -> new array of actions [B, ...].
 
         Returns:
@@ -156,7 +182,9 @@ class ArrayActor:
         plan = self._plan
         if deterministic and self._draws:
             plan = self._quiet_plan(len(obs))
-        inputs, calls, head = plan
+        inputs, calls, head, memories = plan
+        for name, before in (memory or {}).items():
+            memories[name].copy_(before)
         if masks is not None and not (head.takes_masks and self._policy.heeds_masks):
             return None
         if self._wide:  # beyond float32 it becomes infinite
@@ -172,6 +200,10 @@ class ArrayActor:
         if masks is not None:
             head.allow(masks)
         return head.mode() if deterministic else head.sample()
+
+    def remembered(self) -> dict[str, Tensor]:
+        """New tensors: the memory after the last step."""
+        return {name: value.clone() for name, value in self._plan.memories.items()}
 
     def plan_for(self, obs: np.ndarray) -> bool:
         """Make the plan for observations like this one the present plan; False if they cannot have one."""
@@ -190,10 +222,13 @@ class ArrayActor:
         return self._quiet[batch]
 
     def _make_plan(self, batch: int, draws: bool = True) -> _Plan:
-        inputs = torch.zeros(batch, math.prod(self._obs_shape))
-        values, calls = network(self._chain.layers, inputs, draws)
-        head = self._chain.head(values, self._action_shape)
-        return _Plan(inputs.numpy().reshape(batch, *self._obs_shape), calls, head)
+        inputs, chain = torch.zeros(batch, math.prod(self._obs_shape)), self._chain
+        memories: dict[nn.Module, dict[str, Tensor]] = {core: core.initial(batch) for core in chain.memories.values()}
+        values, calls = network(chain.layers, inputs, draws, memories)
+        calls += network(chain.besides, inputs, draws, memories)[1]
+        head = chain.head(values, self._action_shape)
+        named = {prefix + name: t for prefix, core in chain.memories.items() for name, t in memories[core].items()}
+        return _Plan(inputs.numpy().reshape(batch, *self._obs_shape), calls, head, named)
 
 
 class _Plan(NamedTuple):
@@ -204,11 +239,18 @@ class _Plan(NamedTuple):
     calls: list[Call]
     """What fills the arrays one after another."""
     head: Head
+    memories: dict[str, Tensor]
+    """Of the policy, by name [B, K, H]: moved on by the calls."""
 
 
 def _watch(chain: Chain) -> Watch:
     """What notices that a chain is no longer what it is now."""
-    layers = [m for part in (*chain.layers, *chain.weights) if isinstance(part, nn.Module) for m in part.modules()]
+    layers = [
+        m
+        for part in (*chain.layers, *chain.besides, *chain.weights)
+        if isinstance(part, nn.Module)
+        for m in part.modules()
+    ]
     tensors = [t for m in dict.fromkeys(layers) for t in (*m._parameters.values(), *m._buffers.values())]
     weights: list[Tensor] = [t for t in tensors if t is not None and t.is_floating_point()]  # no counters
     weights += [part for part in chain.weights if isinstance(part, Tensor)]

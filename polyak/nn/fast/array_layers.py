@@ -10,8 +10,9 @@ Shape letters: B batch, A action dimensions, L latent features, N outputs of a l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,8 @@ from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import FlattenExtractor
 from polyak.nn.networks.noisy import NoisyLinear
+from polyak.nn.networks.recall import RecurrentExtractor
+from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.networks.residual import ResidualBlock, RunningNorm
 from polyak.nn.networks.streams import CosineEmbedding, Dueling
 from polyak.ops.distributional import midpoints
@@ -41,12 +44,17 @@ def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
     """Layers and activations in the order in which they are applied; ``None`` if there is one without an array form."""
     found: list[nn.Module] = []
     for module in modules:
-        if type(module) in LAYERS or type(module) in ACTIVATIONS:
+        if type(module) in LAYERS or type(module) in ACTIVATIONS or type(module) is Recurrent:
             if isinstance(module, BatchRenorm1d) and module.training:
                 return None
             if isinstance(module, Dueling | ResidualBlock) and leaves(module.children()) is None:
                 return None
             found.append(module)
+        elif type(module) is RecurrentExtractor:
+            inner = leaves((module.extractor, module.core))
+            if inner is None:
+                return None
+            found += inner
         elif isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
             inner = leaves(module)
             if inner is None:
@@ -57,11 +65,27 @@ def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
     return found
 
 
-def network(modules: Iterable[nn.Module], inputs: Tensor, draws: bool = False) -> tuple[Tensor, list[Call]]:
+def network(
+    modules: Iterable[nn.Module],
+    inputs: Tensor,
+    draws: bool = False,
+    memories: Mapping[nn.Module, Mapping[str, Tensor]] = MappingProxyType({}),
+) -> tuple[Tensor, list[Call]]:
     """Modules made of :func:`leaves`: the tensor that will hold their output for flat ``inputs``, and the calls that
-    fill it; ``inputs`` stay as they are. ``draws``: noisy layers draw noise."""
+    fill it; ``inputs`` stay as they are.
+
+    Args:
+        modules: applied one after another.
+        inputs: [B, F].
+        draws: noisy layers draw noise.
+        memories: of those modules that remember, by name [B, K, H]: the calls move them on.
+    """
     values, calls = inputs, []
     for layer in leaves(modules) or ():
+        if isinstance(layer, Recurrent):
+            values, more = recurrent(layer, values, memories[layer])
+            calls += more
+            continue
         if type(layer) in LAYERS:
             values, more = LAYERS[type(layer)](layer, values, draws)
             calls += more
@@ -174,6 +198,63 @@ def dueling(layer: Dueling, inputs: Tensor, draws: bool) -> tuple[Tensor, list[C
 
     return outputs, [*more, *calls, combine]
 
+
+def recurrent(layer: Recurrent, inputs: Tensor, memory: Mapping[str, Tensor]) -> tuple[Tensor, list[Call]]:
+    """One step of LSTM or GRU layers, which moves ``memory`` [B, K, H] on: as :func:`linear`. By torch, whose sigmoid
+    takes half as long as numpy's."""
+    calls: list[Call] = []
+    for k in range(layer.layers):
+        states = tuple(memory[name][:, k] for name in layer.names)
+        inputs, more = _CELLS[layer.kind](layer.weights(k), inputs, states)
+        calls += more
+    return inputs, calls
+
+
+def _lstm(weights: Sequence[Tensor], inputs: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, list[Call]]:
+    from_inputs, from_memory, bias, own_bias = weights
+    hidden, cell = states
+    found = hidden.clone(memory_format=torch.contiguous_format)
+    gates, bringing = product(from_inputs, bias, inputs)
+    own, recalling = product(from_memory, own_bias, found)
+    i_and_f, g, o = gates.split((2 * hidden.shape[1], hidden.shape[1], hidden.shape[1]), 1)
+    i, f = i_and_f.chunk(2, 1)
+    return hidden, [
+        *bringing,
+        partial(found.copy_, hidden),
+        *recalling,
+        partial(gates.add_, own),
+        i_and_f.sigmoid_,
+        g.tanh_,
+        o.sigmoid_,
+        partial(cell.mul_, f),
+        partial(cell.addcmul_, i, g),
+        partial(torch.tanh, cell, out=hidden),
+        partial(hidden.mul_, o),
+    ]
+
+
+def _gru(weights: Sequence[Tensor], inputs: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, list[Call]]:
+    from_inputs, from_memory, bias, own_bias = weights
+    (hidden,) = states
+    units = hidden.shape[1]
+    found = hidden.clone(memory_format=torch.contiguous_format)
+    brought, bringing = product(from_inputs, bias, inputs)
+    own, recalling = product(from_memory, own_bias, found)
+    r_and_z, n = brought.split((2 * units, units), 1)
+    r, z = r_and_z.chunk(2, 1)
+    return hidden, [
+        *bringing,
+        partial(found.copy_, hidden),
+        *recalling,
+        partial(r_and_z.add_, own[:, : 2 * units]),
+        r_and_z.sigmoid_,
+        partial(n.addcmul_, r, own[:, 2 * units :]),
+        n.tanh_,
+        partial(torch.lerp, n, found, z, out=hidden),
+    ]
+
+
+_CELLS = {"lstm": _lstm, "gru": _gru}
 
 LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[Call]]]] = {
     nn.Linear: linear,

@@ -252,7 +252,13 @@ class ActorCriticPolicy(Policy):
         Raises:
             PolicyError: another Tsallis entropy has no closed form.
         """
-        latent_pi, latent_vf = self._latents(obs)
+        return self._judged(self._latents(obs), actions, masks, entropy_index)
+
+    def _judged(
+        self, latents: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None, entropy_index: float
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """:meth:`evaluate_actions` from the latents of actor and value function."""
+        latent_pi, latent_vf = latents
         distribution = self._get_action_dist_from_latent(latent_pi)
         if masks is not None:
             distribution = distribution.masked(masks)
@@ -302,7 +308,7 @@ class ActorCriticPolicy(Policy):
         methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")
         if self.values_while_acting or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
             return None
-        layers = (self.pi_features_extractor, self.mlp_extractor.policy_net, self.action_net)
+        layers = self._acting_layers()
         family, owners = self.action_family, (self, self.mlp_extractor)
         if type(family) is CategoricalFamily:
             return Chain(owners, layers, CategoricalHead)
@@ -325,6 +331,10 @@ class ActorCriticPolicy(Policy):
             )
             return Chain(owners, layers[:-1], head, weights=(self.action_net, self.log_std))
         return None
+
+    def _acting_layers(self) -> tuple[nn.Module, ...]:
+        """From observations to what the action distribution is made of."""
+        return self.pi_features_extractor, self.mlp_extractor.policy_net, self.action_net
 
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.get_distribution(observation).get_actions(deterministic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from polyak.nn.codec import ActionCodec
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
+from polyak.nn.networks.recall import Recalled, Recurrence, RecurrentExtractor, Sequences, Successors
 from polyak.nn.options import keywords_of
 from polyak.ops.transfer import to_device
 
@@ -64,6 +65,8 @@ class Network(nn.Module):
     @plain
     def extract_features(self, obs: Obs, features_extractor: nn.Module) -> Any:
         """Raw observations [B, ...] -> features [B, F] of ``features_extractor``."""
+        if isinstance(obs, Recalled | Sequences | Successors):
+            return features_extractor.recall(obs, self)
         return features_extractor(self._preprocess(obs))
 
     @property
@@ -145,6 +148,7 @@ class Policy(Network, ABC):
         features_extractor_kwargs: arguments of that class besides the space.
         normalize_images: divide uint8 pictures by 255.
         squash_output: the network's actions lie in [-1, 1] and stand for the range of the Box.
+        recurrence: what follows features extractors and remembers them; ``None``: nothing.
 
     Raises:
         PolicyError: ``squash_output`` without a Box of finite bounds as action space.
@@ -166,8 +170,10 @@ class Policy(Network, ABC):
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         normalize_images: bool = True,
         squash_output: bool = False,
+        recurrence: Recurrence | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        self.recurrence = recurrence
         self.features_extractor_class = features_extractor_class or default_extractor(
             observation_space, normalize_images
         )
@@ -187,12 +193,13 @@ class Policy(Network, ABC):
         Raises:
             PolicyError: the extractor does not suit the observation space.
         """
-        return make_extractor(
+        extractor = make_extractor(
             self.observation_space,
             self.features_extractor_class,
             self.features_extractor_kwargs,
             self.normalize_images,
         )
+        return extractor if self.recurrence is None else self.recurrence(extractor)
 
     def network_arguments(self) -> dict[str, Any]:
         """What any network of the policy is built with: spaces, and a features extractor of its own."""
@@ -248,11 +255,53 @@ class Policy(Network, ABC):
             raise PolicyError(
                 f"{type(self).__name__} does not heed action masks. Use a policy that does, or an environment without."
             )
-        return Decision(self.act(obs, deterministic))
+        if memory is None or self.recurrence is None:
+            return Decision(self.act(obs, deterministic))
+        recalled: Any = Recalled(obs, memory)
+        return Decision(self.act(recalled, deterministic), memory=self.remember(recalled))
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
+        """Of a policy with a ``recurrence``: networks -> what they remember by, the acting one first; no targets."""
+        return {}
+
+    def remember(self, recalled: Recalled) -> Memory:
+        """Memory after one more step, as far as there was some before."""
+        memory: Memory = {}
+        for network, extractor in self.extractors().items():
+            if extractor.prefix + extractor.core.names[0] in recalled.memory:
+                memory |= extractor.step(recalled, network)[1]
+        return memory
 
     def initial_memory(self, batch: int) -> Memory | None:
         """What the policy remembers at the start of B episodes; ``None``: it has no memory."""
-        return None
+        return {name: part for e in self.extractors().values() for name, part in e.initial(batch).items()} or None
+
+    def acting_memory(self, batch: int) -> Memory | None:
+        """The part of :meth:`initial_memory` without which :meth:`decide` cannot act: what :meth:`predict` returns."""
+        extractors = list(self.extractors().values())
+        return extractors[0].initial(batch) if extractors else self.initial_memory(batch)
+
+    def with_memory(self, chain: Chain | None) -> Chain | None:
+        """A chain of the acting network, and all that remembers besides."""
+        extractors = list(self.extractors().values())
+        if chain is None or not extractors:
+            return chain
+        memories = {extractor.prefix: extractor.core for extractor in extractors}
+        return chain._replace(memories=memories, besides=tuple(extractors[1:]))
+
+    def state_of(self, memory: Memory) -> tuple[np.ndarray, ...]:
+        """Memory as :meth:`predict` returns it: the arrays of :meth:`acting_memory` in their order; of recurrent layers
+        as ``torch.nn.LSTM`` has them, layers first, [K, B, H] each."""
+        arrays = (memory[name].numpy(force=True) for name in self.acting_memory(1) or ())
+        return tuple(np.moveaxis(array, 1, 0) if array.ndim == 3 else array for array in arrays)
+
+    def memory_of(self, state: Sequence[Any]) -> Memory:
+        """The inverse of :meth:`state_of`."""
+        names, arrays = self.acting_memory(1) or {}, map(np.asarray, state)
+        rows_first = (np.moveaxis(array, 0, 1) if array.ndim == 3 else array for array in arrays)
+        return {name: torch.as_tensor(array, device=self.device) for name, array in zip(names, rows_first, strict=True)}
 
     def acting_chain(self) -> Chain | None:
         """The network behind :meth:`act` for :mod:`polyak.nn.fast.acting`, which repeats it at less cost.
@@ -319,8 +368,8 @@ class Policy(Network, ABC):
 
         Args:
             observation: as the environment gives it, or [B, ...] of these.
-            state: memory of a recurrent policy; others hand it back.
-            episode_start: [B] where a recurrent policy forgets.
+            state: what a policy with memory returned at the step before; ``None``: a new episode. Others hand it back.
+            episode_start: [B] where a policy with memory forgets.
             deterministic: the likeliest action rather than a sample.
             action_masks: which choices are allowed, [M] or [B, M]; ``None``: all.
 
@@ -335,12 +384,17 @@ class Policy(Network, ABC):
         if self.training or any(network.training for network in self.children()):
             self.set_training_mode(False)
         obs, vectorized = self.obs_to_tensor(observation)
+        masks = None if action_masks is None else torch.as_tensor(self.checked_masks(action_masks), device=self.device)
         with torch.no_grad():
-            if action_masks is None:
-                actions = torch.as_tensor(self._predict(obs, deterministic)).cpu().numpy()
-            else:
-                masks = torch.as_tensor(self.checked_masks(action_masks), device=self.device)
+            fresh = self.acting_memory(_rows(obs))
+            if fresh is not None:
+                memory = fresh if state is None else self._recalled(self.memory_of(state), fresh, episode_start)
+                decision = self.decide(obs, memory, masks, deterministic)
+                actions, state = decision.actions.numpy(force=True), self.state_of(decision.memory or fresh)
+            elif masks is not None:
                 actions = self.decide(obs, None, masks, deterministic).actions.numpy(force=True)
+            else:
+                actions = torch.as_tensor(self._predict(obs, deterministic)).cpu().numpy()
         actions = actions.reshape((-1, *(self.action_space.shape or ())))
         if isinstance(self.action_space, spaces.Box) and not np.isfinite(actions).all():
             raise ValueError(
@@ -349,6 +403,21 @@ class Policy(Network, ABC):
             )
         actions = np.asarray(self.to_env(actions))
         return (actions if vectorized else actions.squeeze(axis=0)), state
+
+    def _recalled(self, memory: Memory, fresh: Memory, episode_start: Any) -> Memory:
+        """``memory``, but that of new episodes where one starts.
+
+        Raises:
+            ValueError: it is of another shape than that of so many observations.
+        """
+        for name, value in fresh.items():
+            if memory[name].shape != value.shape:
+                raise ValueError(
+                    f"state has the wrong shape: {name} is {tuple(memory[name].shape)} for a batch of "
+                    f"{len(value)} observations, and must be {tuple(value.shape)}. Pass what predict() returned at the "
+                    "step before, or None."
+                )
+        return memory if episode_start is None else renewed(memory, fresh, np.asarray(episode_start, dtype=bool))
 
     def checked_masks(self, masks: Any) -> np.ndarray:
         """Masks [M] or [B, M] as [B, M] bool.
@@ -361,6 +430,21 @@ class Policy(Network, ABC):
         if size is None or not self.heeds_masks:
             raise PolicyError(f"{type(self).__name__} does not heed action masks. Leave action_masks out.")
         return checked(np.atleast_2d(np.asarray(masks)), size, self.action_space)
+
+
+def renewed(memory: Memory, fresh: Memory, starts: np.ndarray) -> Memory:
+    """``memory``, but ``fresh`` where an episode begins, ``starts`` [B]."""
+    if not np.count_nonzero(starts):
+        return memory
+    begun = torch.from_numpy(starts)
+    return {
+        name: torch.where(begun.to(old.device).view(-1, *[1] * (old.ndim - 1)), fresh[name], old)
+        for name, old in memory.items()
+    }
+
+
+def _rows(obs: Obs) -> int:
+    return len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
 
 
 def check_bounded(action_space: spaces.Space) -> None:

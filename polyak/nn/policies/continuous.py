@@ -20,6 +20,7 @@ from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import DeterministicHead, Head, SquashedGaussianHead, StateDependentHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
+from polyak.nn.networks.recall import RecurrentExtractor, recurrence
 from polyak.nn.options import check_keywords, keywords_of, warn_without_sde
 from polyak.nn.policies.base import Network, Policy, check_bounded
 
@@ -328,6 +329,11 @@ class ContinuousPolicy(Policy):
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         normalize_images: divide uint8 pictures by 255.
+        memory: ``"lstm"`` or ``"gru"``: networks remember what they have seen; ``None``: they do not.
+        memory_size: units of each layer that remembers.
+        memory_layers: how many of them, one above the other.
+        max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
+        burn_in: steps before them, which only bring the stored memory up to date (R2D2).
         **options: further arguments of the actor (``use_sde`` of :class:`SquashedGaussianActor`, say), of the critics
             or of both.
 
@@ -350,6 +356,11 @@ class ContinuousPolicy(Policy):
         features_extractor_class: ExtractorClass | None = None,
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         normalize_images: bool = True,
+        memory: str | None = None,
+        memory_size: int = 256,
+        memory_layers: int = 1,
+        max_seq_len: int = 32,
+        burn_in: int = 8,
         **options: Any,
     ) -> None:
         check_bounded(action_space)
@@ -360,6 +371,7 @@ class ContinuousPolicy(Policy):
             features_extractor_kwargs=features_extractor_kwargs,
             normalize_images=normalize_images,
             squash_output=True,
+            recurrence=recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in),
         )
         self.actor_class = _actor_class(actor)
         self.critic_class = critic
@@ -403,6 +415,12 @@ class ContinuousPolicy(Policy):
         own = keywords_of(cls) - {"actor", "critic", "squash_output"}
         return own | (keywords_of(_actor_class(actor)) - _FILLED_IN) | (keywords_of(critic) - _CRITICS_FILLED_IN)
 
+    def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
+        if self.recurrence is None:
+            return {}
+        networks: tuple[Any, ...] = (self.actor,) if self.share_features_extractor else (self.actor, self.critic)
+        return {network: network.features_extractor for network in networks}
+
     def make_actor(self, features_extractor: nn.Module | None = None) -> Any:
         """A new actor, with its own features extractor unless one is given."""
         return self.actor_class(
@@ -411,7 +429,7 @@ class ContinuousPolicy(Policy):
             self._actor_arch,
             activation_fn=self.activation_fn,
             normalize_images=self.normalize_images,
-            **self._features(features_extractor),
+            **self._features(features_extractor, "actor_"),
             **self.actor_options,
         )
 
@@ -425,12 +443,16 @@ class ContinuousPolicy(Policy):
             normalize_images=self.normalize_images,
             n_critics=self.n_critics,
             share_features_extractor=self.share_features_extractor,
-            **self._features(features_extractor),
+            **self._features(features_extractor, "critic_"),
             **self.critic_options,
         )
 
-    def _features(self, features_extractor: nn.Module | None) -> dict[str, Any]:
-        extractor = self.make_features_extractor() if features_extractor is None else features_extractor
+    def _features(self, features_extractor: nn.Module | None, prefix: str) -> dict[str, Any]:
+        extractor: Any = features_extractor
+        if extractor is None:
+            extractor = self.make_features_extractor()
+            if self.recurrence is not None:
+                extractor.prefix = prefix
         return {"features_extractor": extractor, "features_dim": extractor.features_dim}
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
@@ -444,6 +466,9 @@ class ContinuousPolicy(Policy):
         return actions if len(self.action_space.shape) == 1 else actions.unflatten(1, self.action_space.shape)  # type: ignore[arg-type]
 
     def acting_chain(self) -> Chain | None:
+        return self.with_memory(self._chain())
+
+    def _chain(self) -> Chain | None:
         actor = self.actor
         methods = ("forward", "extract_features", "preprocess", "get_distribution", "get_action_dist_params")
         if not is_plain(self, "act", "_predict") or not is_plain(actor, *methods):

@@ -20,6 +20,7 @@ from polyak.nn.fast.array_layers import CategoricalValueHead, GreedyHead, Implic
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.noisy import drawing, parts_that_draw
+from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.networks.streams import CosineEmbedding, atoms, split_arch, value_layers
 from polyak.nn.options import check_keywords, keywords_of
 from polyak.nn.policies.base import Decision, Memory, Network, Policy
@@ -194,18 +195,25 @@ class ImplicitQuantileNetwork(QNetwork):
     @plain
     def quantiles(self, obs: Obs, levels: Tensor) -> Tensor:
         """At some levels [B, N] in (0, 1), eq. 3: [B, N, A]"""
-        latent = self.trunk(self.extract_features(obs, self.features_extractor))
+        return self._quantiles(self._latent(obs), levels)
+
+    @plain
+    def _latent(self, obs: Obs) -> Tensor:
+        """[B, width]"""
+        return self.trunk(self.extract_features(obs, self.features_extractor))
+
+    def _quantiles(self, latent: Tensor, levels: Tensor) -> Tensor:
         mixed = latent[:, None, :] * self.embedding(levels)
         return self.q_net(mixed.flatten(0, 1)).unflatten(0, levels.shape)
 
     @plain
     def forward(self, obs: Obs) -> Tensor:
-        rows = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
+        latent = self._latent(obs)
         if self.draws:
-            levels = torch.rand(rows, self.n_samples, device=self.device)
+            levels = torch.rand(len(latent), self.n_samples, device=self.device)
         else:
-            levels = midpoints(self.n_samples, self.device).expand(rows, -1)
-        return self.quantiles(obs, levels).mean(1)
+            levels = midpoints(self.n_samples, self.device).expand(len(latent), -1)
+        return self._quantiles(latent, levels).mean(1)
 
     def chain(self, policy: Policy) -> Chain | None:
         if type(self.embedding) is not CosineEmbedding:
@@ -237,6 +245,11 @@ class GreedyPolicy(Policy):
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         normalize_images: divide uint8 pictures by 255.
+        memory: ``"lstm"`` or ``"gru"``: networks remember what they have seen; ``None``: they do not.
+        memory_size: units of each layer that remembers.
+        memory_layers: how many of them, one above the other.
+        max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
+        burn_in: steps before them, which only bring the stored memory up to date (R2D2).
         **options: further arguments of the networks, such as ``dueling`` of :class:`QNetwork`.
 
     Raises:
@@ -259,6 +272,11 @@ class GreedyPolicy(Policy):
         features_extractor_class: ExtractorClass | None = None,
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         normalize_images: bool = True,
+        memory: str | None = None,
+        memory_size: int = 256,
+        memory_layers: int = 1,
+        max_seq_len: int = 32,
+        burn_in: int = 8,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -267,6 +285,7 @@ class GreedyPolicy(Policy):
             features_extractor_class=features_extractor_class,
             features_extractor_kwargs=features_extractor_kwargs,
             normalize_images=normalize_images,
+            recurrence=recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in),
         )
         if not isinstance(action_space, spaces.Discrete):
             raise PolicyError(f"action values need a Discrete action space, got {action_space}.")
@@ -330,15 +349,20 @@ class GreedyPolicy(Policy):
     ) -> Decision:
         if masks is None:
             return super().decide(obs, memory, masks, deterministic)
+        given: Any = obs if memory is None else Recalled(obs, memory)
         with self.drawing(not deterministic):
-            return Decision(self.q_net(obs).masked_fill(~masks, -torch.inf).argmax(dim=1))
+            actions = self.q_net(given).masked_fill(~masks, -torch.inf).argmax(dim=1)
+        return Decision(actions, memory=None if memory is None else self.remember(given))
+
+    def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
+        return {} if self.recurrence is None else {self.q_net: self.q_net.features_extractor}
 
     def acting_chain(self) -> Chain | None:
         q_net = self.q_net
         if not isinstance(q_net, QNetwork) or not is_plain(self, "act", "_predict"):
             return None
         methods = ("forward", "extract_features", "preprocess", "_predict", "logits", "quantiles")
-        return q_net.chain(self) if is_plain(q_net, *methods) else None
+        return self.with_memory(q_net.chain(self)) if is_plain(q_net, *methods) else None
 
 
 class ValuePolicy(GreedyPolicy):

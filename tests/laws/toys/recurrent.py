@@ -57,6 +57,9 @@ class ElmanPolicy(ActorCriticPolicy):
         entropy = distribution.entropy() if entropy_index == 1 else distribution.tsallis_entropy(entropy_index)
         return self.predict_values(obs), distribution.log_prob(self._flat(actions)), entropy
 
+    def predict_values(self, obs: Any, hidden: Tensor | None = None) -> Tensor:
+        return super().predict_values(obs)
+
     def get_distribution(self, obs: Any) -> Distribution:
         return self.distribution_of(self.remember(obs, self.initial_memory(len(obs))["hidden"]))
 

@@ -1,0 +1,81 @@
+"""Learning from sequences in replay with a policy that remembers (R2D2, Kapturowski et al. 2019).
+
+Shapes: B sequences of L steps, of which n are to be learned from; R = B n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyak.data.batch import Transition
+from polyak.nn.networks.recall import Sequences, Successors
+
+ETA = 0.9
+"""Share of the largest error in the priority of a sequence, section 2.3; the mean of all has the rest."""
+
+
+@dataclass(frozen=True)
+class SequenceRows:
+    """Makes sequences into rows, each of which remembers what came before it.
+
+    Args:
+        burn_in: steps of each sequence before those to learn from.
+        length: how many to learn from, n.
+        n_steps: steps that each of these spans.
+        memory: names of the columns that hold what the policy remembered.
+    """
+
+    burn_in: int
+    length: int
+    n_steps: int
+    memory: tuple[str, ...]
+
+    def __call__(self, batch: Transition) -> Transition:
+        """Sequences [B, L, ...] -> R rows. Where an episode ends early, its rows count more than once."""
+        valid = batch.valid
+        assert valid is not None
+        b, n = self.burn_in, self.length
+        steps = torch.arange(n, device=valid.device)
+        rows = b + steps % valid[:, b : b + n].sum(1, keepdim=True)
+        newest = valid.shape[1] - 1 - valid.flip(1).int().argmax(1, keepdim=True)
+        first = valid.int().argmax(1, keepdim=True)
+        positions = torch.arange(valid.shape[1], device=valid.device)
+        keep = 1 - ((positions == first) & (first > 0)).float()
+        memory = {name: batch.extras[name][:, 0] for name in self.memory}
+        here: Any = Sequences(batch.observations, memory, keep, rows)
+        last = here._replace(rows=(rows + self.n_steps - 1).minimum(newest))
+        then: Any = Successors(last, _each(batch.next_observations, lambda part: _picked(part, rows)))
+        return Transition(
+            here,
+            _picked(batch.actions, rows).flatten(0, 1),
+            _picked(batch.rewards, rows).flatten(),
+            then,
+            _picked(batch.discounts, rows).flatten(),
+            batch.weights.repeat_interleave(n),
+            {k: _picked(v, rows).flatten(0, 1) for k, v in batch.extras.items() if k not in self.memory},
+        )
+
+
+def sequence_errors(errors: Tensor, sequences: int) -> Tensor:
+    """Sizes of the errors of rows [R] -> those of their sequences [B]: ``ETA max + (1 - ETA) mean``."""
+    if len(errors) == sequences:
+        return errors
+    each = errors.view(sequences, -1)
+    return ETA * each.max(1).values + (1 - ETA) * each.mean(1)
+
+
+def _picked(column: Tensor, rows: Tensor) -> Tensor:
+    """Of [B, L, ...] the ``rows`` [B, n]: [B, n, ...]"""
+    index = rows.view(*rows.shape, *[1] * (column.ndim - 2))
+    return column.gather(1, index.expand(-1, -1, *column.shape[2:]))
+
+
+def _each(columns: Any, function: Any) -> Any:
+    if isinstance(columns, Mapping):
+        return {key: function(column) for key, column in columns.items()}
+    return function(columns)

@@ -1,0 +1,153 @@
+"""Observations with what came before them, for networks that remember.
+
+A replayed sequence becomes rows like those of any other batch: each row's observation is read by a network as what it
+makes of the steps up to there. So losses see rows, and need not know that a network remembers. Burn-in and stored
+memory as in R2D2 (Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement Learning").
+
+Shapes: B sequences of L steps, n rows of each to learn from, K layers of H units, F features.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed
+
+
+class Recalled(NamedTuple):
+    """Observations, and what is remembered before each of them."""
+
+    observations: Any  # [B, ...]
+    memory: dict[str, Tensor]  # name -> [B, K, H]
+
+
+class Sequences(NamedTuple):
+    """Observations in sequences, some rows of which are asked for."""
+
+    observations: Any  # [B, L, ...]
+    memory: dict[str, Tensor]  # name -> [B, K, H] before the first
+    keep: Tensor  # [B, L] 0 where what was remembered does not count any more, elsewhere 1
+    rows: Tensor  # [B, n] int64, in [0, L)
+
+
+class Successors(NamedTuple):
+    """Observations that follow certain rows of sequences."""
+
+    sequences: Sequences
+    observations: Any  # [B, n, ...] after the sequences' ``rows``
+
+
+class Recurrence(NamedTuple):
+    """What a policy's networks remember by: see :class:`~polyak.nn.policies.base.Policy`."""
+
+    kind: str
+    units: int
+    layers: int
+    length: int
+    """Rows of a replayed sequence to learn from, n."""
+    burn_in: int
+    """Rows before them."""
+
+    def __call__(self, extractor: nn.Module) -> RecurrentExtractor:
+        """A features extractor that remembers what another one extracts."""
+        features: int = extractor.features_dim  # type: ignore[assignment]
+        return RecurrentExtractor(extractor, Recurrent(self.kind, features, self.units, self.layers), self.burn_in)
+
+
+def recurrence(memory: str | None, size: int, layers: int, max_seq_len: int, burn_in: int) -> Recurrence | None:
+    """What ``policy_kwargs`` ask for; ``None`` without ``memory``.
+
+    Raises:
+        PolicyError: naming the option, its value and what it may be.
+    """
+    if memory is None:
+        return None
+    check_memory(memory, size, layers, max_seq_len)
+    if not isinstance(burn_in, int) or burn_in < 0:
+        raise PolicyError(f"burn_in must be an integer of at least 0, got {burn_in!r}.")
+    return Recurrence(memory, size, layers, max_seq_len, burn_in)
+
+
+class RecurrentExtractor(nn.Module):
+    """Features of observations and of what came before them.
+
+    Args:
+        extractor: makes features of single observations.
+        core: remembers these.
+        burn_in: steps at the beginning of a sequence through which no gradient goes.
+
+    Attributes:
+        prefix: how the names of the core's memory begin, among those of the policy.
+    """
+
+    def __init__(self, extractor: nn.Module, core: Recurrent, burn_in: int = 0) -> None:
+        super().__init__()
+        self.extractor, self.core, self.burn_in = extractor, core, burn_in
+        self.features_dim, self.prefix = core.units, ""
+
+    def initial(self, batch: int) -> dict[str, Tensor]:
+        """What is remembered at the start of B episodes, by name: [B, K, H]."""
+        return prefixed(self.prefix, self.core.initial(batch))
+
+    def forward(self, obs: Obs) -> Tensor:
+        """Preprocessed first observations of episodes [B, ...] -> features [B, H]."""
+        features = self.extractor(obs)
+        return self.core.step(features, self.core.initial(len(features)))[0]
+
+    def recall(self, given: Recalled | Sequences | Successors, network: Any) -> Tensor:
+        """Features [rows, H] of raw observations that ``network`` preprocesses."""
+        if isinstance(given, Recalled):
+            return self.step(given, network)[0]
+        if isinstance(given, Sequences):
+            outputs, _ = self._unrolled(given, network)
+            rows = (given.rows - self.burn_in)[..., None].expand(-1, -1, self.features_dim)
+            return outputs.transpose(0, 1).gather(1, rows).flatten(0, 1)
+        with torch.no_grad():
+            sequences = given.sequences
+            _, states = self._unrolled(sequences, network)
+            rows = (sequences.rows - self.burn_in).t()[..., None, None]
+            memory = {
+                name: state.gather(0, rows.expand(-1, -1, *state.shape[2:])).transpose(0, 1).flatten(0, 1)
+                for name, state in states.items()
+            }
+            features = self.extractor(network.preprocess(_flat(given.observations)))
+            return self.core.step(features, memory)[0]
+
+    def step(self, given: Recalled, network: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Features [B, H], and what is remembered then."""
+        features = self.extractor(network.preprocess(given.observations))
+        outputs, memory = self.core.step(features, part_of(self.prefix, given.memory))
+        return outputs, prefixed(self.prefix, memory)
+
+    def _unrolled(self, given: Sequences, network: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Outputs [L - burn_in, B, H] of the steps after the burn-in, and what is remembered after each of them, by
+        name [L - burn_in, B, K, H]."""
+        before, memory, keep = self.burn_in, part_of(self.prefix, given.memory), given.keep.t()
+        if before:
+            with torch.no_grad():
+                early = self._features(given.observations, slice(before), network)
+                _, states = self.core(early, memory, keep[:before])
+                memory = {name: state[-1] for name, state in states.items()}
+        return self.core(self._features(given.observations, slice(before, None), network), memory, keep[before:])
+
+    def _features(self, observations: Any, steps: slice, network: Any) -> Tensor:
+        """Of some steps of sequences: [steps, B, F]"""
+        if isinstance(observations, dict):
+            some: Any = {key: part[:, steps].transpose(0, 1) for key, part in observations.items()}
+            shape = next(iter(some.values())).shape[:2]
+        else:
+            some = observations[:, steps].transpose(0, 1)
+            shape = some.shape[:2]
+        return self.extractor(network.preprocess(_flat(some))).unflatten(0, shape)
+
+
+def _flat(observations: Any) -> Any:
+    """[B, L, ...], or a dict of such, -> [B * L, ...]"""
+    if isinstance(observations, dict):
+        return {key: part.flatten(0, 1) for key, part in observations.items()}
+    return observations.flatten(0, 1)

@@ -1,0 +1,132 @@
+"""Layers that remember: LSTM and GRU, over sequences and step by step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from polyak.nn.errors import PolicyError
+from polyak.ops.recurrent import Sequence, gru, gru_steps, lstm, lstm_steps
+
+KINDS: dict[str, tuple[int, tuple[str, ...], Sequence, Sequence]] = {
+    "lstm": (4, ("hidden", "cell"), lstm, lstm_steps),
+    "gru": (3, ("hidden",), gru, gru_steps),
+}
+"""Kind -> how many gates; what a layer remembers; its sequences in one operation, and step by step."""
+
+
+class Recurrent(nn.Module):
+    """Layers of LSTM or GRU cells one above the other, with the parameters of ``torch.nn.LSTM`` or ``torch.nn.GRU``.
+
+    Shapes: T steps, B sequences, F inputs, K layers, H units.
+
+    Args:
+        kind: ``"lstm"`` or ``"gru"``.
+        inputs: F.
+        units: H.
+        layers: K.
+
+    Attributes:
+        in_operations: step by step in operations that can be differentiated twice, which takes longer.
+    """
+
+    def __init__(self, kind: str, inputs: int, units: int, layers: int = 1) -> None:
+        super().__init__()
+        self.kind, self.units, self.layers, self.in_operations = kind, units, layers, False
+        gates, self.names, self._whole, self._steps = KINDS[kind]
+        for k in range(layers):
+            for name, shape in (
+                ("weight_ih", (gates * units, units if k else inputs)),
+                ("weight_hh", (gates * units, units)),
+                ("bias_ih", (gates * units,)),
+                ("bias_hh", (gates * units,)),
+            ):
+                self.register_parameter(f"{name}_l{k}", nn.Parameter(torch.empty(shape)))
+        bound = 1 / math.sqrt(units)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def weights(self, layer: int) -> tuple[nn.Parameter, ...]:
+        """Of a layer: from inputs [gates, F], from what it remembers [gates, H], and their biases [gates]."""
+        names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        return tuple(map(self.get_parameter, names))
+
+    def initial(self, batch: int) -> dict[str, Tensor]:
+        """What B sequences begin with, by name: zeros [B, K, H]."""
+        device = self.get_parameter("bias_hh_l0").device
+        return {name: torch.zeros(batch, self.layers, self.units, device=device) for name in self.names}
+
+    def forward(
+        self, inputs: Tensor, memory: dict[str, Tensor], keep: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Sequences.
+
+        Args:
+            inputs: [T, B, F].
+            memory: before the first step, by name: [B, K, H].
+            keep: [T, B] 0 where an episode begins, elsewhere 1; ``None``: none begins.
+
+        Returns:
+            outputs [T, B, H]; what is remembered after each step, by name [T, B, K, H], which brings no gradients.
+        """
+        if keep is None:
+            keep = inputs.new_ones(inputs.shape[:2])
+        run = self._steps if self.in_operations else self._whole
+        then: list[tuple[Tensor, ...]] = []
+        for k in range(self.layers):
+            from_inputs, weight, bias, own_bias = self.weights(k)
+            brought = nn.functional.linear(inputs, from_inputs, bias)
+            first = tuple(memory[name][:, k] for name in self.names)
+            inputs, states = run(brought, first, weight, own_bias, keep)
+            then.append(states)
+        by_name = zip(self.names, zip(*then, strict=True), strict=True)
+        return inputs, {name: torch.stack(parts, 2) for name, parts in by_name}
+
+    def step(self, inputs: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """One step of each: [B, F] -> outputs [B, H], and what is remembered then."""
+        outputs, memory = self(inputs[None], memory)
+        return outputs[0], {name: states[0] for name, states in memory.items()}
+
+    def runs(self, inputs: Tensor, memory: dict[str, Tensor], starts: Tensor, length: int) -> Tensor:
+        """Rows that are sequences of ``length`` steps one after another.
+
+        Args:
+            inputs: [R, F].
+            memory: before each row, by name [R, K, H]; read at the first of each sequence.
+            starts: [R] whether an episode begins with the row.
+            length: a divisor of R.
+
+        Returns:
+            outputs [R, H].
+        """
+        steps = inputs.unflatten(0, (-1, length)).transpose(0, 1)
+        keep = 1 - starts.to(inputs.dtype).unflatten(0, (-1, length)).t()
+        outputs, _ = self(steps, {name: value[::length] for name, value in memory.items()}, keep)
+        return outputs.transpose(0, 1).flatten(0, 1)
+
+
+def prefixed(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same under longer names, for a policy with several layers that remember."""
+    return {prefix + name: value for name, value in memory.items()}
+
+
+def part_of(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The inverse of :func:`prefixed`; other names are left out."""
+    return {name[len(prefix) :]: value for name, value in memory.items() if name.startswith(prefix)}
+
+
+def check_memory(memory: str, size: int, layers: int, max_seq_len: int | None) -> None:
+    """Check the options of a policy that remembers.
+
+    Raises:
+        PolicyError: naming the option, its value and what it may be.
+    """
+    if memory not in KINDS:
+        raise PolicyError(f"memory must be one of {sorted(KINDS)}, or left out for a policy without, got {memory!r}.")
+    for name, value in (("memory_size", size), ("memory_layers", layers), ("max_seq_len", max_seq_len)):
+        if name == "max_seq_len" and value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise PolicyError(f"{name} must be a positive integer, got {value!r}.")

@@ -1,0 +1,195 @@
+"""Policies with a stochastic actor and a state-value function that remember: PPO, A2C and TRPO with ``memory``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.distributions.base import Distribution
+from polyak.nn.errors import PolicyError
+from polyak.nn.fast.acting import Chain, plain
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.layers import MlpExtractor
+from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.base import Decision, Memory
+
+ACTOR, CRITIC = "actor_", "critic_"
+"""How the names of what each of them remembers begin."""
+
+
+class RecurrentActorCriticPolicy(ActorCriticPolicy):
+    """Features -> memory -> hidden layers of actor and value function -> action distribution and state value.
+
+    Rows of experience hold what was remembered before each of them. The rows that :meth:`evaluate_actions` and the like
+    are given are single steps, each from what is remembered there; or, where they come with ``starts``, sequences of
+    ``sequence_length`` steps one after another, each from what is remembered at its first step.
+
+    Args:
+        observation_space: what it reads.
+        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        memory: ``"lstm"`` or ``"gru"``.
+        memory_size: units of each layer that remembers.
+        memory_layers: how many of them, one above the other.
+        critic_memory: the value function has a memory of its ``"own"``; it reads the actor's (``"shared"``), which its
+            losses do not train; or has ``"none"``, but a linear layer in its place.
+        max_seq_len: most steps through which gradients go back. Rollouts are cut into equal sequences no longer than
+            this; ``None``: as long as a rollout and a minibatch allow.
+        options: those of :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`.
+
+    Raises:
+        PolicyError: an argument out of range.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        *,
+        memory: str = "lstm",
+        memory_size: int = 256,
+        memory_layers: int = 1,
+        critic_memory: Literal["own", "shared", "none"] = "own",
+        max_seq_len: int | None = 32,
+        **options: Any,
+    ) -> None:
+        check_memory(memory, memory_size, memory_layers, max_seq_len)
+        if critic_memory not in ("own", "shared", "none"):
+            raise PolicyError(f"critic_memory must be 'own', 'shared' or 'none', got {critic_memory!r}.")
+        if critic_memory == "shared" and not options.get("share_features_extractor", True):
+            raise PolicyError(
+                "critic_memory='shared' lets the value function read the actor's features, but "
+                "share_features_extractor=False asks for others. Leave one of them out."
+            )
+        self.memory, self.memory_size, self.memory_layers = memory, memory_size, memory_layers
+        self.critic_reads, self.max_seq_len = critic_memory, max_seq_len
+        self.sequence_length = 1
+        super().__init__(observation_space, action_space, **options)
+        self.acts_by_forward = False  # but by decide()
+
+    def _build_networks(self) -> None:
+        super()._build_networks()
+        self.actor_memory = self._make_memory()
+        if self.critic_reads == "own":
+            self.critic_memory = self._make_memory()
+        elif self.critic_reads == "none":
+            self.critic_layer = nn.Linear(self.features_dim, self.memory_size)
+
+    def _make_memory(self) -> Recurrent:
+        return Recurrent(self.memory, self.features_dim, self.memory_size, self.memory_layers)
+
+    def _build_mlp_extractor(self) -> None:
+        self.mlp_extractor = MlpExtractor(self.memory_size, self.net_arch, self.activation_fn, device=self.device)
+
+    # --- remembering --------------------------------------------------------------------------------------------------
+
+    def initial_memory(self, batch: int) -> Memory:
+        parts = prefixed(ACTOR, self.actor_memory.initial(batch))
+        return parts | prefixed(CRITIC, self.critic_memory.initial(batch)) if self.critic_reads == "own" else parts
+
+    def _features(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """Features [B, F] for actor and value function."""
+        features = self.extract_features(obs)
+        return (features, features) if self.share_features_extractor else features
+
+    def _recall(self, core: Recurrent, features: Tensor, memory: Memory, starts: Tensor | None) -> Tensor:
+        """Outputs [B, H] of rows as the class describes them."""
+        if starts is None:
+            return core.step(features, memory)[0]
+        return core.runs(features, memory, starts, self.sequence_length)
+
+    def _actor_latent(self, features: Tensor, memory: Memory, starts: Tensor | None = None) -> Tensor:
+        return self._recall(self.actor_memory, features, part_of(ACTOR, memory), starts)
+
+    def _critic_latent(self, features: Tensor, memory: Memory, starts: Tensor | None = None) -> Tensor:
+        if self.critic_reads == "own":
+            return self._recall(self.critic_memory, features, part_of(CRITIC, memory), starts)
+        if self.critic_reads == "none":
+            return self.critic_layer(features)
+        return self._actor_latent(features, memory, starts).detach()
+
+    def _or_fresh(self, obs: Obs, memory: Memory) -> Memory:
+        """``memory``, or that of new episodes where there is none."""
+        return memory or self.initial_memory(len(next(iter(obs.values())) if isinstance(obs, dict) else obs))
+
+    # --- distribution and value ---------------------------------------------------------------------------------------
+
+    @plain
+    def get_distribution(self, obs: Obs, starts: Tensor | None = None, **memory: Tensor) -> Distribution:
+        """The action distribution for rows [B, ...]: see the class."""
+        features = self.extract_features(obs, self.pi_features_extractor)
+        latent = self._actor_latent(features, self._or_fresh(obs, memory), starts)
+        return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent))
+
+    def predict_values(self, obs: Obs, starts: Tensor | None = None, **memory: Tensor) -> Tensor:
+        """State values [B, 1] of rows: see the class."""
+        features = self.extract_features(obs, self.vf_features_extractor)
+        latent = self._critic_latent(features, self._or_fresh(obs, memory), starts)
+        return self.value_net(self.mlp_extractor.forward_critic(latent))
+
+    def evaluate_actions(
+        self,
+        obs: Obs,
+        actions: Tensor,
+        masks: Tensor | None = None,
+        entropy_index: float = 1.0,
+        starts: Tensor | None = None,
+        **memory: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        pi_features, vf_features = self._features(obs)
+        memory = self._or_fresh(obs, memory)
+        latent_pi = self._actor_latent(pi_features, memory, starts)
+        if self.critic_reads == "shared":
+            latent_vf = latent_pi.detach()
+        else:
+            latent_vf = self._critic_latent(vf_features, memory, starts)
+        latents = self.mlp_extractor.forward_actor(latent_pi), self.mlp_extractor.forward_critic(latent_vf)
+        return self._judged(latents, actions, masks, entropy_index)
+
+    def critic_parameters(self) -> list[nn.Parameter]:
+        part = {"own": "critic_memory", "none": "critic_layer"}.get(self.critic_reads)
+        own = [] if part is None else list(getattr(self, part).parameters())
+        return [*super().critic_parameters(), *own]
+
+    # --- acting -------------------------------------------------------------------------------------------------------
+
+    @property
+    def values_while_acting(self) -> bool:
+        return False
+
+    def forward(self, obs: Obs, deterministic: bool = False, **memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
+        distribution = self.get_distribution(obs, **memory)
+        actions = distribution.get_actions(deterministic)
+        return self._shaped(actions), self.predict_values(obs, **memory), distribution.log_prob(actions)
+
+    @plain
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        memory = self._or_fresh(obs, memory or {})
+        pi_features, vf_features = self._features(obs)
+        latent, then = self.actor_memory.step(pi_features, part_of(ACTOR, memory))
+        after = prefixed(ACTOR, then)
+        if self.critic_reads == "own" and CRITIC + self.critic_memory.names[0] in memory:
+            after |= prefixed(CRITIC, self.critic_memory.step(vf_features, part_of(CRITIC, memory))[1])
+        distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent))
+        if masks is not None:
+            distribution = distribution.masked(masks)
+        return Decision(self._shaped(distribution.get_actions(deterministic)), memory=after)
+
+    def acting_memory(self, batch: int) -> Memory:
+        return prefixed(ACTOR, self.actor_memory.initial(batch))
+
+    def acting_chain(self) -> Chain | None:
+        chain = super().acting_chain()
+        if chain is None or self.critic_reads != "own":
+            return chain and chain._replace(memories={ACTOR: self.actor_memory})
+        memories = {ACTOR: self.actor_memory, CRITIC: self.critic_memory}
+        return chain._replace(memories=memories, besides=(self.vf_features_extractor, self.critic_memory))
+
+    def _acting_layers(self) -> tuple[nn.Module, ...]:
+        extractor, *rest = super()._acting_layers()
+        return extractor, self.actor_memory, *rest

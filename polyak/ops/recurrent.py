@@ -1,0 +1,266 @@
+"""Recurrent layers over sequences in which episodes begin anywhere: there, what was remembered is forgotten.
+
+Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000 (LSTM); Cho et al. 2014, arXiv:1406.1078
+(GRU). Weights lie as in ``torch.nn.LSTM`` (gates i, f, g, o side by side) and ``torch.nn.GRU`` (r, z, n).
+
+:func:`lstm` and :func:`gru` are one operation each, forwards and backwards: of its T steps only what depends on the
+step before is done one by one. :func:`lstm_steps` and :func:`gru_steps` are the same, step by step in differentiable
+operations, for derivatives of derivatives.
+
+Shapes: T steps, B sequences, H units. Gradients end at the initial memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Sequence = Callable[[Tensor, tuple[Tensor, ...], Tensor, Tensor, Tensor], tuple[Tensor, tuple[Tensor, ...]]]
+"""(inputs, memory, weight, bias, keep) -> outputs, and memory after each step: what the four functions below have in
+common."""
+
+
+def lstm(
+    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """c' = f c + i g, h' = o tanh c', with i, f, o = sigmoid and g = tanh of inputs + W h + b.
+
+    Args:
+        inputs: [T, B, 4 H] what the layer's inputs bring to the gates.
+        memory: h, c [B, H] before the first step.
+        weight: W [4 H, H].
+        bias: b [4 H].
+        keep: [T, B] 0 where an episode begins, elsewhere 1.
+
+    Returns:
+        h [T, B, H] after each step; and the memory then, h and c [T, B, H], which bring no gradients.
+    """
+    hidden, cells, _ = torch.ops.polyak.lstm(inputs + bias, *memory, weight, keep)
+    return hidden, (hidden.detach(), cells.detach())
+
+
+def lstm_steps(
+    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """As :func:`lstm`."""
+    h, c = memory
+    outputs, cells = [], []
+    for x, k in zip(inputs, keep[..., None], strict=True):
+        i, f, g, o = (x + (h * k) @ weight.t() + bias).chunk(4, 1)
+        c = f.sigmoid() * (c * k) + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        outputs.append(h)
+        cells.append(c)
+    hidden = torch.stack(outputs)
+    return hidden, (hidden.detach(), torch.stack(cells).detach())
+
+
+def gru(
+    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """h' = (1 - z) n + z h with r, z = sigmoid of inputs + W h + b, and n = tanh(inputs + r (W h + b)).
+
+    Args:
+        inputs: [T, B, 3 H] what the layer's inputs bring to the gates.
+        memory: h [B, H] before the first step.
+        weight: W [3 H, H].
+        bias: b [3 H].
+        keep: [T, B] 0 where an episode begins, elsewhere 1.
+
+    Returns:
+        h [T, B, H] after each step; and the memory then, h [T, B, H], which brings no gradients.
+    """
+    hidden, _ = torch.ops.polyak.gru(inputs, *memory, weight, bias, keep)
+    return hidden, (hidden.detach(),)
+
+
+def gru_steps(
+    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """As :func:`gru`."""
+    (h,) = memory
+    outputs = []
+    for x, k in zip(inputs, keep[..., None], strict=True):
+        h = h * k
+        from_r, from_z, from_n = x.chunk(3, 1)
+        of_r, of_z, of_n = (h @ weight.t() + bias).chunk(3, 1)
+        z, n = (from_z + of_z).sigmoid(), (from_n + (from_r + of_r).sigmoid() * of_n).tanh()
+        h = n + z * (h - n)
+        outputs.append(h)
+    hidden = torch.stack(outputs)
+    return hidden, (hidden.detach(),)
+
+
+# -- forwards and backwards at once ------------------------------------------------------------------------------------
+
+
+def _begun(keep: Tensor) -> list[bool]:
+    """In which steps an episode begins somewhere."""
+    return (keep.min(1).values < 1).tolist()
+
+
+def _before(states: Tensor, first: Tensor, keep: Tensor) -> Tensor:
+    """What each step finds [T, B, H]: ``first``, then what the steps before left, nothing where an episode begins."""
+    return torch.cat([first[None], states[:-1]]) * keep[..., None]
+
+
+def _lstm_forward(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs and cells [T, B, H], and the gates' values [T, B, 4 H]."""
+    units = h.shape[1]
+    gates = torch.empty_like(inputs, memory_format=torch.contiguous_format)
+    outputs = inputs.new_empty(*inputs.shape[:2], units)
+    cells, transposed = torch.empty_like(outputs), weight.t()
+    parts = gates[..., : 2 * units], gates[..., 2 * units : 3 * units], gates[..., 3 * units :]
+    for t, begins in enumerate(_begun(keep)):
+        if begins:
+            h, c = h * keep[t, :, None], c * keep[t, :, None]
+        torch.addmm(inputs[t], h, transposed, out=gates[t])
+        i_and_f, g, o = (part[t] for part in parts)
+        i_and_f.sigmoid_()
+        g.tanh_()
+        o.sigmoid_()
+        c = torch.mul(i_and_f[:, units:], c, out=cells[t]).addcmul_(i_and_f[:, :units], g)
+        h = torch.tanh(c, out=outputs[t]).mul_(o)
+    return outputs, cells, gates
+
+
+def _lstm_backward(grads: Tensor, cells: Tensor, gates: Tensor, cell: Tensor, weight: Tensor, keep: Tensor) -> Tensor:
+    """Gradients of the gates' arguments [T, B, 4 H], from those of the outputs [T, B, H]."""
+    units = grads.shape[2]
+    i, f, g, o = gates.unflatten(2, (4, units)).unbind(2)
+    squashed = cells.tanh()
+    to_cell = o * (1 - squashed * squashed)
+    to_i, to_f, to_g = g * i * (1 - i), _before(cells, cell, keep) * f * (1 - f), i * (1 - g * g)
+    slopes = torch.stack([to_i, to_f, to_g], 2)  # of the cell by the arguments of i, f, g
+    to_o, back = squashed * o * (1 - o), f * keep[..., None]
+    changes = torch.empty_like(gates)
+    to_three, to_last = changes.unflatten(2, (4, units)).split((3, 1), 2)
+    of_cell, of_output = torch.zeros_like(cell), torch.zeros_like(cell)
+    begun = _begun(keep)
+    for t in range(len(grads) - 1, -1, -1):
+        of_output += grads[t]
+        of_cell.addcmul_(of_output, to_cell[t])
+        torch.mul(of_cell[:, None], slopes[t], out=to_three[t])
+        torch.mul(of_output, to_o[t], out=to_last[t, :, 0])
+        of_cell *= back[t]
+        torch.mm(changes[t], weight, out=of_output)
+        if begun[t]:
+            of_output *= keep[t, :, None]
+    return changes
+
+
+def _gru_forward(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs [T, B, H], and r, z, n and (W h + b)_n [T, B, 4 H]."""
+    units = h.shape[1]
+    outputs = inputs.new_empty(*inputs.shape[:2], units)
+    gates = inputs.new_empty(*inputs.shape[:2], 4 * units)
+    transposed = weight.t()
+    for t, begins in enumerate(_begun(keep)):
+        if begins:
+            h = h * keep[t, :, None]
+        own = torch.addmm(bias, h, transposed)
+        r_and_z, n, of_n = gates[t].split((2 * units, units, units), 1)
+        torch.add(inputs[t, :, : 2 * units], own[:, : 2 * units], out=r_and_z).sigmoid_()
+        of_n.copy_(own[:, 2 * units :])
+        torch.addcmul(inputs[t, :, 2 * units :], r_and_z[:, :units], of_n, out=n).tanh_()
+        h = torch.lerp(n, h, r_and_z[:, units:], out=outputs[t])
+    return outputs, gates
+
+
+def _gru_backward(
+    grads: Tensor, outputs: Tensor, gates: Tensor, h: Tensor, weight: Tensor, keep: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients [T, B, 3 H] of what the inputs bring to the gates, and of W h + b."""
+    steps, batch, units = grads.shape
+    r, z, n, of_n = gates.unflatten(2, (4, units)).unbind(2)
+    to_z, to_n = (_before(outputs, h, keep) - n) * z * (1 - z), (1 - z) * (1 - n * n)
+    to_r = to_n * of_n * r * (1 - r)
+    slopes = torch.stack([to_r, to_z, to_n], 2)  # of the output by what the inputs bring
+    own_slopes = torch.stack([to_r, to_z, to_n * r], 2)
+    changes = torch.empty(steps, batch, 3 * units, dtype=grads.dtype, device=grads.device)
+    parts = changes.unflatten(2, (3, units))
+    of_outputs = torch.empty_like(grads)
+    of_output = torch.zeros_like(h)
+    begun = _begun(keep)
+    for t in range(steps - 1, -1, -1):
+        total = torch.add(of_output, grads[t], out=of_outputs[t])
+        torch.mul(total[:, None], own_slopes[t], out=parts[t])
+        of_output = torch.mul(total, z[t]).addmm_(changes[t], weight)
+        if begun[t]:
+            of_output *= keep[t, :, None]
+    return (of_outputs[:, :, None] * slopes).flatten(2), changes
+
+
+_library = torch.library.Library("polyak", "FRAGMENT")
+_library.define(
+    "lstm(Tensor inputs, Tensor hidden, Tensor cell, Tensor weight, Tensor keep) -> (Tensor, Tensor, Tensor)"
+)
+_library.define(
+    "lstm_backward(Tensor grads, Tensor cells, Tensor gates, Tensor cell, Tensor weight, Tensor keep) -> Tensor"
+)
+_library.define("gru(Tensor inputs, Tensor hidden, Tensor weight, Tensor bias, Tensor keep) -> (Tensor, Tensor)")
+_library.define(
+    "gru_backward(Tensor grads, Tensor outputs, Tensor gates, Tensor hidden, Tensor weight, Tensor keep) "
+    "-> (Tensor, Tensor)"
+)
+for _name, _function in (
+    ("lstm", _lstm_forward),
+    ("lstm_backward", _lstm_backward),
+    ("gru", _gru_forward),
+    ("gru_backward", _gru_backward),
+):
+    _library.impl(_name, torch.no_grad()(_function), "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("polyak::lstm")
+def _lstm_shapes(inputs: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
+    outputs = inputs.new_empty(*inputs.shape[:2], hidden.shape[1])
+    return outputs, torch.empty_like(outputs), inputs.new_empty(inputs.shape)
+
+
+@torch.library.register_fake("polyak::lstm_backward")
+def _lstm_backward_shapes(grads: Tensor, cells: Tensor, gates: Tensor, *_: Tensor) -> Tensor:
+    return torch.empty_like(gates)
+
+
+@torch.library.register_fake("polyak::gru")
+def _gru_shapes(inputs: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
+    shape, units = inputs.shape[:2], hidden.shape[1]
+    return inputs.new_empty(*shape, units), inputs.new_empty(*shape, 4 * units)
+
+
+@torch.library.register_fake("polyak::gru_backward")
+def _gru_backward_shapes(grads: Tensor, outputs: Tensor, gates: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+    shape = *grads.shape[:2], 3 * grads.shape[2]
+    return grads.new_empty(shape), grads.new_empty(shape)
+
+
+def _lstm_kept(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    _, hidden, cell, weight, keep = inputs
+    ctx.save_for_backward(*output, hidden, cell, weight, keep)
+
+
+def _lstm_gradients(ctx: Any, grads: Tensor, of_cells: Tensor, of_gates: Tensor) -> tuple[Tensor | None, ...]:
+    outputs, cells, gates, hidden, cell, weight, keep = ctx.saved_tensors
+    changes = torch.ops.polyak.lstm_backward(grads.contiguous(), cells, gates, cell, weight, keep)
+    of_weight = changes.flatten(0, 1).t() @ _before(outputs, hidden, keep).flatten(0, 1)
+    return changes, None, None, of_weight, None
+
+
+def _gru_kept(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    _, hidden, weight, _, keep = inputs
+    ctx.save_for_backward(*output, hidden, weight, keep)
+
+
+def _gru_gradients(ctx: Any, grads: Tensor, of_gates: Tensor) -> tuple[Tensor | None, ...]:
+    outputs, gates, hidden, weight, keep = ctx.saved_tensors
+    changes, own = torch.ops.polyak.gru_backward(grads.contiguous(), outputs, gates, hidden, weight, keep)
+    own = own.flatten(0, 1)
+    return changes, None, own.t() @ _before(outputs, hidden, keep).flatten(0, 1), own.sum(0), None
+
+
+torch.library.register_autograd("polyak::lstm", _lstm_gradients, setup_context=_lstm_kept, lib=_library)
+torch.library.register_autograd("polyak::gru", _gru_gradients, setup_context=_gru_kept, lib=_library)
