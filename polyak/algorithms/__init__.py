@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.ppo import PPO as PPO
     from polyak.algorithms.qrdqn import QRDQN as QRDQN
     from polyak.algorithms.rainbow import Rainbow as Rainbow
+    from polyak.algorithms.recurrent_ppo import RecurrentPPO as RecurrentPPO
     from polyak.algorithms.redq import REDQ as REDQ
     from polyak.algorithms.reinforce import REINFORCE as REINFORCE
     from polyak.algorithms.sac import SAC as SAC
@@ -45,6 +46,7 @@ REGISTRY = {
     "ppo": "polyak.algorithms.ppo:PPO",
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
+    "recurrent_ppo": "polyak.algorithms.recurrent_ppo:RecurrentPPO",
     "redq": "polyak.algorithms.redq:REDQ",
     "reinforce": "polyak.algorithms.reinforce:REINFORCE",
     "sac": "polyak.algorithms.sac:SAC",

@@ -1,0 +1,37 @@
+"""PPO with a policy that remembers, under the name that it has in sb3-contrib.
+
+Schulman et al. 2017, arXiv:1707.06347; Pleines et al. 2022, "Generalization, Mayhems and Limits in Recurrent Proximal
+Policy Optimization", arXiv:2205.11104.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from polyak.algorithms.ppo import PPO
+from polyak.core.hyperparameters import Count
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+
+_RECIPES = policy_aliases(RecurrentActorCriticPolicy, RecurrentActorCriticPolicy, memory="lstm", max_seq_len=None)
+
+
+@dataclass(eq=False, repr=False)
+class RecurrentPPO(PPO):
+    """PPO that remembers, by an LSTM or by a GRU with ``policy_kwargs={"memory": "gru"}`` (arXiv:1707.06347).
+
+    :class:`polyak.PPO` with ``policy_kwargs={"memory": "lstm"}`` is the same under other defaults: here gradients go
+    back through sequences as long as a minibatch, there through 32 steps, which is quicker.
+    """
+
+    _: KW_ONLY
+    n_steps: Count = 128
+    """Steps per environment in one rollout."""
+    batch_size: Count = 128
+    """Rows of the rollout in one minibatch."""
+
+    policies: ClassVar = _RECIPES | {name.replace("Policy", "LstmPolicy"): r for name, r in _RECIPES.items()}
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        small = {"net_arch": [16], "memory_size": 8}
+        return {**super().trial(), "batch_size": 64, "policy_kwargs": small}

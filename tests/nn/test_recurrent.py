@@ -1,0 +1,388 @@
+"""Layers and policies that remember: sequences are the steps, wherever episodes begin; arrays are torch."""
+
+import copy
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+import polyak
+from polyak.core.acting.actor import Actor
+from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
+from polyak.data import Transition
+from polyak.envs import DummyVecEnv, MaskVelocityWrapper, make_vec_env
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.recall import Recalled, Recurrence
+from polyak.nn.networks.recurrent import Recurrent
+from polyak.ops.recurrent import gru, gru_steps, lstm, lstm_steps
+from tests.tolerance import bound
+
+KINDS = {"lstm": (4, 2, lstm, lstm_steps, nn.LSTM), "gru": (3, 1, gru, gru_steps, nn.GRU)}
+WIDTH = 6
+PENDULUM = {"learning_starts": 60, "batch_size": 32, "buffer_size": 1000}
+OFF_POLICY: dict[str, tuple[str, dict[str, Any]]] = {
+    "DQN": ("CartPole-v1", {}),
+    "C51": ("CartPole-v1", {"v_min": 0.0, "v_max": 50.0}),
+    "IQN": ("CartPole-v1", {"n_steps": 2}),
+    "Rainbow": ("CartPole-v1", {"v_min": 0.0, "v_max": 50.0}),
+    "SAC": ("Pendulum-v1", {}),
+    "TD3": ("Pendulum-v1", {"n_steps": 3, "prioritized": True}),
+}
+ON_POLICY: dict[str, dict[str, Any]] = {
+    "PPO": {"n_steps": 32, "batch_size": 32, "n_epochs": 2},
+    "A2C": {},
+    "TRPO": {"n_steps": 32, "batch_size": 32, "n_critic_updates": 2, "cg_max_steps": 3},
+}
+MEMORY = {"memory_size": WIDTH, "max_seq_len": 8, "net_arch": [8]}
+EVERYTHING = [(name, kind) for name in [*ON_POLICY, *OFF_POLICY] for kind in KINDS]
+
+
+def model_of(name: str, kind: str, seed: int = 3, **options: Any) -> Any:
+    """A small one that remembers."""
+    task, more = ("CartPole-v1", ON_POLICY[name]) if name in ON_POLICY else OFF_POLICY[name]
+    kwargs = {**MEMORY, "memory": kind, **({"burn_in": 3} if name in OFF_POLICY else {}), **options.pop("kwargs", {})}
+    settings = {**(PENDULUM if name in OFF_POLICY else {}), **more, **options}
+    env = settings.pop("env", None) or make_vec_env(task, 2, seed=seed)
+    return getattr(polyak, name)("MlpPolicy", env, seed=seed, device="cpu", policy_kwargs=kwargs, **settings)
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_are_steps_with_their_gradients(kind: str) -> None:
+    gates, parts, whole, steps, _ = KINDS[kind]
+    torch.manual_seed(0)
+    t, b, h = 9, 4, 5
+    given = [torch.randn(*shape, dtype=torch.double) for shape in ((t, b, gates * h), (gates * h, h), (gates * h,))]
+    memory = tuple(torch.randn(b, h, dtype=torch.double) for _ in range(parts))
+    keep = (torch.rand(t, b) > 0.3).double()
+    weights = torch.randn(t, b, h, dtype=torch.double)
+    found = []
+    for function in (whole, steps):
+        inputs, weight, bias = (x.clone().requires_grad_() for x in given)
+        outputs, states = function(inputs, memory, weight, bias, keep)
+        gradients = torch.autograd.grad((outputs * weights).sum(), (inputs, weight, bias))
+        assert not any(state.requires_grad for state in states)
+        found.append([outputs.detach(), *states, *gradients])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_new_episodes_the_layers_are_torchs(kind: str, layers: int) -> None:
+    torch.manual_seed(0)
+    ours = Recurrent(kind, 3, WIDTH, layers)
+    torch.manual_seed(0)
+    theirs = KINDS[kind][-1](3, WIDTH, layers)
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    for name, tensor in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], tensor, rtol=0, atol=0)
+    inputs = torch.randn(7, 4, 3)
+    outputs, states = ours(inputs, ours.initial(4))
+    expected, last = theirs(inputs)
+    near = 7 * bound(3 + WIDTH, size=2)
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=near)
+    last = last if isinstance(last, tuple) else (last,)
+    for name, state in zip(ours.names, last, strict=True):
+        torch.testing.assert_close(states[name][-1].transpose(0, 1), state, rtol=0, atol=near)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_runs_of_rows_are_single_steps_one_after_another(kind: str) -> None:
+    torch.manual_seed(0)
+    core, length, runs = Recurrent(kind, 3, WIDTH, 2), 5, 3
+    inputs, starts = torch.randn(runs * length, 3), torch.rand(runs * length) < 0.3
+    memory = {name: torch.randn(runs * length, 2, WIDTH) for name in core.names}
+    outputs = core.runs(inputs, memory, starts, length)
+    for run in range(runs):
+        state = {name: value[run * length][None] for name, value in memory.items()}
+        for row in range(run * length, (run + 1) * length):
+            if starts[row]:
+                state = core.initial(1)
+            expected, state = core.step(inputs[row][None], state)
+            near = length * bound(3 + 2 * WIDTH, size=2)
+            torch.testing.assert_close(outputs[row], expected[0], rtol=0, atol=near)
+
+
+# -- rollouts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("critic", ["own", "shared", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rollout_in_sequences_is_judged_as_its_steps_were(kind: str, critic: str) -> None:
+    model = model_of("PPO", kind, kwargs={"critic_memory": critic}, n_epochs=1, learning_rate=0.0, n_steps=128)
+    model.learn(256)
+    buffer = model.rollout_buffer
+    assert buffer.sequence_length == 8
+    assert buffer.episode_starts.reshape(-1, 8)[:, 1:].any(), "episodes must begin within sequences, too"
+    for batch in buffer.get(32):
+        values, log_prob, _ = model.learner.judged(batch)
+        near = 8 * bound(4 + WIDTH + 8, size=10)
+        torch.testing.assert_close(values.flatten(), batch.old_values, rtol=0, atol=near)
+        torch.testing.assert_close(log_prob, batch.old_log_prob, rtol=0, atol=near)
+
+
+def test_gradients_go_through_a_sequence_and_no_further() -> None:
+    model = model_of("PPO", "lstm")
+    policy = model.policy
+    policy.sequence_length = 4
+    obs = torch.randn(8, 4, requires_grad=True)
+    memory = {name: torch.zeros(8, 1, WIDTH) for name in policy.initial_memory(1)}
+    starts = torch.zeros(8)
+    starts[2] = 1
+    values = policy.predict_values(obs, starts, **memory)
+    gradient = torch.autograd.grad(values[3, 0] + values[7, 0], obs)[0].abs().sum(1)
+    assert (gradient > 0).tolist() == [False, False, True, True, True, True, True, True]
+
+
+def test_rows_of_sequences_start_from_what_was_remembered_there() -> None:
+    model = model_of("PPO", "gru")
+    model.learn(64)
+    buffer = model.rollout_buffer
+    starts, hidden = buffer.episode_starts.reshape(-1) > 0, buffer.extras["actor_hidden"]
+    assert hidden.shape[1:] == (1, WIDTH)
+    assert not hidden[starts].any()
+    assert hidden[~starts].any(axis=(1, 2)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory": "rnn"}, "memory must be one of .'gru', 'lstm'., .* got 'rnn'"),
+        ({"memory": "lstm", "memory_size": 0}, "memory_size must be a positive integer, got 0"),
+        ({"memory": "lstm", "memory_layers": 1.5}, "memory_layers must be a positive integer, got 1.5"),
+        ({"memory": "lstm", "max_seq_len": 0}, "max_seq_len must be a positive integer, got 0"),
+        ({"memory": "lstm", "critic_memory": "both"}, "critic_memory must be 'own', 'shared' or 'none', got 'both'"),
+        (
+            {"memory": "lstm", "critic_memory": "shared", "share_features_extractor": False},
+            "critic_memory='shared' lets the value function read the actor's features",
+        ),
+    ],
+)
+def test_options_of_memory_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        polyak.PPO("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs=options)
+
+
+def test_what_cannot_remember_says_so() -> None:
+    with pytest.raises(PolicyError, match=r"memory='lstm', but this algorithm has no policy with memory. Use PPO"):
+        polyak.REINFORCE("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs={"memory": "lstm"})
+    with pytest.raises(ValueError, match=r"n_steps=37 is not possible: .*equal sequences of at most 8 steps|n_steps"):
+        model_of("PPO", "lstm", n_steps=37, batch_size=37)
+    with pytest.raises(ValueError, match="burn_in must be an integer of at least 0, got -1"):
+        model_of("DQN", "lstm", kwargs={"burn_in": -1})
+    with pytest.raises(ValueError, match="n_steps"):
+        model_of("DQN", "lstm", n_steps=(1, 3))
+
+
+# -- replay ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+@pytest.mark.parametrize("burn_in", [0, 3])
+def test_rows_of_replayed_sequences_are_read_as_if_stepped_through(burn_in: int, n_steps: int) -> None:
+    """Against a walk through whole episodes with the same network, from their beginnings: stored memory is exact here,
+    since the network has not changed."""
+    kwargs = {"burn_in": burn_in, "max_seq_len": 4}
+    model = model_of("DQN", "lstm", kwargs=kwargs, n_steps=n_steps, learning_starts=10_000, exploration_initial_eps=1.0)
+    model.learn(240)
+    buffer, network = model.replay_buffer, model.policy.q_net
+    extractor = network.features_extractor
+    walked: dict[bytes, tuple[Tensor, dict[str, Tensor]]] = {}
+    for env in range(2):
+        memory = extractor.initial(1)
+        for row in range(buffer.size()):
+            obs = torch.from_numpy(buffer.observations[row, env])[None]
+            features, memory = extractor.step(Recalled(obs, memory), network)
+            walked[obs.numpy().tobytes()] = features[0], memory
+            if buffer.dones[row, env]:
+                memory = extractor.initial(1)
+    rows_of, near = model.learner.rows_of, 300 * bound(4 + WIDTH, size=2)
+    assert isinstance(rows_of, SequenceRows)
+    for batch, _ in buffer.transitions(64, model.gamma, None, 3):
+        rows = rows_of(batch)
+        features = network.extract_features(rows.observations, extractor).detach()
+        then = network.extract_features(rows.next_observations, extractor)
+        assert len(features) == len(then) == len(rows.rewards) == len(rows.actions) == len(rows.weights) == 64 * 4
+        picked = batch.observations.gather(1, rows.observations.rows[..., None].expand(-1, -1, 4)).flatten(0, 1)
+        for i in range(0, len(features), 7):
+            torch.testing.assert_close(features[i], walked[picked[i].numpy().tobytes()][0], rtol=0, atol=near)
+        before = rows.next_observations.sequences.rows
+        last = batch.observations.gather(1, before[..., None].expand(-1, -1, 4)).flatten(0, 1)
+        after = rows.next_observations.observations.flatten(0, 1)
+        for i in range(0, len(then), 7):
+            memory = walked[last[i].numpy().tobytes()][1]
+            expected, _ = extractor.step(Recalled(after[i][None], memory), network)
+            torch.testing.assert_close(then[i], expected[0], rtol=0, atol=near)
+
+
+def test_rows_of_a_short_episode_count_more_than_once() -> None:
+    valid = torch.tensor(
+        [[True, True, True, True, True], [False, True, True, True, False], [True, True, True, False, False]]
+    )
+    column = torch.arange(15.0).view(3, 5)
+    batch = Transition(column[..., None], column[..., None], column, column[..., None] + 100, column, torch.ones(3))
+    batch = batch._replace(valid=valid, extras={"hidden": column[..., None]})
+    rows = SequenceRows(2, 3, 1, ("hidden",))(batch)
+    assert rows.rewards.view(3, 3).tolist() == [[2, 3, 4], [7, 8, 7], [12, 12, 12]]
+    assert rows.next_observations.observations.flatten().tolist() == [102, 103, 104, 107, 108, 107, 112, 112, 112]
+    assert rows.observations.keep.tolist() == [[1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [1, 1, 1, 1, 1]]
+    assert rows.observations.memory["hidden"].flatten().tolist() == [0, 5, 10]
+
+
+def test_no_gradient_goes_through_the_burn_in() -> None:
+    model = model_of("DQN", "gru", kwargs={"burn_in": 2, "max_seq_len": 3}, learning_starts=10_000)
+    model.learn(100)
+    batch, _ = next(iter(model.replay_buffer.transitions(16, 0.99, None, 1)))
+    obs = batch.observations.requires_grad_()
+    rows = model.learner.rows_of(batch)
+    q = model.policy.q_net(rows.observations)
+    gradient = torch.autograd.grad(q.sum(), obs)[0].abs().sum((0, 2))
+    assert (gradient > 0).tolist() == [False, False, True, True, True]
+
+
+def test_priorities_of_sequences() -> None:
+    errors = torch.tensor([1.0, 2.0, 3.0, 0.0, 0.0, 6.0])
+    torch.testing.assert_close(sequence_errors(errors, 2), torch.tensor([0.9 * 3 + 0.1 * 2, 0.9 * 6 + 0.1 * 2]))
+    assert sequence_errors(errors, 6) is errors
+
+
+def test_recurrence_is_an_extractor_of_its_size() -> None:
+    class Plain(nn.Module):
+        features_dim = 3
+
+    made = Recurrence("gru", 7, 2, 8, 4)(Plain())
+    assert (made.features_dim, made.core.layers, made.burn_in) == (7, 2, 4)
+
+
+# -- acting ------------------------------------------------------------------------------------------------------------
+
+
+class NoArrays:
+    def __call__(self, *_: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n, k in EVERYTHING if n not in ("A2C", "TRPO", "C51")])
+def test_arrays_remember_and_act_as_torch(name: str, kind: str, layers: int) -> None:
+    model = model_of(name, kind, kwargs={"memory_layers": layers})
+    arrays, torchs = Actor(model.policy), Actor(model.policy)
+    torchs._quick = NoArrays()  # type: ignore[assignment]
+    arrays.begin(3)
+    rng = np.random.default_rng(0)
+    near = 12 * bound(30, size=3)
+    for step in range(12):
+        obs = rng.standard_normal((3, *model.observation_space.shape)).astype(np.float32)
+        starts = rng.random(3) < 0.2
+        results = []
+        for actor in (arrays, torchs):
+            torch.manual_seed(step)
+            results.append(actor.act(obs, starts))
+        ours, theirs = results
+        if isinstance(model.action_space, spaces.Box):
+            np.testing.assert_allclose(ours.actions, theirs.actions, rtol=0, atol=near)
+        else:
+            np.testing.assert_array_equal(ours.actions, theirs.actions)
+        assert ours.extras.keys() == theirs.extras.keys() == model.policy.initial_memory(1).keys()
+        for key, before in ours.extras.items():
+            np.testing.assert_allclose(before, theirs.extras[key], rtol=0, atol=near)
+    assert arrays._quick._arrays is not None
+
+
+@pytest.mark.parametrize(("name", "kind"), EVERYTHING)
+def test_predict_hands_its_memory_on(name: str, kind: str) -> None:
+    model = model_of(name, kind)
+    obs = np.random.default_rng(0).standard_normal((6, 2, *model.observation_space.shape)).astype(np.float32)
+    state, states = None, []
+    for t in range(6):
+        _, state = model.predict(obs[t], state, np.array([False, t == 3]), deterministic=True)
+        assert [part.shape for part in state] == [(1, 2, WIDTH)] * (2 if kind == "lstm" else 1)
+        states.append(state[0])
+    again = None
+    for t in range(3, 6):  # the second environment's new episode
+        _, again = model.predict(obs[t], again, deterministic=True)
+    np.testing.assert_array_equal(again[0][:, 1], states[-1][:, 1])
+    assert not np.array_equal(again[0][:, 0], states[-1][:, 0])
+    one, alone = model.predict(obs[0, 0], deterministic=True)
+    assert np.shape(one) == model.action_space.shape
+    np.testing.assert_allclose(alone[0][:, 0], states[0][:, 0], rtol=0, atol=bound(30, size=3))
+    with pytest.raises(ValueError, match=r"state has the wrong shape: .* is .* for a batch of 1 observations"):
+        model.predict(obs[0, :1], state)
+
+
+# -- whole models ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "kind"), EVERYTHING)
+def test_it_trains_saves_loads_and_goes_on_as_if_nothing_had_happened(name: str, kind: str, tmp_path: Any) -> None:
+    def weights(model: Any) -> dict[str, Tensor]:
+        return {key: tensor.clone() for key, tensor in model.learner.networks().items()}
+
+    model = model_of(name, kind)
+    before = weights(model)
+    model.learn(200)
+    assert all(
+        not torch.equal(before[k], v) for k, v in weights(model).items() if "weight_hh" in k and "target" not in k
+    )
+    env = copy.deepcopy(model.get_env())
+    model.save(tmp_path / "half", include=model.saves_also)
+    half = weights(model)
+    model.learn(100, reset_num_timesteps=False)
+    resumed = type(model).load(tmp_path / "half", env=env, resume=True, force_reset=False, device="cpu")
+    for key, tensor in half.items():
+        assert torch.equal(tensor, weights(resumed)[key]), key
+    resumed.learn(100, reset_num_timesteps=False)
+    for key, tensor in weights(model).items():
+        assert torch.equal(tensor, weights(resumed)[key]), key
+
+
+class Doors(gym.Env[Any, Any]):
+    """Which of four doors may be opened changes at every step, and all others are locked."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (3,)), spaces.Discrete(4)
+
+    def action_masks(self) -> np.ndarray:
+        return self.open
+
+    def _observe(self) -> np.ndarray:
+        self.open = self.np_random.random(4) < 0.5
+        self.open[self.np_random.integers(4)] = True
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.left = 12
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.open[action], "locked"
+        self.left -= 1
+        return self._observe(), 1.0, self.left == 0, False, {}
+
+
+@pytest.mark.parametrize("name", ["PPO", "A2C", "TRPO", "DQN", "Rainbow"])
+def test_memory_goes_with_masks(name: str) -> None:
+    model = model_of(name, "lstm", env=DummyVecEnv([Doors, Doors]))
+    model.learn(200)  # a locked door would raise
+    masks = np.array([[False, True, False, False]] * 2)
+    actions, _ = model.predict(np.zeros((2, 3), np.float32), action_masks=masks)
+    assert actions.tolist() == [1, 1]
+
+
+def test_velocities_are_masked() -> None:
+    env = MaskVelocityWrapper(gym.make("CartPole-v1"))
+    obs, _ = env.reset(seed=0)
+    assert obs[[1, 3]].tolist() == [0, 0]
+    assert obs[[0, 2]].all()
+    with pytest.raises(ValueError, match="knows no velocities of Acrobot"):
+        MaskVelocityWrapper(gym.make("Acrobot-v1"))
+    assert MaskVelocityWrapper(gym.make("Acrobot-v1"), [4, 5]).reset(seed=0)[0][[4, 5]].tolist() == [0, 0]
+    with pytest.raises(ValueError, match="no entries of the observations"):
+        MaskVelocityWrapper(gym.make("CartPole-v1"), [4])
