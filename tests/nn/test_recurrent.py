@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import polyak
 from polyak.core.acting.actor import Actor
+from polyak.core.engine.program import Program
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.data import Transition
 from polyak.envs import DummyVecEnv, MaskVelocityWrapper, make_vec_env
@@ -19,7 +20,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.recall import Recalled, Recurrence
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.ops.recurrent import gru, gru_steps, lstm, lstm_steps
-from tests.tolerance import bound
+from tests.tolerance import bound, drift
 
 KINDS = {"lstm": (4, 2, lstm, lstm_steps, nn.LSTM), "gru": (3, 1, gru, gru_steps, nn.GRU)}
 WIDTH = 6
@@ -386,3 +387,25 @@ def test_velocities_are_masked() -> None:
     assert MaskVelocityWrapper(gym.make("Acrobot-v1"), [4, 5]).reset(seed=0)[0][[4, 5]].tolist() == [0, 0]
     with pytest.raises(ValueError, match="no entries of the observations"):
         MaskVelocityWrapper(gym.make("CartPole-v1"), [4])
+
+
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n, k in EVERYTHING if n in ("PPO", "A2C", "DQN", "SAC", "TD3")])
+def test_traced_it_equals_eager(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Program, "compile", lambda self: None)  # the graph runs operation by operation
+    compare_with_eager(name, kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kind"), [("PPO", "lstm"), ("PPO", "gru"), ("DQN", "lstm"), ("SAC", "gru")])
+def test_compiled_it_equals_eager(name: str, kind: str) -> None:
+    compare_with_eager(name, kind)
+
+
+def compare_with_eager(name: str, kind: str) -> None:
+    eager, compiled = (model_of(name, kind, learning_rate=1e-3, compile=choice).learn(128) for choice in (False, True))
+    assert compiled.engine.status == "compiled"
+    assert eager.learner.steps == compiled.learner.steps > 0
+    near = drift(eager.learner.steps, 1e-3, 32 + 8 * (4 + WIDTH) + 8)  # rows, a sequence's steps, the hidden layer
+    for key, tensor in eager.learner.networks().items():
+        theirs = compiled.learner.networks()[key]
+        torch.testing.assert_close(theirs, tensor, rtol=0, atol=near, msg=lambda text, key=key: f"{key}: {text}")
