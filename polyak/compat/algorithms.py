@@ -48,6 +48,7 @@ from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.envs.names import did_you_mean
 from polyak.nn.catalog import check_policy_fits
+from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
@@ -551,7 +552,7 @@ class Predicted(Exploration):
         self.model = model
 
     def before(self, policy: Any, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
-        return policy.codec.from_env(self.model.predict(self.model._last_obs, deterministic=False)[0])  # type: ignore[arg-type]
+        return policy.codec.from_env(self.model.predict(self.model._last_obs, deterministic=False)[0])
 
 
 def _successors(new_obs: Any, step: Step) -> Any:
@@ -791,6 +792,8 @@ _REPLAY = (
 class A2C(a2c.A2C, OnPolicyAlgorithm):
     """See :class:`polyak.A2C`."""
 
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
+
     learn = with_defaults(a2c.A2C.learn, tb_log_name="A2C")
 
     def _after_setup(self) -> None:
@@ -804,6 +807,8 @@ class A2C(a2c.A2C, OnPolicyAlgorithm):
 )
 class PPO(ppo.PPO, OnPolicyAlgorithm):
     """See :class:`polyak.PPO`."""
+
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
     learn = with_defaults(ppo.PPO.learn, tb_log_name="PPO")
 
@@ -837,6 +842,8 @@ class TRPOLearner(trpo.TRPOLearner):
 )
 class TRPO(trpo.TRPO, OnPolicyAlgorithm):
     """See :class:`polyak.TRPO`."""
+
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
     learner_class = TRPOLearner
     learn = with_defaults(trpo.TRPO.learn, tb_log_name="TRPO")
