@@ -47,6 +47,7 @@ from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.envs.names import did_you_mean
+from polyak.envs.spaces import check_for_nested_spaces
 from polyak.nn.catalog import check_policy_fits
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
@@ -146,6 +147,16 @@ def _constructor_arguments(cls: type, policy: Any, device: Any, hyperparameters:
     return arguments
 
 
+def _refuse_nested(env: Any) -> None:
+    """As in the peer; what :func:`~polyak.envs.make_vec_env` makes has nested observations no longer.
+
+    Raises:
+        NotImplementedError: the observations of an environment are nested.
+    """
+    if isinstance(space := getattr(env, "observation_space", None), spaces.Space):
+        check_for_nested_spaces(space)
+
+
 def _is_polyaks(defined: Any) -> bool:
     """Whether a class or function is polyak's, and not a user's."""
     return defined.__module__.partition(".")[0] == "polyak"
@@ -239,6 +250,7 @@ class BaseAlgorithm(Collecting):
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        _refuse_nested(env)
         return as_vec_env(env, monitor_wrapper, verbose)
 
     def _get_policy_from_name(self, policy_name: str) -> type[policies.BasePolicy]:
@@ -283,6 +295,7 @@ class BaseAlgorithm(Collecting):
     _own_attributes: frozenset[str] = frozenset(_SET_LATER)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
+        _refuse_nested(self.env)
         super().__post_init__(_init_setup_model)
         self._own_attributes |= set(vars(self))
 

@@ -108,14 +108,15 @@ class ComposedCodec(ActionCodec):
         return np.concatenate(columns, axis=1)
 
     @staticmethod
-    def _values(codec: ActionCodec, numbers: np.ndarray) -> np.ndarray:
-        """[B, width] of one part -> [B, ...] as its space has them."""
+    def _values(codec: ActionCodec, numbers: np.ndarray) -> Any:
+        """[B, width] of one part -> B values as its space has them."""
         dtype = np.dtype(codec.space.dtype)
         values = numbers.reshape(len(numbers), *codec.shape)
         if not codec.continuous:
-            values = values.astype(dtype)
+            return codec.to_env(values.astype(dtype)).astype(dtype, copy=False)
         values = codec.to_env(values)
-        return np.rint(values).astype(dtype) if dtype.kind in "iu" else values.astype(dtype, copy=False)
+        values = np.rint(values).astype(dtype) if dtype.kind in "iu" else values.astype(dtype, copy=False)
+        return values if codec.shape else [values[row, ...] for row in range(len(values))]  # arrays, not numbers
 
 
 def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
