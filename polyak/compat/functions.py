@@ -78,23 +78,25 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
         space = getattr(env, f"{kind}_space", None)
         if isinstance(space, spaces.Space):
             for message in _not_in_peer(space, kind):
-                warnings.warn(f"{message} Stable-Baselines3 does not support that.", stacklevel=2)
+                warnings.warn(message, stacklevel=2)
     envs.check_env(env, warn, skip_render_check)
 
 
 def _not_in_peer(space: spaces.Space, kind: str) -> list[str]:
-    """What is unusual about a space."""
-    messages = []
+    """What the peer warns of in a space."""
+    messages, fault = [], "not supported by Stable-Baselines3, though by polyak's own algorithms"
     if isinstance(space, spaces.Tuple) or (kind == "action" and isinstance(space, spaces.Dict)):
-        messages.append(f"The {kind} space is a {type(space).__name__}.")
+        messages.append(f"The {kind} space is a {type(space).__name__}, {fault}.")
     elif is_nested(space):
-        messages.append(f"Nested observation spaces: the observation space is {space}.")
+        messages.append(f"Nested observation spaces are {fault}: {space}.")
     for part in parts(space):
         where = f" (key {part.name!r})" if part.path else ""
         if np.any(np.asarray(getattr(part.space, "start", 0)) != 0):
-            messages.append(f"The {kind} space{where} is {part.space}, which does not start at 0.")
+            messages.append(f"The {kind} space{where} is {part.space}; starts other than 0 are {fault}.")
         if isinstance(part.space, spaces.MultiDiscrete) and part.space.nvec.ndim > 1:
-            messages.append(f"The {kind} space{where} is a MultiDiscrete of {part.space.nvec.ndim} dimensions.")
+            messages.append(
+                f"The {kind} space{where} is {part.space}; a MultiDiscrete of several dimensions is {fault}."
+            )
     return messages
 
 
