@@ -272,3 +272,5 @@ def test_under_the_peers_names_they_are_refused_as_there(algo: str) -> None:
     with pytest.raises(NotImplementedError, match="Nested observation spaces are not supported here"):
         getattr(sb3, algo)("MultiInputPolicy", World(NESTED, spaces.Discrete(2)))
     getattr(sb3, algo)("MultiInputPolicy", worlds("nested observation"), n_steps=8).learn(16)
+    with pytest.raises(ValueError, match="cannot act in Dict"):
+        made(algo, "dict action").save_sb3("nowhere.zip")
