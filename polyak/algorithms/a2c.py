@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 from typing_extensions import Self
 
@@ -20,6 +19,7 @@ from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutSamples
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
@@ -102,7 +102,7 @@ class A2C(OnPolicyAlgorithm):
 
     learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    action_spaces: ClassVar = ACTION_SPACES
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if self.use_rms_prop:

@@ -10,7 +10,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, NamedTuple
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.hyperparameters import Count, Only, Positive, require
@@ -20,6 +19,7 @@ from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
@@ -170,7 +170,7 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
 
     learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    action_spaces: ClassVar = ACTION_SPACES
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.algorithms.a2c import policy_gradient_loss, value_loss
@@ -24,6 +23,7 @@ from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
 from polyak.data.step import Step
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
 
@@ -144,7 +144,7 @@ class REINFORCE(PolicyGradientAlgorithm):
     gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
-    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    action_spaces: ClassVar = ACTION_SPACES
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = EpisodeBuffer
 
     @classmethod

@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithms.ppo import value_loss
@@ -23,6 +22,7 @@ from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
+from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 
@@ -299,7 +299,7 @@ class TRPO(ByMinibatches, StochasticActorAlgorithm):
 
     learner_class: ClassVar[type[Learner]] = TRPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    action_spaces: ClassVar = ACTION_SPACES
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

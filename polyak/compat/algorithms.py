@@ -47,7 +47,9 @@ from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.envs.names import did_you_mean
+from polyak.envs.spaces import check_for_nested_spaces
 from polyak.nn.catalog import check_policy_fits
+from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
@@ -145,6 +147,16 @@ def _constructor_arguments(cls: type, policy: Any, device: Any, hyperparameters:
     return arguments
 
 
+def _refuse_nested(env: Any) -> None:
+    """As in the peer; what :func:`~polyak.envs.make_vec_env` makes has nested observations no longer.
+
+    Raises:
+        NotImplementedError: the observations of an environment are nested.
+    """
+    if isinstance(space := getattr(env, "observation_space", None), spaces.Space):
+        check_for_nested_spaces(space)
+
+
 def _is_polyaks(defined: Any) -> bool:
     """Whether a class or function is polyak's, and not a user's."""
     return defined.__module__.partition(".")[0] == "polyak"
@@ -238,6 +250,7 @@ class BaseAlgorithm(Collecting):
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        _refuse_nested(env)
         return as_vec_env(env, monitor_wrapper, verbose)
 
     def _get_policy_from_name(self, policy_name: str) -> type[policies.BasePolicy]:
@@ -282,6 +295,7 @@ class BaseAlgorithm(Collecting):
     _own_attributes: frozenset[str] = frozenset(_SET_LATER)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
+        _refuse_nested(self.env)
         super().__post_init__(_init_setup_model)
         self._own_attributes |= set(vars(self))
 
@@ -551,7 +565,7 @@ class Predicted(Exploration):
         self.model = model
 
     def before(self, policy: Any, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
-        return policy.codec.from_env(self.model.predict(self.model._last_obs, deterministic=False)[0])  # type: ignore[arg-type]
+        return policy.codec.from_env(self.model.predict(self.model._last_obs, deterministic=False)[0])
 
 
 def _successors(new_obs: Any, step: Step) -> Any:
@@ -791,6 +805,8 @@ _REPLAY = (
 class A2C(a2c.A2C, OnPolicyAlgorithm):
     """See :class:`polyak.A2C`."""
 
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
+
     learn = with_defaults(a2c.A2C.learn, tb_log_name="A2C")
 
     def _after_setup(self) -> None:
@@ -804,6 +820,8 @@ class A2C(a2c.A2C, OnPolicyAlgorithm):
 )
 class PPO(ppo.PPO, OnPolicyAlgorithm):
     """See :class:`polyak.PPO`."""
+
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
     learn = with_defaults(ppo.PPO.learn, tb_log_name="PPO")
 
@@ -837,6 +855,8 @@ class TRPOLearner(trpo.TRPOLearner):
 )
 class TRPO(trpo.TRPO, OnPolicyAlgorithm):
     """See :class:`polyak.TRPO`."""
+
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
     learner_class = TRPOLearner
     learn = with_defaults(trpo.TRPO.learn, tb_log_name="TRPO")

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution as TorchDistribution
 from typing_extensions import Self
 
+from polyak.envs.composed import is_composed
 from polyak.nn.distributions import base as values
 from polyak.nn.distributions.choice import make_family
 from polyak.nn.distributions.discrete import (
@@ -561,6 +562,11 @@ def make_proba_distribution(
         PolicyError: ``use_sde`` with another space than Box, or a MultiBinary of several dimensions.
         NotImplementedError: a space for which there is no distribution.
     """
+    if is_composed(action_space):
+        raise NotImplementedError(
+            f"There is none of Stable-Baselines3's distributions over the action space {action_space}. Use polyak.PPO, "
+            "polyak.A2C, polyak.TRPO or polyak.REINFORCE."
+        )
     family, kwargs = make_family(action_space, use_sde), dist_kwargs or {}
     if isinstance(family, GaussianFamily):
         return DiagGaussianDistribution(family.action_dim, **kwargs)

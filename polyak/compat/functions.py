@@ -11,8 +11,10 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
+from polyak import envs
 from polyak.algorithms.trpo import conjugate_gradient
 from polyak.core.files.checkpoint import system_info
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
@@ -20,6 +22,7 @@ from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedul
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import GoalSelectionStrategy
 from polyak.envs import VecEnv
+from polyak.envs.composed import is_nested, parts
 from polyak.ops import distributional
 from polyak.ops.distributional import midpoints
 
@@ -55,6 +58,46 @@ class PolicyPredictor(Protocol):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """Actions for observations, and the next memory."""
+
+
+# -- environments ------------------------------------------------------------------------------------------------------
+
+
+def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -> None:
+    """:func:`polyak.envs.check_env`, and warnings of the spaces that the peer has no algorithm for, though polyak has.
+
+    Args:
+        env: the environment.
+        warn: whether to warn.
+        skip_render_check: do not look at ``render_mode`` and ``render()``.
+
+    Raises:
+        AssertionError, TypeError: as of :func:`polyak.envs.check_env`.
+    """
+    for kind in ("observation", "action") if warn else ():
+        space = getattr(env, f"{kind}_space", None)
+        if isinstance(space, spaces.Space):
+            for message in _not_in_peer(space, kind):
+                warnings.warn(message, stacklevel=2)
+    envs.check_env(env, warn, skip_render_check)
+
+
+def _not_in_peer(space: spaces.Space, kind: str) -> list[str]:
+    """What the peer warns of in a space."""
+    messages, fault = [], "not supported by Stable-Baselines3, though by polyak's own algorithms"
+    if isinstance(space, spaces.Tuple) or (kind == "action" and isinstance(space, spaces.Dict)):
+        messages.append(f"The {kind} space is a {type(space).__name__}, {fault}.")
+    elif is_nested(space):
+        messages.append(f"Nested observation spaces are {fault}: {space}.")
+    for part in parts(space):
+        where = f" (key {part.name!r})" if part.path else ""
+        if np.any(np.asarray(getattr(part.space, "start", 0)) != 0):
+            messages.append(f"The {kind} space{where} is {part.space}; starts other than 0 are {fault}.")
+        if isinstance(part.space, spaces.MultiDiscrete) and part.space.nvec.ndim > 1:
+            messages.append(
+                f"The {kind} space{where} is {part.space}; a MultiDiscrete of several dimensions is {fault}."
+            )
+    return messages
 
 
 # -- schedules and optimizers ------------------------------------------------------------------------------------------

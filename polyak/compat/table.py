@@ -89,7 +89,7 @@ SB3: dict[str, tuple[str, ...]] = {
         "SquashedDiagGaussianDistribution CategoricalDistribution MultiCategoricalDistribution BernoulliDistribution "
         "StateDependentNoiseDistribution TanhBijector make_proba_distribution kl_divergence",
     ),
-    "common.env_checker": ("polyak.envs: check_env",),
+    "common.env_checker": (f"{_FUNCTIONS}: check_env",),
     "common.env_util": (
         "polyak.envs: unwrap_wrapper is_wrapped make_vec_env make_atari_env DummyVecEnv SubprocVecEnv Monitor",
     ),

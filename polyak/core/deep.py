@@ -31,6 +31,7 @@ from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
 from polyak.envs import VecEnv
+from polyak.envs.composed import as_named
 from polyak.envs.masks import KEY, holds_masks
 from polyak.envs.names import did_you_mean
 from polyak.nn.policies.base import Network, Policy
@@ -305,17 +306,18 @@ class DeepAlgorithm(Algorithm):
 
     def predict(
         self,
-        observation: np.ndarray | dict[str, np.ndarray],
+        observation: Any,
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
         *,
         action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    ) -> tuple[Any, tuple[np.ndarray, ...] | None]:
         """The policy's action for one observation or a batch of them.
 
         Args:
-            observation: one, or N stacked, as the model's environment returns them. A model that learned under
+            observation: one, or N stacked, as the model's environment returns them; nested observations also as the
+                environment itself has them, before their parts got names. A model that learned under
                 ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
                 statistics are in its file.
             state: a recurrent policy's memory; others hand it back.
@@ -325,8 +327,10 @@ class DeepAlgorithm(Algorithm):
                 or what a Dict observation says under ``"action_mask"``.
 
         Returns:
-            the action or actions, in the environment's units, and the next state.
+            the action or actions, in the environment's units, and the next state. Of a Dict or Tuple space one action
+            is a value of the space, and several are a list of such.
         """
+        observation = as_named(observation, self.observation_space)
         masks = self._allowed(observation, action_masks)
         more = {} if masks is None else {"action_masks": masks}
         return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic, **more)

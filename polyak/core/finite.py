@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyak.core.learner import Learner
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
+from polyak.envs.composed import parts
 from polyak.envs.finite import SMALL, TINY, NonFiniteError, all_finite, check_finite, is_finite
 
 UPDATES_PER_COPY = 500
@@ -36,7 +37,7 @@ class StepCheck:
     def __init__(self, env: VecEnv) -> None:
         self.steps = 0
         self._normalizer: VecNormalize | None = unwrap_vec_normalize(env)
-        self.continuous = isinstance(env.action_space, spaces.Box)
+        self.continuous = any(isinstance(part.space, spaces.Box) for part in parts(env.action_space))
         """Whether actions are numbers that might not be finite."""
         space = env.observation_space
         numbers = env.num_envs * math.prod(space.shape) if isinstance(space, spaces.Box) else 0
@@ -44,14 +45,19 @@ class StepCheck:
         self._quick, self._tiny = quick and numbers > 0, numbers <= TINY
         self._zeros = np.zeros(numbers if quick else 0, space.dtype)
 
-    def actions(self, actions: np.ndarray) -> None:
+    def actions(self, env_actions: Any, actions: np.ndarray) -> None:
         """Before a step.
+
+        Args:
+            env_actions: in the environment's units.
+            actions: in the network's, which are looked at where the others are no array.
 
         Raises:
             NonFiniteError: an action is not finite.
         """
-        if self.continuous and not is_finite(actions):
-            check_finite("action", actions, self.steps + 1)
+        numbers = actions if isinstance(env_actions, list) else env_actions
+        if self.continuous and not is_finite(numbers):
+            check_finite("action", numbers, self.steps + 1)
 
     def outcome(self, observations: Any, rewards: np.ndarray) -> None:
         """After it.

@@ -15,6 +15,7 @@ from polyak.core.hyperparameters import Becomes, later
 from polyak.core.runner import Acting, Runner
 from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs.composed import is_composed, parts
 from polyak.envs.masks import Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.normalize import detached
@@ -116,10 +117,13 @@ class Interaction(Algorithm):
         name = type(self).__name__
         if not isinstance(space, self.action_spaces):
             supported = ", ".join(kind.__name__ for kind in self.action_spaces)
+            others = ": PPO, A2C, TRPO and REINFORCE take it" if is_composed(space) else ""
             raise SpaceError(
                 f"{name} does not support the action space {space}. The algorithm only supports {supported}: use "
-                "another algorithm or wrap the environment."
+                f"another algorithm{others}, or wrap the environment."
             )
+        if is_composed(space):
+            self._check_parts(space)
         if isinstance(space, spaces.Box) and not np.all(np.isfinite(np.array([space.low, space.high]))):
             raise SpaceError(
                 f"{name} needs finite bounds of a continuous action space, got {space}. Wrap the environment in "
@@ -137,6 +141,17 @@ class Interaction(Algorithm):
             raise SpaceError(
                 f"Multi-dimensional MultiBinary({space.n}) action space is not supported. Flatten it to one dimension."
             )
+
+    def _check_parts(self, space: spaces.Space) -> None:
+        """Refuse an action space composed of such that the algorithm would refuse by themselves."""
+        found = parts(space)
+        if not found:
+            raise SpaceError(f"The action space {space} has no parts. Give it one.")
+        for part in found:
+            try:
+                self._check_action_space(part.space)
+            except SpaceError as error:
+                raise SpaceError(f"In the action space {space}, part {part.name!r}: {error}") from None
 
     def get_env(self) -> VecEnv | None:
         """The vectorised environment, with every wrapper."""

@@ -23,8 +23,8 @@ from polyak.envs.vec.vec_env import VecEnvStepReturn
 class Acted(NamedTuple):
     """What to do in N environments, and what to remember of it."""
 
-    env_actions: np.ndarray
-    """[N, ...] in the environment's units."""
+    env_actions: Any
+    """[N, ...] in the environment's units; of a Dict or Tuple space a list of N actions."""
     actions: np.ndarray
     """[N, ...] in the network's units, to be stored."""
     extras: dict[str, np.ndarray]
@@ -135,7 +135,7 @@ class Runner:
             env_actions, actions, extras = self.actor.act(self.obs, self.episode_starts, self.allowed)
             chosen = perf_counter()
             if self._finite.continuous:
-                self._finite.actions(env_actions)
+                self._finite.actions(env_actions, actions)
             new_obs, rewards, dones, infos = self.env.step(env_actions)
             self.split.env.seconds += perf_counter() - chosen
             self.split.inference.seconds += chosen - started
@@ -193,7 +193,7 @@ class Runner:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="polyak-env")
         with self.split.inference:
             acted = self.actor.act(self.obs, self.episode_starts, self.allowed)
-        self._finite.actions(acted.env_actions)
+        self._finite.actions(acted.env_actions, acted.actions)
         with self.split.env:
             self.env.step_async(acted.env_actions)
         returned = self._thread.submit(self.env.step_wait)

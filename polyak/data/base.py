@@ -36,7 +36,8 @@ class BaseBuffer(Randomness, ABC):
     Args:
         buffer_size: number of steps kept; subclasses say of what.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-        action_space: as for observations, without Dict.
+        action_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, whose actions are stored
+            flat, as the policy gives them.
         device: where sampled tensors go; "auto" takes the GPU if there is one. What is stored stays in main memory.
         n_envs: number of parallel environments.
     """

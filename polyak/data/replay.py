@@ -36,6 +36,7 @@ from polyak.data.storage.placement import Placement
 from polyak.data.storage.ring import check_size, make_storage
 from polyak.data.storage.storage import RowLayout, Storage
 from polyak.data.storage.table import observation_dtype
+from polyak.envs.spaces import get_action_dtype
 
 STATE_VERSION = 1
 _STEP = "obs", "next_obs", "action", "reward", "done"
@@ -190,7 +191,7 @@ class ReplayBuffer(BaseBuffer):
 
     @property
     def _layout(self) -> RowLayout:
-        action = np.dtype((self._maybe_cast_dtype(self.action_space.dtype), (self.action_dim,)))
+        action = np.dtype((self._maybe_cast_dtype(get_action_dtype(self.action_space)), (self.action_dim,)))
         return RowLayout.of(observation_dtype(self.observation_space, self.obs_shape), action, self.schema)
 
     def _make_storage(self) -> Storage:

@@ -24,6 +24,7 @@ from polyak.data.step import Step
 from polyak.data.storage.memory import check_memory
 from polyak.data.storage.table import ArrayObs, assign, observation_dtype
 from polyak.data.trajectory import Trajectory, gae_of_arrays
+from polyak.envs.spaces import get_action_dtype
 from polyak.ops.transfer import to_device
 
 FLATTENED = (
@@ -102,7 +103,7 @@ class RolloutBuffer(BaseBuffer):
         super().reset()
         self.generator_ready = False
         self.observations: Any = self._observations(self.observation_space, self.obs_shape)
-        self.actions = self._zeros((self.action_dim,), self.action_space.dtype)
+        self.actions = self._zeros((self.action_dim,), get_action_dtype(self.action_space))
         self.rewards, self.episode_starts = self._zeros(), self._zeros()
         self.values, self.log_probs = self._zeros(), self._zeros()
         self.advantages, self.returns = self._zeros(), self._zeros()

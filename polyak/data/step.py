@@ -17,8 +17,8 @@ class Step(NamedTuple):
     """[N, ...] what was acted on (before normalisation, if the runner is ``raw``)."""
     actions: np.ndarray
     """[N, ...] in the network's units."""
-    env_actions: np.ndarray
-    """[N, ...] in the environment's units."""
+    env_actions: Any
+    """[N, ...] in the environment's units; of a Dict or Tuple space a list of N actions."""
     rewards: np.ndarray
     """[N] (before normalisation, if the runner is ``raw``)."""
     next_observations: Observations

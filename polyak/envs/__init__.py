@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         StickyActionEnv,
         WarpFrame,
     )
+    from polyak.envs.wrappers.by_name import NamedObservation, VecNamedObservation
     from polyak.envs.wrappers.check_nan import VecCheckNan
     from polyak.envs.wrappers.extract_dict import VecExtractDictObs
     from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
@@ -65,6 +66,7 @@ _NAMES_BY_FILE = {
     "wrappers.atari": (
         "AtariWrapper ClipRewardEnv EpisodicLifeEnv FireResetEnv MaxAndSkipEnv NoopResetEnv StickyActionEnv WarpFrame"
     ),
+    "wrappers.by_name": "NamedObservation VecNamedObservation",
     "wrappers.check_nan": "VecCheckNan",
     "checker": "check_env",
     "vec.dummy": "DummyVecEnv",

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.composed import SEPARATOR, Part, by_name, is_composed, parts, parts_by_name
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 
 _API = "see https://gymnasium.farama.org/api/env/"
@@ -50,6 +51,7 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
             warnings.warn(message)
     if unsupported:
         return
+    _check_names(observation_space)
     _check_action_bounds(action_space)
     _check_returned_values(env, observation_space, action_space)
     _check_finite(env, action_space)
@@ -76,51 +78,38 @@ def _check_spaces_exist(env: gym.Env) -> None:
         )
 
 
-def _parts(space: spaces.Space) -> list[tuple[str, spaces.Space]]:
-    if isinstance(space, spaces.Dict):
-        return list(space.spaces.items())
-    return [("", space)]
-
-
 def _unsupported(space: spaces.Space, kind: str) -> list[str]:
     """Why values of the space cannot be checked or used; empty when they can."""
     messages = []
-    if isinstance(space, spaces.Tuple) or (kind == "action" and isinstance(space, spaces.Dict)):
-        instead = (
-            "Use a Dict space"
-            if kind == "observation"
-            else "An action must be one array: flatten the actions with a wrapper"
-        )
-        inner = space.spaces if isinstance(space, spaces.Tuple) else ()
-        return [
-            f"The {kind} space is a {type(space).__name__}, which is not supported. {instead} ({_SPACES}).",
-            *(message for part in inner for message in _unsupported(part, kind)),
-        ]
-    for key, part in _parts(space):
-        where = f" (key {key!r})" if key else ""
-        if isinstance(part, (spaces.Dict, spaces.Tuple)):
+    for part in parts(space):
+        if isinstance(part.space, spaces.Graph | spaces.Sequence | spaces.OneOf | spaces.Text):
+            where = f" (key {part.name!r})" if part.path else ""
+            hint = " Pad it to a fixed size (a Box) instead." if isinstance(part.space, spaces.Sequence) else ""
             messages.append(
-                f"Nested observation spaces are not supported{where}: {part} lies inside {type(space).__name__}. "
-                "Flatten it to one level of keys: dict(a=dict(b=Box(), c=Box())) becomes dict(a_b=Box(), a_c=Box())."
-            )
-        elif isinstance(part, (spaces.Graph, spaces.Sequence, spaces.OneOf, spaces.Text)):
-            hint = " Pad it to a fixed size (a Box) instead." if isinstance(part, spaces.Sequence) else ""
-            messages.append(
-                f"{type(part).__name__} {kind} space is not supported{where}.{hint} "
+                f"{type(part.space).__name__} {kind} space is not supported{where}.{hint} "
                 "Note: the checks of returned values are skipped."
             )
     return messages
 
 
+def _check_names(space: spaces.Space) -> None:
+    """That the parts of a composed space can be told apart."""
+    if is_composed(space):
+        try:
+            parts_by_name(space)
+        except ValueError as error:
+            raise AssertionError(str(error)) from None
+
+
 def _advice_on_observations(space: spaces.Space) -> list[str]:
-    return [message for key, part in _parts(space) for message in _advice_on_one_observation(part, key)]
+    return [message for part in parts(space) for message in _advice_on_one_observation(part.space, part.name)]
 
 
 def _advice_on_one_observation(space: spaces.Space, key: str) -> list[str]:
     where = f" {key}" if key else ""
-    messages = _advice_on_counts(space, "observation", key)
     if not isinstance(space, spaces.Box):
-        return messages
+        return []
+    messages: list[str] = []
     if len(space.shape) == 3:
         messages += _advice_on_image(space, key)
     elif len(space.shape) != 1:
@@ -155,43 +144,33 @@ def _advice_on_image(space: spaces.Box, key: str) -> list[str]:
     return messages
 
 
-def _advice_on_counts(space: spaces.Space, kind: str, key: str = "") -> list[str]:
-    where = f" {key}" if key else ""
-    messages = []
-    start = getattr(space, "start", 0)
-    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and np.any(np.asarray(start) != 0):
-        messages.append(
-            f"{type(space).__name__} {kind} space{where} has start={start}, but only start=0 is supported. "
-            "Subtract it in a wrapper, or change the space."
-        )
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim > 1:
-        messages.append(
-            f"MultiDiscrete {kind} space{where} has {space.nvec.ndim} dimensions, nvec={space.nvec.tolist()}, but only "
-            "one is supported. Flatten it with a wrapper."
-        )
-    return messages
-
-
 def _advice_on_actions(space: spaces.Space) -> list[str]:
-    messages = _advice_on_counts(space, "action")
-    if not isinstance(space, spaces.Box):
-        return messages
+    boxes = [part for part in parts(space) if isinstance(part.space, spaces.Box)]
+    return [message for part in boxes for message in _advice_on_box(part)]
+
+
+def _advice_on_box(part: Part) -> list[str]:
+    space: Any = part.space
+    messages = []
+    where, how = (
+        (f" of {part.name}", "") if part.path else ("", ": gymnasium.wrappers.RescaleAction(env, -1, 1) rescales them")
+    )
     if np.any(np.abs(space.low) != np.abs(space.high)) or np.any(space.low != -1) or np.any(space.high != 1):
-        messages.append(
-            f"The action space is {space}, but training goes best with actions in [-1, 1]: "
-            "gymnasium.wrappers.RescaleAction(env, -1, 1) rescales them."
-        )
+        messages.append(f"The action space{where} is {space}, but training goes best with actions in [-1, 1]{how}.")
     if space.dtype != np.float32:
-        messages.append(f"The action space has dtype {space.dtype}: use np.float32, the dtype of the policy's actions.")
+        messages.append(
+            f"The action space{where} has dtype {space.dtype}: use np.float32, the dtype of the policy's actions."
+        )
     return messages
 
 
 def _check_action_bounds(space: spaces.Space) -> None:
-    if isinstance(space, spaces.Box):
-        _require(
-            bool(np.isfinite(space.low).all() and np.isfinite(space.high).all()),
-            f"The action space {space} is unbounded: give it finite low and high.",
-        )
+    for part in parts(space):
+        if isinstance(part.space, spaces.Box):
+            _require(
+                bool(np.isfinite(part.space.low).all() and np.isfinite(part.space.high).all()),
+                f"The action space {part.space} is unbounded: give it finite low and high.",
+            )
 
 
 # --- returned values ------------------------------------------------------------------------------------------------
@@ -243,24 +222,36 @@ def _check_reset_result(result: Any) -> Any:
     return obs
 
 
-def _check_obs(obs: Any, space: spaces.Space, method: str) -> None:
-    if not isinstance(space, spaces.Dict):
-        _check_one_obs(obs, space, method)
-        return
-    _require(
-        isinstance(obs, Mapping),
-        f"The observation of `{method}()` must be a dict, as its space is a Dict, got {type(obs).__name__}.",
-    )
-    _require(
-        set(obs) == set(space.spaces),
-        f"The observation of `{method}()` has other keys than observation_space: "
-        f"{sorted(obs)} != {sorted(space.spaces)}",
-    )
-    for key, part in space.spaces.items():
+def _check_obs(obs: Any, space: spaces.Space, method: str, name: str = "") -> None:
+    where = f" at key {name!r}" if name else ""
+    if isinstance(space, spaces.Dict):
+        _require(
+            isinstance(obs, Mapping),
+            f"The observation of `{method}()`{where} must be a dict, as its space is a Dict, got {type(obs).__name__}.",
+        )
+        _require(
+            set(obs) == set(space.spaces),
+            f"The observation of `{method}()`{where} has other keys than observation_space: "
+            f"{sorted(obs)} != {sorted(space.spaces)}",
+        )
+        children: Any = space.spaces.items()
+    elif isinstance(space, spaces.Tuple):
+        _require(
+            isinstance(obs, tuple) and len(obs) == len(space.spaces),
+            f"The observation of `{method}()`{where} must be a tuple of {len(space.spaces)}, as its space is a Tuple, "
+            f"got {f'a tuple of {len(obs)}' if isinstance(obs, tuple) else type(obs).__name__}.",
+        )
+        children = enumerate(space.spaces)
+    else:
         try:
-            _check_one_obs(obs[key], part, method)
+            return _check_one_obs(obs, space, method)
         except AssertionError as error:
-            raise AssertionError(f"Error while checking key={key}: {error}") from error
+            if not name:
+                raise
+            raise AssertionError(f"Error while checking key={name}: {error}") from error
+    for key, part in children:
+        _check_obs(obs[key], part, method, f"{name}{SEPARATOR}{key}" if name else str(key))
+    return None
 
 
 def _check_one_obs(obs: Any, space: spaces.Space, method: str) -> None:
@@ -376,9 +367,9 @@ def _check_finite(env: gym.Env, action_space: spaces.Space) -> None:
 
 
 def _warn_not_finite(value: Any, name: str, when: str) -> bool:
-    parts = value.items() if isinstance(value, Mapping) else [("", value)]
+    named = by_name(value) if isinstance(value, Mapping | tuple) else {"": value}
     found = False
-    for key, part in parts:
+    for key, part in named.items():
         numbers = np.asarray(part)
         if numbers.dtype.kind != "f":
             continue

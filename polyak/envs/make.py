@@ -17,6 +17,7 @@ from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.env_slot import is_env_wrapped
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.atari import AtariWrapper
+from polyak.envs.wrappers.by_name import name_parts
 from polyak.envs.wrappers.monitor import Monitor
 
 Wrapper = TypeVar("Wrapper", bound=gym.Wrapper)
@@ -147,6 +148,8 @@ def make_vec_env(
 ) -> VecEnv:
     """Make a VecEnv of ``n_envs`` environments, each in a Monitor and then in ``wrapper_class``.
 
+    Nested observations become a Dict of their parts: see :class:`~polyak.envs.NamedObservation`.
+
     Args:
         env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
             when it is a name, unless its class does not list that mode or does not take it.
@@ -186,7 +189,8 @@ def make_vec_env(
                 os.makedirs(monitor_dir, exist_ok=True)
                 monitor_path = os.path.join(monitor_dir, str(rank))
             env = Monitor(env, filename=monitor_path, **(monitor_kwargs or {}))
-            return env if wrapper_class is None else wrapper_class(env, **(wrapper_kwargs or {}))
+            env = env if wrapper_class is None else wrapper_class(env, **(wrapper_kwargs or {}))
+            return name_parts(env)
 
         return make_one
 

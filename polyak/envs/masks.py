@@ -1,7 +1,8 @@
 """Which choices environments allow: found where they say so, and read after every reset and step.
 
 A mask is flat, True where a choice is allowed: [n] of a Discrete; the choices of a MultiDiscrete one after the other,
-[sum of nvec]; for each coin of a MultiBinary whether 0 is allowed and whether 1 is, [2 n].
+[sum of nvec]; for each coin of a MultiBinary whether 0 is allowed and whether 1 is, [2 n]; the masks of those parts of
+a Dict or Tuple that are one of these, one after the other in the order of :mod:`polyak.envs.composed`.
 
 Shape letters: N environments, M entries of a mask.
 """
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.composed import is_composed, parts
 from polyak.envs.vec.env_slot import FINAL, METHOD
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
@@ -88,14 +90,9 @@ class InfoMasks:
 
 
 def mask_size(space: spaces.Space) -> int | None:
-    """M for a space of choices; None for any other."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    if isinstance(space, spaces.MultiBinary):
-        return 2 * int(np.prod(space.shape))
-    return None
+    """M for a space of choices, or one that has such among its parts; None for any other."""
+    sizes = _choice_sizes(space)
+    return sum(sizes) if sizes else None
 
 
 def holds_masks(observation_space: spaces.Space, action_space: spaces.Space) -> bool:
@@ -143,7 +140,7 @@ def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
         raise ValueError(
             f"masks of {space} must have {size} entries for each environment, got shape {np.shape(masks)[1:]}."
         )
-    allowed = rows if isinstance(space, spaces.Discrete) else _choices(rows, space)
+    allowed = rows if isinstance(space, spaces.Discrete) else _choices(rows, _choice_sizes(space))
     if not allowed.any(-1).all():
         row = int(np.argwhere(~allowed.any(-1))[0, 0])
         raise ValueError(
@@ -153,9 +150,19 @@ def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
     return rows
 
 
-def _choices(rows: np.ndarray, space: spaces.Space) -> np.ndarray:
+def _choice_sizes(space: spaces.Space) -> list[int]:
+    """How many classes each choice has: a coin has two."""
+    if isinstance(space, spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(n) for n in space.nvec.reshape(-1)]
+    if isinstance(space, spaces.MultiBinary):
+        return [2] * int(np.prod(space.shape))
+    return [n for part in parts(space) for n in _choice_sizes(part.space)] if is_composed(space) else []
+
+
+def _choices(rows: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """[N, M] -> [N, choices, classes], False where a choice has fewer classes than another."""
-    sizes = [2] * (rows.shape[1] // 2) if isinstance(space, spaces.MultiBinary) else space.nvec.reshape(-1).tolist()  # type: ignore[attr-defined]
     padded = np.zeros((len(rows), len(sizes), max(sizes)), dtype=bool)
     start = 0
     for i, n in enumerate(sizes):

@@ -9,6 +9,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.composed import is_composed, parts
+
 IMAGE_CHANNELS = (1, 3, 4)
 """Channel counts of a single picture: grey, RGB, RGBA."""
 
@@ -97,10 +99,11 @@ def get_flattened_obs_dim(observation_space: spaces.Space) -> int:
 
 
 def get_action_dim(action_space: spaces.Space) -> int:
-    """Length of one stored action: 1 for Discrete (the index), the number of entries for the others.
+    """Length of one stored action: 1 for Discrete (the index), the number of entries for Box, MultiDiscrete and
+    MultiBinary, the sum over its parts for Dict and Tuple.
 
     Raises:
-        NotImplementedError: for Dict, Tuple and other composed spaces.
+        NotImplementedError: for other spaces.
         AssertionError: for a MultiBinary of more than one dimension.
     """
     if isinstance(action_space, spaces.Box):
@@ -116,9 +119,17 @@ def get_action_dim(action_space: spaces.Space) -> int:
                 "Use MultiBinary(n) with n the number of bits."
             )
         return int(action_space.n)
+    if is_composed(action_space):
+        return sum(get_action_dim(part.space) for part in parts(action_space))
     raise NotImplementedError(
-        f"The action space {action_space} is not supported. Use Box, Discrete, MultiDiscrete or MultiBinary."
+        f"The action space {action_space} is not supported. Use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict "
+        "or Tuple of these."
     )
+
+
+def get_action_dtype(action_space: spaces.Space) -> np.dtype:
+    """Type of stored actions: that of the space; float32, which holds those of all parts, for Dict and Tuple."""
+    return np.dtype(np.float32) if is_composed(action_space) else np.dtype(action_space.dtype)
 
 
 def check_for_nested_spaces(obs_space: spaces.Space) -> None:
@@ -130,8 +141,8 @@ def check_for_nested_spaces(obs_space: spaces.Space) -> None:
     for key, subspace in _children(obs_space).items():
         if isinstance(subspace, (spaces.Dict, spaces.Tuple)):
             raise NotImplementedError(
-                f"Nested observation spaces are not supported: entry {key!r} is {subspace}. "
-                "Flatten it, e.g. with gymnasium.wrappers.FlattenObservation."
+                f"Nested observation spaces are not supported here: entry {key!r} is {subspace}. "
+                "Wrap the environment in polyak.envs.NamedObservation, as make_vec_env does."
             )
 
 

@@ -2,11 +2,13 @@
 
 import gymnasium as gym
 
+from polyak.envs.composed import is_nested
 from polyak.envs.make import is_wrapped, make_env
 from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
+from polyak.envs.wrappers.by_name import VecNamedObservation, name_parts
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.transpose import VecTransposeImage
 
@@ -17,7 +19,8 @@ def as_vec_env(
     """Wrap ``env`` as training needs it.
 
     A single environment gets a :class:`~polyak.envs.Monitor` (unless it has one or ``monitor_wrapper`` is false) and
-    becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted. Images whose channels come last are turned.
+    becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted. Tuple and nested observations become a Dict of
+    their parts, see :class:`~polyak.envs.NamedObservation`. Images whose channels come last are turned.
 
     Args:
         env: an environment, a vector of them, or a registered name.
@@ -25,7 +28,7 @@ def as_vec_env(
         verbose: 1 prints each wrapper that is added.
 
     Raises:
-        ValueError: an unknown name, or not an environment.
+        ValueError: an unknown name, not an environment, or observations with two parts of the same name.
     """
     say = print if verbose >= 1 else (lambda *_: None)
     if isinstance(env, str):
@@ -42,9 +45,14 @@ def as_vec_env(
         if monitor_wrapper and not is_wrapped(env, Monitor):
             say("Adding a Monitor.")
             env = Monitor(env)
+        single = name_parts(env)
+        if single is not env:
+            say("Adding a NamedObservation.")
         say("Adding a DummyVecEnv.")
-        single = env
         env = DummyVecEnv([lambda: single])
+    if is_nested(env.observation_space) or isinstance(env.observation_space, gym.spaces.Tuple):
+        say("Adding a VecNamedObservation.")
+        env = VecNamedObservation(env)
     if _has_channels_last(env) and not is_vecenv_wrapped(env, VecTransposeImage):
         say("Adding a VecTransposeImage.")
         env = VecTransposeImage(env)

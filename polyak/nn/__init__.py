@@ -14,6 +14,7 @@ from polyak.nn.distributions.discrete import (
     SparseCategoricalFamily,
 )
 from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily, Squashed
+from polyak.nn.distributions.product import Product, ProductFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussian, StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
@@ -66,6 +67,8 @@ __all__ = [
     "Policy",
     "PolicyError",
     "PolicyRecipe",
+    "Product",
+    "ProductFamily",
     "QNetwork",
     "QuantileCritic",
     "RMSpropTFLike",

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.composed import compose, is_composed, parts
+from polyak.envs.spaces import get_action_dim
 from polyak.nn.errors import PolicyError
 
 
@@ -21,6 +23,10 @@ class ActionCodec:
 
     def __init__(self, space: spaces.Space, squash: bool = False) -> None:
         self.space, self.squash = space, squash
+        self.shape: tuple[int, ...] = tuple(space.shape or ())
+        """Of one action in the network's units."""
+        self.continuous = isinstance(space, spaces.Box)
+        """Whether actions have numbers that might not be finite."""
         self._start = _start(space)
         self._box = isinstance(space, spaces.Box)
         if isinstance(space, spaces.Box):
@@ -28,7 +34,7 @@ class ActionCodec:
             with np.errstate(over="ignore", invalid="ignore"):
                 self._span = space.high - space.low
 
-    def to_env(self, action: np.ndarray) -> np.ndarray:
+    def to_env(self, action: np.ndarray) -> Any:
         """From the network's units to the environment's."""
         if self._box:
             if self.squash:
@@ -37,7 +43,7 @@ class ActionCodec:
             return np.minimum(np.maximum(action, self._low), self._high)
         return action if self._start is None else action + self._start
 
-    def from_env(self, action: np.ndarray) -> np.ndarray:
+    def from_env(self, action: Any) -> np.ndarray:
         """From the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
         if self._box:
             return self.scale(action) if self.squash else action
@@ -64,6 +70,58 @@ class ActionCodec:
     def _check_box(self) -> None:
         if not self._box:
             raise PolicyError(f"only actions of a Box can be scaled, but the action space is {self.space}.")
+
+
+class ComposedCodec(ActionCodec):
+    """The codec of Dict and Tuple spaces.
+
+    For the network an action is one row of W floats: those of each part side by side, in the order of
+    :mod:`polyak.envs.composed`, as numbers of a part's own codec, flat: a Discrete has one, a MultiDiscrete one for
+    each choice, MultiBinary and Box one for each entry. For the environments B actions are a list of B values of the
+    space.
+
+    Args:
+        space: the environment's actions.
+    """
+
+    def __init__(self, space: spaces.Space) -> None:
+        super().__init__(space)
+        self._parts = parts(space)
+        self._codecs = [ActionCodec(part.space) for part in self._parts]
+        widths = [get_action_dim(part.space) for part in self._parts]
+        self._ends = np.cumsum(widths)
+        self.shape = (sum(widths),)
+        self.continuous = any(codec.continuous for codec in self._codecs)
+
+    def to_env(self, action: np.ndarray) -> list[Any]:
+        """[B, W] -> B values of the space."""
+        columns = np.split(action, self._ends[:-1], axis=1)
+        rows = zip(*(self._values(codec, part) for codec, part in zip(self._codecs, columns, strict=True)), strict=True)
+        return [compose(self.space, iter(row)) for row in rows]
+
+    def from_env(self, action: list[Any]) -> np.ndarray:
+        """B values of the space -> [B, W]; what was clipped stays so."""
+        columns = []
+        for part, codec in zip(self._parts, self._codecs, strict=True):
+            values = codec.from_env(np.stack([np.asarray(part.of(row)) for row in action]))
+            columns.append(values.reshape(len(action), -1).astype(np.float32))
+        return np.concatenate(columns, axis=1)
+
+    @staticmethod
+    def _values(codec: ActionCodec, numbers: np.ndarray) -> Any:
+        """[B, width] of one part -> B values as its space has them."""
+        dtype = np.dtype(codec.space.dtype)
+        values = numbers.reshape(len(numbers), *codec.shape)
+        if not codec.continuous:
+            return codec.to_env(values.astype(dtype)).astype(dtype, copy=False)
+        values = codec.to_env(values)
+        values = np.rint(values).astype(dtype) if dtype.kind in "iu" else values.astype(dtype, copy=False)
+        return values if codec.shape else [values[row, ...] for row in range(len(values))]  # arrays, not numbers
+
+
+def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
+    """The codec of an action space."""
+    return ComposedCodec(space) if is_composed(space) else ActionCodec(space, squash)
 
 
 def _start(space: spaces.Space) -> Any:

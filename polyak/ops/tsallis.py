@@ -59,7 +59,8 @@ def joint_tsallis_entropy(entropies: Tensor, q: float) -> Tensor:
     """
     if q == 1:
         return entropies.sum(-1)
-    return torch.expm1(torch.log1p((1 - q) * entropies).sum(-1)) / (1 - q)
+    nearly = torch.finfo(entropies.dtype).eps - 1  # what the product may be to rounding, of a wide Gaussian
+    return torch.expm1(torch.log1p(((1 - q) * entropies).clamp_min(nearly)).sum(-1)) / (1 - q)
 
 
 def gaussian_tsallis_entropy(log_std: Tensor, q: float) -> Tensor:

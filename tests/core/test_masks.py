@@ -14,6 +14,7 @@ from polyak.core.watching.evaluation import evaluate
 from polyak.data import ReplayBuffer, Transition
 from polyak.data.schema import Column
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
+from polyak.envs.composed import parts
 from polyak.envs.masks import find_masks, mask_size
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.discrete import (
@@ -26,6 +27,13 @@ from polyak.nn.fast.acting import Acting
 from polyak.ops.tsallis import sparsemax
 from tests.tolerance import bound
 
+COMPOSED: dict[str, spaces.Space] = {
+    "dict": spaces.Dict(
+        a=spaces.Discrete(4, start=3),
+        b=spaces.Box(-1, 1, (2,)),
+        c=spaces.Tuple((spaces.MultiBinary(2), spaces.MultiDiscrete([3, 2], start=[1, -1]))),
+    )
+}
 ACTIONS: dict[str, spaces.Space] = {
     "discrete": spaces.Discrete(5),
     "discrete_from_3": spaces.Discrete(4, start=3),
@@ -66,10 +74,21 @@ class Forbidding(gym.Env):
         return obs, {"action_mask": self.mask.astype(np.int8)} if self.says == "info" else {}
 
     def _sizes(self) -> list[int]:
-        if isinstance(self.action_space, spaces.Discrete):
-            return [int(self.action_space.n)]
-        binary = isinstance(self.action_space, spaces.MultiBinary)
-        return [2] * self.action_space.n if binary else self.action_space.nvec.tolist()
+        return [n for part in parts(self.action_space) for n in self._sizes_of(part.space)]
+
+    @staticmethod
+    def _sizes_of(space: spaces.Space) -> list[int]:
+        if isinstance(space, spaces.Box):
+            return []
+        if isinstance(space, spaces.Discrete):
+            return [int(space.n)]
+        return [2] * space.n if isinstance(space, spaces.MultiBinary) else space.nvec.tolist()
+
+    def _chosen(self, action: Any) -> np.ndarray:
+        """The choices in it, from 0."""
+        found = [part for part in parts(self.action_space) if self._sizes_of(part.space)]
+        counted = [np.asarray(part.of(action), np.int64) - getattr(part.space, "start", 0) for part in found]
+        return np.concatenate([np.atleast_1d(choices) for choices in counted])
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -77,8 +96,9 @@ class Forbidding(gym.Env):
         return self._tell()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        assert self.action_space.contains(action if np.ndim(action) else np.int64(action)), action
-        chosen = np.atleast_1d(np.asarray(action, np.int64)) - getattr(self.action_space, "start", 0)
+        number = isinstance(self.action_space, spaces.Discrete)
+        assert self.action_space.contains(np.int64(action) if number else action), action
+        chosen = self._chosen(action)
         right, start = 0, 0
         for n, choice in zip(self._sizes(), chosen, strict=True):
             assert self.mask[start + choice], f"{action} is forbidden by {self.mask}"
@@ -91,7 +111,7 @@ class Forbidding(gym.Env):
 
 
 def vector(name: str = "discrete", says: str = "method", n: int = 2, **options: Any) -> DummyVecEnv:
-    return DummyVecEnv([lambda: Forbidding(ACTIONS[name], says, **options)] * n)
+    return DummyVecEnv([lambda: Forbidding((ACTIONS | COMPOSED)[name], says, **options)] * n)
 
 
 # -- where they come from ----------------------------------------------------------------------------------------------
@@ -246,7 +266,7 @@ def policy_for(says: str) -> str:
 
 
 @pytest.mark.parametrize("says", ["method", "info", "observation"])
-@pytest.mark.parametrize("name", ACTIONS)
+@pytest.mark.parametrize("name", [*ACTIONS, *COMPOSED])
 @pytest.mark.parametrize("algo", ["PPO", "A2C", "TRPO"])
 def test_nothing_forbidden_is_done_on_policy(algo: str, name: str, says: str, tmp_path: Any) -> None:
     options: dict[str, dict[str, Any]] = {"PPO": {**ROLLOUTS, "batch_size": 32}, "A2C": {**SMALL, "n_steps": 5}}
@@ -273,7 +293,7 @@ def goes_on(model: Any, env: DummyVecEnv, tmp_path: Any) -> None:
     obs = env.reset()
     masks = find_masks(env).after_reset(obs)
     ours, _ = model.predict(obs, deterministic=True, action_masks=masks)
-    np.testing.assert_array_equal(ours, loaded.predict(obs, deterministic=True, action_masks=masks)[0])
+    np.testing.assert_equal(loaded.predict(obs, deterministic=True, action_masks=masks)[0], ours)
     assert evaluate(loaded, env, 3, seed=0).mean > 0
     assert evaluate(loaded, env, 3, seed=0, deterministic=False).mean > 0
     loaded.learn(100, reset_num_timesteps=False)
@@ -367,7 +387,7 @@ def test_next_masks_of_n_steps_are_those_of_the_last() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 6])
-@pytest.mark.parametrize("name", ["PPO discrete", "PPO multi_discrete", "PPO multi_binary", *DISCRETE_ONLY])
+@pytest.mark.parametrize("name", ["PPO discrete", "PPO multi_discrete", "PPO multi_binary", "PPO dict", *DISCRETE_ONLY])
 def test_arrays_choose_as_torch_does(name: str, rows: int) -> None:
     if name.startswith("PPO"):
         model = polyak.PPO("MlpPolicy", vector(name.split()[1]), **ROLLOUTS, batch_size=32)

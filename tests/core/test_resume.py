@@ -21,9 +21,11 @@ from polyak.envs.testing import BitFlippingEnv
 class Walk(gym.Env):
     """A random walk that is terminated or cut short now and then, and says odd things in its infos."""
 
-    def __init__(self, continuous: bool) -> None:
+    def __init__(self, continuous: bool, composed: bool = False) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
         self.action_space = spaces.Box(-2, 2, (2,), np.float32) if continuous else spaces.Discrete(3)
+        if composed:
+            self.action_space = spaces.Dict(a=self.action_space, b=spaces.Tuple((spaces.Discrete(3, start=2),)))
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -32,14 +34,16 @@ class Walk(gym.Env):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.time += 1
+        if isinstance(action, dict):
+            action = action["a"] + action["b"][0]
         self.state = 0.9 * self.state + 0.1 * np.sum(action) + 0.1 * self.np_random.normal(size=3)
         ends = self.np_random.random() < 0.05
         info = {"function": lambda: None, "array": self.state, "nested": {"x": [1, None]}}
         return self.state.astype(np.float32), float(self.state.sum()), ends, self.time == 7, info
 
 
-def walks(n: int, continuous: bool) -> DummyVecEnv:
-    return DummyVecEnv([lambda: Monitor(Walk(continuous))] * n)
+def walks(n: int, continuous: bool, composed: bool = False) -> DummyVecEnv:
+    return DummyVecEnv([lambda: Monitor(Walk(continuous, composed))] * n)
 
 
 def ou() -> OrnsteinUhlenbeckActionNoise:
@@ -54,6 +58,7 @@ CASES: dict[str, Any] = {
     "PPO gSDE": lambda: PPO(
         "MlpPolicy", walks(2, True), n_steps=30, batch_size=20, use_sde=True, sde_sample_freq=4, **ON
     ),
+    "PPO composed": lambda: PPO("MlpPolicy", walks(2, True, composed=True), n_steps=30, batch_size=20, **ON),
     "A2C": lambda: A2C("MlpPolicy", walks(3, False), n_steps=8, **ON),
     "DQN": lambda: DQN("MlpPolicy", walks(1, False), train_freq=5, target_update_interval=12, **OFF),
     "DQN by episodes": lambda: DQN("MlpPolicy", walks(1, False), train_freq=(2, "episode"), gradient_steps=-1, **OFF),

@@ -92,6 +92,12 @@ def test_unsupported_observation_space():
         (spaces.Discrete(7), 1),
         (spaces.MultiDiscrete([3, 4, 5]), 3),
         (spaces.MultiBinary(4), 4),
+        (
+            spaces.Dict(
+                a=spaces.MultiDiscrete([[3, 4]]), b=spaces.Tuple((spaces.Discrete(7), spaces.Box(-1, 1, (2, 2))))
+            ),
+            7,
+        ),
     ],
 )
 def test_action_dim(space, expected):
@@ -101,8 +107,8 @@ def test_action_dim(space, expected):
 def test_unsupported_action_spaces():
     with pytest.raises(AssertionError, match=r"Multi-dimensional MultiBinary(.*) action space is not supported"):
         get_action_dim(spaces.MultiBinary([2, 3]))
-    with pytest.raises(NotImplementedError, match="Dict"):
-        get_action_dim(spaces.Dict({"a": spaces.Discrete(2)}))
+    with pytest.raises(NotImplementedError, match="Text"):
+        get_action_dim(spaces.Dict({"a": spaces.Text(2)}))
 
 
 def test_nested_spaces_are_refused():

@@ -68,3 +68,32 @@ class Corridor(gym.Env[np.ndarray, Any]):
         self.position += 1
         arrived = self.position == self.length
         return self._observation(), float(arrived), arrived, False, {}
+
+
+class Panel(gym.Env[np.ndarray, Any]):
+    """A lamp says which button to press, a dial how far to pull the lever: both at once, for up to 1 a step.
+
+    Actions: ``{"button": 1 ... lamps, "lever": [-1, 1]}``. The right button alone earns nothing, nor does the lever.
+    """
+
+    def __init__(self, lamps: int = 4, length: int = 20) -> None:
+        self.lamps, self.length = lamps, length
+        self.observation_space = spaces.Box(-1.0, 1.0, (lamps + 1,), np.float32)
+        self.action_space = spaces.Dict(
+            button=spaces.Discrete(lamps, start=1), lever=spaces.Box(-1.0, 1.0, (1,), np.float32)
+        )
+
+    def _look(self) -> np.ndarray:
+        self.lamp, self.dial = int(self.np_random.integers(self.lamps)), float(self.np_random.uniform(-0.8, 0.8))
+        return np.append(np.eye(self.lamps)[self.lamp], self.dial).astype(np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action: dict[str, Any]) -> Step:
+        pressed = action["button"] == 1 + self.lamp
+        reward = pressed * max(0.0, 1.0 - abs(float(action["lever"][0]) - self.dial))
+        self.time += 1
+        return self._look(), float(reward), False, self.time == self.length, {}

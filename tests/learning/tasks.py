@@ -25,7 +25,8 @@ class Task:
     algo: str
     """Name of the algorithm's class."""
     env: str
-    """A Gymnasium id, or ``"BitFlipping"`` for the library's own test environment."""
+    """A Gymnasium id, ``"BitFlipping"`` for the library's own test environment, or ``"Panel"`` for the one of this
+    folder, whose actions are a Dict."""
     steps: int
     """Environment steps of training, counted over all environments."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +68,8 @@ class Library:
     normal_noise: Any
     her_buffer: Any
     bit_flipping: Any
+    panel: Any = None
+    """An environment of Dict actions, which the peers cannot act in."""
 
 
 _DQN_CARTPOLE = {
@@ -136,6 +139,7 @@ _PPO_PENDULUM_GSDE = {
     "use_sde": True,
     "sde_sample_freq": 4,
 }
+_PPO_PANEL = {"n_steps": 64, "batch_size": 128, "n_epochs": 5, "gamma": 0.0, "learning_rate": "lin_3e-3"}
 _TRPO_CARTPOLE = {
     "n_steps": 512,
     "batch_size": 512,
@@ -211,6 +215,7 @@ LEARNING: dict[str, Task] = {
     "ppo-sparsemax-cartpole": Task(
         "PPO", "CartPole-v1", 100_000, {**_PPO_CARTPOLE, **_SPARSE}, n_envs=8, at_least=475
     ),
+    "ppo-panel": Task("PPO", "Panel", 20_000, _PPO_PANEL, n_envs=4, at_least=18),  # of 20
     "trpo-cartpole": Task("TRPO", "CartPole-v1", 100_000, _TRPO_CARTPOLE, n_envs=2, at_least=475),
     "trpo-pendulum": Task("TRPO", "Pendulum-v1", 100_000, _TRPO_PENDULUM, n_envs=2, at_least=-250),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
@@ -271,7 +276,7 @@ width of its 95 % bootstrap interval."""
 
 def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
     """The task's vectorised environment, monitored and seeded."""
-    env = library.bit_flipping if task.env == "BitFlipping" else task.env
+    env = {"BitFlipping": library.bit_flipping, "Panel": library.panel}.get(task.env, task.env)
     return library.make_vec_env(env, n_envs=n_envs, seed=seed, env_kwargs=dict(task.env_kwargs))
 
 

@@ -10,9 +10,10 @@ from polyak.core.acting.noise import NormalActionNoise
 from polyak.envs import make_vec_env
 from polyak.envs.testing import BitFlippingEnv
 
+from .small_envs import Panel
 from .tasks import LEARNING, PARITY, PEER_SAC_HALFCHEETAH, Library, train_and_score
 
-POLYAK = Library(polyak, make_vec_env, NormalActionNoise, polyak.HerReplayBuffer, BitFlippingEnv)
+POLYAK = Library(polyak, make_vec_env, NormalActionNoise, polyak.HerReplayBuffer, BitFlippingEnv, Panel)
 SEEDS = (0, 1, 2)
 
 pytestmark = pytest.mark.learn

@@ -14,7 +14,7 @@ import polyak
 from polyak.core.acting.noise import NormalActionNoise
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
 
-from .small_envs import Corridor, OneState
+from .small_envs import Corridor, OneState, Panel
 
 ON_POLICY: dict[str, dict[str, Any]] = {
     "PPO": {"n_steps": 128, "batch_size": 64, "learning_rate": 3e-3, "n_epochs": 5},
@@ -74,6 +74,13 @@ def test_learns_structured_discrete_actions(algo: str, env_class: Any) -> None:
     env = env_class(2, ep_length=50)
     model = getattr(polyak, algo)("MlpPolicy", env, seed=1, **settings_for(algo, False), gamma=0.4).learn(2_500)
     assert mean_return(model, env) >= 47.5
+
+
+def test_learns_which_button_and_how_far_a_lever_at_once() -> None:
+    options = {"n_steps": 256, "batch_size": 128, "n_epochs": 5, "gamma": 0.0, "learning_rate": 3e-3}
+    untrained = polyak.PPO("MlpPolicy", Panel(), seed=0, **options)
+    assert mean_return(untrained, Panel()) < 8
+    assert mean_return(untrained.learn(12_000), Panel()) >= 15
 
 
 @pytest.mark.parametrize("algo", ["PPO", "A2C", *CONTINUOUS])

@@ -44,6 +44,11 @@ from tests.tolerance import FUNCTION, LIKELY, assert_near, bound, drift, roundin
 BOX = spaces.Box(-2.0, 3.0, (3,), np.float32)
 GRID = spaces.Box(-3.0, 1.0, (2, 3), np.float32)
 MATRIX = spaces.Box(-1.0, 1.0, (2, 3), np.float64)
+PARTS = spaces.Dict(
+    choice=spaces.Discrete(5, start=2),
+    hand=spaces.Tuple((BOX, spaces.MultiBinary(3), GRID)),
+    several=spaces.MultiDiscrete([[3, 2], [17, 2]]),
+)
 LARGEST_DRAW = 6.0  # of a standard normal variable: exceeded twice in a thousand million
 
 
@@ -72,6 +77,8 @@ HEADS: dict[str, Any] = {
     "categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), **kw),
     "categorical_wide": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(40, start=3), **kw),
     "multi_categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 17]), **kw),
+    "product": lambda obs, **kw: ActorCriticPolicy(obs, PARTS, **kw),
+    "product_discrete": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Dict(a=spaces.Discrete(3)), sparse=True, **kw),
     "multi_categorical_table": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([[3, 2], [2, 4]]), **kw),
     "sparse": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), sparse=True, **kw),
     "multi_sparse": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 17]), sparse=True, **kw),
@@ -167,7 +174,8 @@ def by_torch(policy: Any, obs: np.ndarray, deterministic: bool = False) -> np.nd
 def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
     """How far apart torch and the arrays may leave each action [B, A]: error analysis of layers and head."""
     chain = policy.acting_chain()
-    if array_actor(policy) is None or not isinstance(policy.action_space, spaces.Box):
+    composed = isinstance(policy.action_space, spaces.Dict)
+    if array_actor(policy) is None or not (composed or isinstance(policy.action_space, spaces.Box)):
         return 0.0  # torch acts both times, or one choice of several is meant
     inputs = torch.as_tensor(obs).float().reshape(-1, math.prod(policy.observation_space.shape))
     values, error = through(chain.layers, inputs)
@@ -187,6 +195,9 @@ def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
         values, error = means, off + bound(FUNCTION)
     elif "pairs" in head:  # whichever actor is chosen
         error = torch.stack([through(actor, inputs)[1] for actor, _, _ in head["pairs"]]).amax(0)
+    elif composed:  # choices are equal, and the means among the outputs are as far apart as any output
+        largest = policy.log_std.detach().exp().amax() if hasattr(policy, "log_std") else 0.0
+        error = error.amax(1, keepdim=True).expand(-1, *policy.codec.shape) + LARGEST_DRAW * largest * bound(FUNCTION)
     elif "log_std" in head:
         error = error + LARGEST_DRAW * head["log_std"].detach().exp() * bound(FUNCTION)
     return (LIKELY * error).numpy()

@@ -172,11 +172,6 @@ MISSING = (
         ("files/attributes/*/_stats_window_size", "files/attribute_values/train_freq/2"),
     ),
     Difference(
-        "`check_env` says less about Tuple observations",
-        "It warns that they are not supported, and stops there.",
-        ("mistakes/environments/tuple",),
-    ),
-    Difference(
         "Signatures of the Dict buffers",
         "help() shows only their first two parameters; all of them are taken.",
         ("signatures/constructors/common.buffers:Dict*Buffer/*",),

@@ -79,11 +79,13 @@ def save(model: DeepAlgorithm, path: Any) -> None:
 
 
 def _check_options(model: DeepAlgorithm, algorithm: str) -> None:
-    """Refuse options that the peer's algorithm, or its policy, does not have.
+    """Refuse actions and options that the peer's algorithm, or its policy, does not have.
 
     Raises:
-        ValueError: one is not at its default; the message says which.
+        ValueError: the action space is composed, or an option is not at its default; the message says which.
     """
+    if not isinstance(model.action_space, _namesake(algorithm).action_spaces):
+        raise ValueError(f"Stable-Baselines3's {algorithm} cannot act in {model.action_space}. Use save().")
     standard, known = _options_of(algorithm), _policy_options_of(algorithm)
     policy_is_theirs = isinstance(_policy_class(model, algorithm), Global)
     unknown = sorted(model._policy_options().keys() - known) if policy_is_theirs else []

@@ -26,6 +26,7 @@ import importlib
 import math
 import sys
 import warnings
+from collections import OrderedDict
 from pkgutil import resolve_name
 from typing import Any
 
@@ -128,7 +129,7 @@ def _encode_space(space: spaces.Space) -> list[Any]:
     if isinstance(space, spaces.Tuple):
         return ["Tuple", [_encode_space(item) for item in space.spaces]]
     raise TypeError(
-        f"cannot save a {type(space).__name__} space. Use Box, Discrete, MultiDiscrete, MultiBinary or Dict."
+        f"cannot save a {type(space).__name__} space. Use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
     )
 
 
@@ -285,7 +286,7 @@ def _decode_space(body: list[Any]) -> spaces.Space:
     if kind == "MultiBinary":
         return spaces.MultiBinary(config["n"])
     if kind == "Dict":
-        return spaces.Dict({key: _decode_space(item) for key, item in config.items()})
+        return spaces.Dict(OrderedDict((key, _decode_space(item)) for key, item in config.items()))  # in this order
     if kind == "Tuple":
         return spaces.Tuple([_decode_space(item) for item in config])
     raise ValueError(f"unknown space {kind!r}: the file is damaged or from a newer polyak.")

@@ -43,6 +43,8 @@ class Collection:
             {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
         ]
         values["ended"] = fields.pop("ended")
+        if isinstance(self.pending.env_actions, list):
+            values["env_actions"] = encode(fields.pop("env_actions"))
         return values, {key: np.asarray(v) for name, value in fields.items() for key, v in flat(name, value).items()}
 
     @classmethod
@@ -53,6 +55,8 @@ class Collection:
             infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
             fields = {name: unflat(name, arrays) for name in Step._fields if name not in ("infos", "ended", "extras")}
             extras = unflat("extras", arrays) or {}
+            if "env_actions" in values:
+                fields["env_actions"] = decode(values["env_actions"])
             collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras)
         return collection
 

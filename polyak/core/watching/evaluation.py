@@ -17,6 +17,7 @@ from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
 from polyak.envs.wrap import as_vec_env
+from polyak.envs.wrappers.by_name import name_parts
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
 from polyak.envs.wrappers.vec_monitor import VecMonitor
@@ -301,7 +302,8 @@ class _Seat:
 def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
     """``env`` as a vector to evaluate in.
 
-    A vector is returned itself, and a single environment as a vector of it alone, with no wrapper around it. A name is
+    A vector is returned itself, and a single environment as a vector of it alone, with no wrapper around it but the one
+    that nested observations need. A name is
     made as models make it (in a ``Monitor``, pictures with channels first), under the normalisation that ``model``
     expects to see, frozen and with rewards as they are.
 
@@ -311,7 +313,8 @@ def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
     if isinstance(env, VecEnv):
         return env
     if not isinstance(env, str):
-        return DummyVecEnv([lambda: env])
+        single = name_parts(env)
+        return DummyVecEnv([lambda: single])
     return fitted(env, as_vec_env(env), _normalisation_of(model), model)
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
+from polyak.envs.composed import is_composed
 from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrappers.monitor import Monitor
@@ -66,7 +68,7 @@ class GymVectorEnv(VecEnv):
         self.metadata = env.metadata
         self.episode_statistics = episode_statistics
         self.copy = copy
-        self._actions: np.ndarray | None = None
+        self._actions: Any = None
         self._returns = np.zeros(env.num_envs)
         self._lengths = np.zeros(env.num_envs, dtype=np.int64)
         self._t_start = time.time()
@@ -84,7 +86,10 @@ class GymVectorEnv(VecEnv):
         self._lengths[:] = 0
         return self._own(obs)
 
-    def step_async(self, actions: np.ndarray) -> None:
+    def step_async(self, actions: Any) -> None:
+        if is_composed(self.action_space):  # Gymnasium's are stacked
+            batch: Any = create_empty_array(self.action_space, self.num_envs)
+            actions = concatenate(self.action_space, self._batch_of_actions(actions), batch)
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -330,16 +335,16 @@ def _joint_options(options: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _arrays(obs: VecEnvObs) -> list[np.ndarray]:
-    if isinstance(obs, dict):
-        return list(obs.values())
-    return list(obs) if isinstance(obs, tuple) else [obs]
+    if isinstance(obs, dict | tuple):
+        return [array for _, part in _items(obs) for array in _arrays(part)]
+    return [obs]
 
 
 def _copied(obs: Any) -> Any:
     """A copy: the vector environment may write its next observations to the same arrays."""
     if isinstance(obs, Mapping):
-        return {key: np.array(value) for key, value in obs.items()}
-    return tuple(np.array(value) for value in obs) if isinstance(obs, tuple) else np.array(obs)
+        return {key: _copied(value) for key, value in obs.items()}
+    return tuple(map(_copied, obs)) if isinstance(obs, tuple) else np.array(obs)
 
 
 def _row(obs: Any, index: int, space: spaces.Space) -> Any:
@@ -347,14 +352,22 @@ def _row(obs: Any, index: int, space: spaces.Space) -> Any:
 
     ``obs`` is a batch (for a Dict space a dict of batches) or an array of separate observations.
     """
-    if isinstance(obs, (dict, tuple)):
-        own = {key: part[index] for key, part in _items(obs)}
-    else:
-        own = obs[index]
+    if not is_composed(space):
+        return _as(obs[index], space)
+    if not isinstance(obs, dict | tuple):
+        return _owned(obs[index], space)
+    parts: Any = obs
     if isinstance(space, spaces.Dict):
-        return {key: _as(own[key], part) for key, part in space.spaces.items()}
+        return {key: _row(parts[key], index, part) for key, part in space.spaces.items()}
+    return tuple(_row(parts[place], index, part) for place, part in enumerate(space.spaces))
+
+
+def _owned(own: Any, space: spaces.Space) -> Any:
+    """One observation, in the dtypes of its space."""
+    if isinstance(space, spaces.Dict):
+        return {key: _owned(own[key], part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(_as(own[place], part) for place, part in enumerate(space.spaces))
+        return tuple(_owned(own[place], part) for place, part in enumerate(space.spaces))
     return _as(own, space)
 
 

@@ -18,6 +18,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.composed import is_composed
+
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
 """Which of the environments: all (None), one, or several."""
 
@@ -75,15 +77,19 @@ class VecEnv(ABC):
         """Reset all environments and return their first observations; seeds and options set before are used once."""
 
     @abstractmethod
-    def step_async(self, actions: np.ndarray) -> None:
+    def step_async(self, actions: Any) -> None:
         """Start one step of every environment; the result comes from :meth:`step_wait`."""
 
     @abstractmethod
     def step_wait(self) -> VecEnvStepReturn:
         """Wait for the step that :meth:`step_async` started and return its result."""
 
-    def step(self, actions: np.ndarray) -> VecEnvStepReturn:
-        """Step every environment with its action; those that end are reset."""
+    def step(self, actions: Any) -> VecEnvStepReturn:
+        """Step every environment with its action; those that end are reset.
+
+        Args:
+            actions: [N, ...]; of a Dict or Tuple space a list of N actions, each as its environment takes it.
+        """
         self.step_async(actions)
         return self.step_wait()
 
@@ -170,10 +176,11 @@ class VecEnv(ABC):
             return [int(indices)]
         return indices
 
-    def _batch_of_actions(self, actions: np.ndarray) -> np.ndarray:
+    def _batch_of_actions(self, actions: Any) -> Any:
         """``actions`` with one entry per environment; a single environment's own action will do for a vector of one.
 
-        What is beyond the last environment is left out, with a warning.
+        Actions of a Dict or Tuple space come as a list with each environment's own. What is beyond the last environment
+        is left out, with a warning.
 
         Raises:
             ValueError: there are fewer.
@@ -183,6 +190,14 @@ class VecEnv(ABC):
                 return actions[None]
             if actions.shape[:1] == (self.num_envs,):
                 return actions
+        elif is_composed(self.action_space) and isinstance(actions, dict | tuple):
+            if self.num_envs == 1 and self.action_space.contains(actions):
+                return [actions]
+            if isinstance(actions, dict):
+                raise ValueError(
+                    f"actions of the space {self.action_space} must be a list with one action for each of the "
+                    f"{self.num_envs} environments, got a dict with the keys {list(actions)}."
+                )
         count = 0 if np.isscalar(actions) or getattr(actions, "ndim", 1) == 0 else len(actions)
         if count < self.num_envs:
             raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {count}.")

@@ -26,9 +26,9 @@ class VecCheckNan(VecEnvWrapper):
         self.warn_once = warn_once
         self.check_inf = check_inf
         self._user_warned = False
-        self._actions: np.ndarray | None = None
+        self._actions: Any = None
 
-    def step_async(self, actions: np.ndarray) -> None:
+    def step_async(self, actions: Any) -> None:
         self._check("the RL model (its actions)", actions=actions)
         self._actions = actions
         self.venv.step_async(actions)
@@ -78,10 +78,14 @@ class VecCheckNan(VecEnvWrapper):
 
 
 def _arrays(name: str, value: Any) -> list[tuple[str, np.ndarray]]:
+    if isinstance(value, list) and value and isinstance(value[0], dict):  # actions of a Dict space
+        value = {key: [row[key] for row in value] for key in value[0]}
+    elif isinstance(value, list) and value and isinstance(value[0], tuple):
+        value = tuple(map(list, zip(*value, strict=True)))
     if isinstance(value, dict):
-        return [(f"{name}[{key!r}]", np.asarray(part)) for key, part in value.items()]
+        return [found for key, part in value.items() for found in _arrays(f"{name}[{key!r}]", part)]
     if isinstance(value, tuple):
-        return [(f"{name}[{index}]", np.asarray(part)) for index, part in enumerate(value)]
+        return [found for index, part in enumerate(value) for found in _arrays(f"{name}[{index}]", part)]
     return [(name, np.asarray(value))]
 
 

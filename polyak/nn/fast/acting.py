@@ -150,7 +150,7 @@ class ArrayActor:
         self._policy, self._chain = policy, chain
         self.current, self.unchanged = watch.current, watch.unchanged
         self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
-        self._action_shape: tuple[int, ...] = tuple(policy.action_space.shape)
+        self._action_shape: tuple[int, ...] = policy.codec.shape
         self._draws = any(isinstance(part, NoisyLinear) for layer in chain.layers for part in layer.modules())
         self._plans: dict[int, _Plan] = {}
         self._quiet: dict[int, _Plan] = {}

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -332,7 +332,7 @@ class Head(ABC):
         shape: of one action; flat actions are brought into it.
     """
 
-    takes_masks: ClassVar[bool] = False
+    takes_masks: bool = False
     """Whether it has choices, which :meth:`allow` limits."""
 
     def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
@@ -575,6 +575,42 @@ class GaussianHead(Head):
 
     def mode(self) -> np.ndarray:
         return self.shaped(self.outputs.copy())
+
+
+class ProductHead(Head):
+    """Independent parts of an action, each with a head of its own: [B, W] float32, their actions side by side.
+
+    Args:
+        outputs: those of the parts side by side.
+        shape: of one action.
+        parts: how many outputs each part takes, and what makes its head.
+    """
+
+    def __init__(
+        self, outputs: Tensor, shape: tuple[int, ...], parts: Sequence[tuple[int, Callable[..., Head]]]
+    ) -> None:
+        super().__init__(outputs, shape)
+        columns = outputs.split([size for size, _ in parts], dim=1)
+        self.heads = [make(part, part.shape[1:]) for part, (_, make) in zip(columns, parts, strict=True)]
+        self.choosing = [head for head in self.heads if head.takes_masks]
+        sizes = [head.outputs.shape[1] * (2 if isinstance(head, BernoulliHead) else 1) for head in self.choosing]
+        self.ends = np.cumsum(sizes)[:-1]
+        self.takes_masks = bool(self.choosing)
+
+    def allow(self, masks: np.ndarray) -> None:
+        for head, part in zip(self.choosing, np.split(masks, self.ends, axis=1), strict=True):
+            head.allow(part)
+
+    def sample(self) -> np.ndarray:
+        return self.joined([head.sample() for head in self.heads])
+
+    def mode(self) -> np.ndarray:
+        return self.joined([head.mode() for head in self.heads])
+
+    def joined(self, actions: list[np.ndarray]) -> np.ndarray:
+        """[B] or [B, width] of each part -> [B, W]"""
+        rows = len(self.outputs)
+        return np.concatenate([part.reshape(rows, -1) for part in actions], axis=1, dtype=np.float32)
 
 
 class SquashedGaussianHead(Head):

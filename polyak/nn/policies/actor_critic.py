@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.masks import mask_size
-from polyak.nn.distributions.base import Distribution
+from polyak.nn.distributions.base import Distribution, Family
 from polyak.nn.distributions.choice import make_family
 from polyak.nn.distributions.discrete import (
     BernoulliFamily,
@@ -21,6 +21,7 @@ from polyak.nn.distributions.discrete import (
 )
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.distributions.product import ProductFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, is_plain, plain
@@ -28,7 +29,9 @@ from polyak.nn.fast.array_layers import (
     BernoulliHead,
     CategoricalHead,
     GaussianHead,
+    Head,
     MultiCategoricalHead,
+    ProductHead,
     StateDependentHead,
 )
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
@@ -48,18 +51,19 @@ class ActorCriticPolicy(Policy):
 
     Args:
         observation_space: what it reads.
-        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these, whose parts do not depend
+            on each other.
         net_arch: hidden widths of actor and value function, a list or ``dict(pi=[...], vf=[...])``; ``None`` takes
             [64, 64], or none after :class:`NatureCNN`.
         activation_fn: follows every hidden layer.
         ortho_init: orthogonal initial weights: gain sqrt(2) for features and hidden layers, 0.01 for the action layer,
             1 for the value layer.
         use_sde: state-dependent exploration (gSDE, arXiv:2005.05719).
-        log_std_init: initial log standard deviation, for a Box.
+        log_std_init: initial log standard deviation, for a Box and for those among parts.
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
         use_expln: gSDE: a positive function that grows slower than exp.
         squash_output: gSDE: pass actions through tanh and stretch them to the bounds, instead of clipping.
-        sparse: probabilities by sparsemax instead of softmax, for a Discrete or MultiDiscrete: bad actions get
+        sparse: probabilities by sparsemax instead of softmax, for Discrete and MultiDiscrete: bad actions get
             probability 0 (arXiv:1602.02068; with ``entropy_index=2`` the policies of arXiv:1709.06293).
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
@@ -153,7 +157,9 @@ class ActorCriticPolicy(Policy):
     def _build_heads(self, latent_dim: int) -> None:
         family = self.action_family
         self.action_net = family.make_head(latent_dim)
-        if isinstance(family, (GaussianFamily, StateDependentGaussianFamily)):
+        if isinstance(family, (GaussianFamily, StateDependentGaussianFamily)) or (
+            isinstance(family, ProductFamily) and family.n_deviations
+        ):
             self.log_std = family.make_log_std(latent_dim, self.log_std_init)
         if isinstance(family, StateDependentGaussianFamily):
             self.exploration_noise = ExplorationNoise()
@@ -200,6 +206,8 @@ class ActorCriticPolicy(Policy):
             return family(outputs, self.log_std)
         if isinstance(family, StateDependentGaussianFamily):
             return family(outputs, self.log_std, latent_pi, self.exploration_noise.of(len(latent_pi)))
+        if isinstance(family, ProductFamily):
+            return family(outputs, self.log_std if family.n_deviations else None)
         return family(outputs)
 
     @plain
@@ -310,17 +318,6 @@ class ActorCriticPolicy(Policy):
             return None
         layers = self._acting_layers()
         family, owners = self.action_family, (self, self.mlp_extractor)
-        if type(family) is CategoricalFamily:
-            return Chain(owners, layers, CategoricalHead)
-        if type(family) is SparseCategoricalFamily:
-            return Chain(owners, layers, partial(CategoricalHead, sparse=True))
-        if type(family) is MultiCategoricalFamily:
-            choices = partial(MultiCategoricalHead, sizes=family.action_dims, sparse=family.sparse)
-            return Chain(owners, layers, choices)
-        if type(family) is BernoulliFamily:
-            return Chain(owners, layers, BernoulliHead)
-        if type(family) is GaussianFamily and not family.squash:
-            return Chain(owners, layers, partial(GaussianHead, log_std=self.log_std), weights=(self.log_std,))
         if type(family) is StateDependentGaussianFamily:
             head = partial(
                 StateDependentHead,
@@ -330,7 +327,9 @@ class ActorCriticPolicy(Policy):
                 draws=self.exploration_noise,
             )
             return Chain(owners, layers[:-1], head, weights=(self.action_net, self.log_std))
-        return None
+        log_std = getattr(self, "log_std", None)
+        found = _array_head(family, log_std)
+        return None if found is None else Chain(owners, layers, found, weights=() if log_std is None else (log_std,))
 
     def _acting_layers(self) -> tuple[nn.Module, ...]:
         """From observations to what the action distribution is made of."""
@@ -359,3 +358,22 @@ class ActorCriticPolicy(Policy):
             super().reset_noise(n_envs)
             return
         self.exploration_noise.draw(self.log_std, self.action_family.action_dim, n_envs)
+
+
+def _array_head(family: Family, log_std: Tensor | None) -> Callable[..., Head] | None:
+    """What repeats the distributions of a family on arrays; ``None`` of families that nothing repeats."""
+    if type(family) is CategoricalFamily:
+        return CategoricalHead
+    if type(family) is SparseCategoricalFamily:
+        return partial(CategoricalHead, sparse=True)
+    if type(family) is MultiCategoricalFamily:
+        return partial(MultiCategoricalHead, sizes=family.action_dims, sparse=family.sparse)
+    if type(family) is BernoulliFamily:
+        return BernoulliHead
+    if type(family) is GaussianFamily and not family.squash and log_std is not None:
+        return partial(GaussianHead, log_std=log_std)
+    if type(family) is ProductFamily:
+        found = [(part.n_outputs, _array_head(part, own)) for part, own in family.with_deviations(log_std)]
+        heads = [(size, head) for size, head in found if head is not None]
+        return partial(ProductHead, parts=heads) if len(heads) == len(found) else None
+    return None

@@ -11,10 +11,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.envs.composed import as_named
 from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import checked, mask_size
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
-from polyak.nn.codec import ActionCodec
+from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
@@ -106,18 +107,21 @@ class Network(nn.Module):
         Raises:
             ValueError: its shape fits neither one observation nor a batch.
         """
+        observation = as_named(observation, self.observation_space)
         return is_vectorized_observation(_transpose(observation, self.observation_space), self.observation_space)
 
     @plain
     def obs_to_tensor(self, observation: NumpyObs) -> tuple[Obs, bool]:
         """One observation or a batch, as numpy arrays, -> a batch of tensors, and whether it was a batch.
 
-        Pictures are transposed if the space is channels-first and they are not.
+        Pictures are transposed if the space is channels-first and they are not. Nested observations may come as the
+        environment has them, where the space has their parts by name.
 
         Raises:
             ValueError: wrong shape, wrong keys, or an entry that is NaN or infinite, each named.
         """
         space = self.observation_space
+        observation = as_named(observation, space)
         _check_container(observation, space)
         observation = _transpose(observation, space)
         vectorized = is_vectorized_observation(observation, space)
@@ -178,7 +182,7 @@ class Policy(Network, ABC):
             observation_space, normalize_images
         )
         self.features_extractor_kwargs = dict(features_extractor_kwargs or {})
-        self.codec = ActionCodec(action_space, squash_output)
+        self.codec = make_codec(action_space, squash_output)
         if squash_output:
             check_bounded(action_space)
 
@@ -233,7 +237,8 @@ class Policy(Network, ABC):
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Observations [B, ...] -> actions in the network's units.
 
-        Those are: Discrete [B] int64, counted from 0; squashed Box [B, ...] in [-1, 1]; other Box unclipped.
+        Those are: Discrete [B] int64, counted from 0; squashed Box [B, ...] in [-1, 1]; other Box unclipped; Dict and
+        Tuple [B, W] float32, see :class:`~polyak.nn.codec.ComposedCodec`.
         """
 
     @plain
@@ -331,11 +336,11 @@ class Policy(Network, ABC):
         """Whether the network's actions lie in [-1, 1] and stand for the range of the Box."""
         return self.codec.squash
 
-    def to_env(self, action: np.ndarray) -> np.ndarray:
+    def to_env(self, action: np.ndarray) -> Any:
         """Actions from the network's units to the environment's: see :class:`~polyak.nn.codec.ActionCodec`."""
         return self.codec.to_env(action)
 
-    def from_env(self, action: np.ndarray) -> np.ndarray:
+    def from_env(self, action: Any) -> np.ndarray:
         """Actions from the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
         return self.codec.from_env(action)
 
@@ -363,7 +368,7 @@ class Policy(Network, ABC):
         deterministic: bool = False,
         *,
         action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    ) -> tuple[Any, tuple[np.ndarray, ...] | None]:
         """The action for one observation or for a batch, in the environment's units.
 
         Args:
@@ -374,7 +379,7 @@ class Policy(Network, ABC):
             action_masks: which choices are allowed, [M] or [B, M]; ``None``: all.
 
         Returns:
-            Action, or [B, ...] actions, and the new memory.
+            Action, or [B, ...] actions (of a Dict or Tuple space a list of B), and the new memory.
 
         Raises:
             PolicyError: masks for a policy that does not heed them.
@@ -395,14 +400,17 @@ class Policy(Network, ABC):
                 actions = self.decide(obs, None, masks, deterministic).actions.numpy(force=True)
             else:
                 actions = torch.as_tensor(self._predict(obs, deterministic)).cpu().numpy()
-        actions = actions.reshape((-1, *(self.action_space.shape or ())))
-        if isinstance(self.action_space, spaces.Box) and not np.isfinite(actions).all():
+        actions = actions.reshape((-1, *self.codec.shape))
+        if self.codec.continuous and not np.isfinite(actions).all():
             raise ValueError(
                 f"the policy's action is not finite: {actions[0]}. Its weights have become NaN or infinite: lower the "
                 "learning rate, clip gradients, or normalise observations and rewards (VecNormalize)."
             )
-        actions = np.asarray(self.to_env(actions))
-        return (actions if vectorized else actions.squeeze(axis=0)), state
+        env_actions = self.to_env(actions)
+        if isinstance(env_actions, list):
+            return (env_actions if vectorized else env_actions[0]), state
+        env_actions = np.asarray(env_actions)
+        return (env_actions if vectorized else env_actions.squeeze(axis=0)), state
 
     def _recalled(self, memory: Memory, fresh: Memory, episode_start: Any) -> Memory:
         """``memory``, but that of new episodes where one starts.

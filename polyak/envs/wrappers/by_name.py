@@ -1,0 +1,70 @@
+"""Nested observations as one level of keys, which everything behind can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+from gymnasium import spaces
+
+from polyak.envs.composed import Part, is_nested, parts_by_name
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+
+
+class NamedObservation(gym.ObservationWrapper):
+    """The parts of Dict and Tuple observations, however deep they lie, in one Dict: ``{"camera": {"left": picture}}``
+    becomes ``{"camera/left": picture}``, and the entries of a Tuple are ``"0"``, ``"1"`` and so on.
+
+    Args:
+        env: its observation space is a Dict or a Tuple.
+
+    Raises:
+        ValueError: two parts would have the same name.
+    """
+
+    def __init__(self, env: gym.Env) -> None:
+        super().__init__(env)
+        self.parts = parts_by_name(env.observation_space)
+        self.observation_space = _space(self.parts)
+
+    def observation(self, observation: Any) -> dict[str, Any]:
+        """An observation by the names of its parts."""
+        return {name: part.of(observation) for name, part in self.parts.items()}
+
+
+class VecNamedObservation(VecEnvWrapper):
+    """:class:`NamedObservation` for environments that are stepped as one.
+
+    Args:
+        venv: the VecEnv to wrap; its observation space is a Dict or a Tuple.
+
+    Raises:
+        ValueError: two parts would have the same name.
+    """
+
+    def __init__(self, venv: VecEnv) -> None:
+        self.parts = parts_by_name(venv.observation_space)
+        super().__init__(venv, observation_space=_space(self.parts))
+
+    def observation(self, observation: Any) -> dict[str, Any]:
+        """An observation, one or a batch, by the names of its parts."""
+        return {name: part.of(observation) for name, part in self.parts.items()}
+
+    def reset(self) -> VecEnvObs:
+        return self.observation(self.venv.reset())
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        for index in dones.nonzero()[0]:
+            if "terminal_observation" in infos[index]:
+                infos[index]["terminal_observation"] = self.observation(infos[index]["terminal_observation"])
+        return self.observation(observations), rewards, dones, infos
+
+
+def name_parts(env: gym.Env) -> gym.Env:
+    """``env`` in a :class:`NamedObservation` if its observations are nested."""
+    return NamedObservation(env) if is_nested(getattr(env, "observation_space", None)) else env  # type: ignore[arg-type]
+
+
+def _space(named: dict[str, Part]) -> spaces.Dict:
+    return spaces.Dict({name: part.space for name, part in named.items()})
