@@ -262,6 +262,10 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
 
     def _build_networks(self) -> None:
         self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
+        self.action_dist = self._make_distribution()
+        self._build(self._first_schedule)
+
+    def _make_distribution(self) -> Distribution:
         options: Kwargs = {}
         if self.use_sde:
             options = {
@@ -269,8 +273,7 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
                 "squash_output": self.squash_output,
                 "use_expln": self.use_expln,
             }
-        self.action_dist = make_proba_distribution(self.action_space, self.use_sde, options)
-        self._build(self._first_schedule)
+        return make_proba_distribution(self.action_space, self.use_sde, options)
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Make the networks and their optimizer."""
