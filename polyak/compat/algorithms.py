@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from typing_extensions import Self
 
 from polyak.algorithms import a2c, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, sac, td3, tqc, trpo
 from polyak.compat import policies
-from polyak.compat.functions import near_zero, update_learning_rate
+from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
 from polyak.compat.maskable import policies as maskable_policies
 from polyak.compat.maskable.buffers import MASKS, MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
@@ -956,6 +956,13 @@ class TRPO(trpo.TRPO, OnPolicyAlgorithm):
     learner_class = TRPOLearner
     learn = with_defaults(trpo.TRPO.learn, tb_log_name="TRPO")
     _check_batch_size = PPO._check_batch_size
+
+    def hessian_vector_product(
+        self, params: Sequence[torch.Tensor], grad_kl: torch.Tensor, vector: torch.Tensor, retain_graph: bool = True
+    ) -> torch.Tensor:
+        """H v + ``cg_damping`` v, H the derivative of ``grad_kl`` [P] with respect to ``params``: [P]"""
+        product = flat_grad((grad_kl * vector).sum(), params, retain_graph=retain_graph)
+        return product + self.cg_damping * vector
 
 
 _GREEDY = (

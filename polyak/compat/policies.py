@@ -33,6 +33,7 @@ from polyak.core.schedules import Schedule
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.fast.acting import Chain, plain
+from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import (
     CombinedExtractor,
     ExtractorClass,
@@ -812,11 +813,21 @@ class SACMultiInputPolicy(SACPolicy):
     """:class:`SACPolicy` for Dict observations."""
 
 
-class CrossQActor(crossq_policy.CrossQActor, SACActor):
+class _Normalising(nn.Module):
+    """A network with batch renormalisation."""
+
+    def set_bn_training_mode(self, mode: bool) -> None:
+        """Let the layers that normalise learn from batches, or not; the others stay as they are."""
+        for module in self.modules():
+            if isinstance(module, BatchRenorm1d):
+                module.train(mode)
+
+
+class CrossQActor(_Normalising, crossq_policy.CrossQActor, SACActor):
     """See :class:`polyak.nn.CrossQActor`."""
 
 
-class CrossQCritic(crossq_policy.CrossQCritic, ContinuousCritic):
+class CrossQCritic(_Normalising, crossq_policy.CrossQCritic, ContinuousCritic):
     """See :class:`polyak.nn.CrossQCritic`."""
 
 

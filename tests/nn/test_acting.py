@@ -17,6 +17,7 @@ import polyak
 from polyak.algorithms.droq import DropoutCritic
 from polyak.compat import policies as sb3
 from polyak.compat.distributions import DiagGaussianDistribution, StateDependentNoiseDistribution
+from polyak.compat.maskable.policies import MaskableActorCriticPolicy
 from polyak.nn import (
     ActorCriticPolicy,
     BaseFeaturesExtractor,
@@ -115,6 +116,8 @@ HEADS: dict[str, Any] = {
         obs, spaces.Discrete(4), network=ImplicitQuantileNetwork, dueling=True, sigma0=0.5, n_samples=5, **kw
     ),
     "sb3_actor_critic": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, **kw),
+    "contrib_maskable": lambda obs, **kw: MaskableActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 4]), rate, **kw),
+    "contrib_maskable_coins": lambda obs, **kw: MaskableActorCriticPolicy(obs, spaces.MultiBinary(4), rate, **kw),
     "sb3_dqn": lambda obs, **kw: sb3.DQNPolicy(obs, spaces.Discrete(4), rate, **kw),
     "sb3_state_dependent": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_state_dependent_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, use_sde=True, **kw),

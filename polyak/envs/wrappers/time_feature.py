@@ -36,7 +36,8 @@ class TimeFeatureWrapper(gym.Wrapper):
                 f"TimeFeatureWrapper needs observations in a Box of one dimension, or a Dict with one under {KEY!r}, "
                 f"got {space}. Flatten them: gymnasium.wrappers.FlattenObservation(env)."
             )
-        longer = spaces.Box(np.append(part.low, 0), np.append(part.high, 1), dtype=part.dtype.type)
+        low, high = (np.append(bound, end).astype(part.dtype) for bound, end in ((part.low, 0), (part.high, 1)))
+        longer = spaces.Box(low, high, dtype=part.dtype.type)
         self.observation_space = (
             spaces.Dict({**space.spaces, KEY: longer}) if isinstance(space, spaces.Dict) else longer
         )
