@@ -172,7 +172,7 @@ def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
     chain = policy.acting_chain()
     if array_actor(policy) is None or not isinstance(policy.action_space, spaces.Box):
         return 0.0  # torch acts both times, or one choice of several is meant
-    inputs = torch.as_tensor(obs).float().reshape(-1, math.prod(policy.observation_space.shape))
+    inputs = policy.preprocess(policy.obs_to_tensor(obs)[0]).flatten(1)
     values, error = through(chain.layers, inputs)
     head = getattr(chain.head, "keywords", {})
     if "mean" in head:  # the layers end at latents
@@ -272,6 +272,27 @@ def test_other_observations_that_are_numbers(space: spaces.Space) -> None:
     for batch in (1, 5):
         obs = 2 * np.random.default_rng(batch).standard_normal((batch, *space.shape))
         assert_same(acting, obs.astype(space.dtype))
+
+
+@pytest.mark.parametrize("head", ["gaussian", "greedy", "squashed"])
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(4), spaces.Discrete(5, start=-2), spaces.MultiDiscrete([3, 4], start=[2, -1])]
+    + [spaces.MultiDiscrete([[3, 4], [2, 2]], dtype=np.uint8)],
+    ids=str,
+)
+def test_discrete_observations_come_one_hot(space: spaces.Space, head: str) -> None:
+    space.seed(0)
+    policy = build(head, space)
+    acting = acting_on(policy)
+    for batch in (1, 6, 2):
+        obs = np.stack([space.sample() for _ in range(batch)])
+        assert_same(acting, obs)
+        outside = obs + 10
+        assert fast.Acting(policy)(outside) is None, "torch refuses it"
+        assert fast.Acting(policy)(obs.astype(np.float32)) is None, "torch converts it"
+    with pytest.raises((RuntimeError, ValueError)):
+        by_torch(policy, outside)
 
 
 def test_layers_without_bias() -> None:
@@ -723,8 +744,6 @@ ONLY_TORCH: dict[str, Any] = {
     "own predict of td3": lambda: OwnTD3Predict(VECTOR, BOX, rate),
     "own critic": lambda: OwnCritic(VECTOR, BOX),
     "own actor": lambda: OwnSAC(VECTOR, BOX, rate),
-    "indices": lambda: build("gaussian", OBSERVATIONS["discrete"]),
-    "several indices": lambda: build("greedy", OBSERVATIONS["multi_discrete"]),
     "pictures": lambda: build("gaussian", OBSERVATIONS["picture"]),
     "dict": lambda: build("greedy", OBSERVATIONS["dict"]),
     "double precision": lambda: build("gaussian").double(),

@@ -47,7 +47,9 @@ class _InvalidActionEnv(IdentityEnv[T]):
 
     def _choose_next_state(self) -> None:
         super()._choose_next_state()
-        others = np.setdiff1d(self.possible_actions, self._entries(self.state))
+        wrong = np.ones(len(self.possible_actions), dtype=bool)
+        wrong[self._entries(self.state)] = False
+        others = self.possible_actions[wrong]
         self.invalid_actions = np.random.choice(others, self.n_invalid_actions, replace=False).tolist()
 
     def action_masks(self) -> list[bool]:
