@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.droq import DroQ as DroQ
     from polyak.algorithms.fast_td3 import FastTD3 as FastTD3
     from polyak.algorithms.iqn import IQN as IQN
+    from polyak.algorithms.maskable_ppo import MaskablePPO as MaskablePPO
     from polyak.algorithms.ppo import PPO as PPO
     from polyak.algorithms.qrdqn import QRDQN as QRDQN
     from polyak.algorithms.rainbow import Rainbow as Rainbow
@@ -43,6 +44,7 @@ REGISTRY = {
     "droq": "polyak.algorithms.droq:DroQ",
     "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
     "iqn": "polyak.algorithms.iqn:IQN",
+    "maskable_ppo": "polyak.algorithms.maskable_ppo:MaskablePPO",
     "ppo": "polyak.algorithms.ppo:PPO",
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
     "rainbow": "polyak.algorithms.rainbow:Rainbow",

@@ -43,13 +43,18 @@ def surrogate_gain(change: Tensor, old_log_ratio: Tensor, advantages: Tensor) ->
 
 
 def conjugate_gradient(
-    product: Callable[[Tensor], Tensor], b: Tensor, max_steps: int, tolerance: Tensor | float, start: Tensor
+    product: Callable[[Tensor], Tensor],
+    b: Tensor,
+    max_steps: int,
+    tolerance: Tensor | float,
+    start: Tensor,
+    definite: bool = True,
 ) -> Tensor:
     """x with A x = b approximately, of a symmetric positive definite A known by its products alone (appendix C).
 
     Hestenes and Stiefel 1952. It ends early where |b - A x|^2 <= ``tolerance``, and at a direction without positive
-    curvature, which only rounding or numbers that are not finite can bring about. A v of v [P] -> [P], b [P], start [P]
-    -> [P]
+    curvature, which only rounding or numbers that are not finite can bring about, unless A need not be ``definite``.
+    A v of v [P] -> [P], b [P], start [P] -> [P]
     """
     x, residual = start, b - product(start)
     direction, square = residual, residual @ residual
@@ -58,7 +63,7 @@ def conjugate_gradient(
             break
         image = product(direction)
         curvature = direction @ image
-        if not curvature > 0:
+        if definite and not curvature > 0:
             break
         length = square / curvature
         x = x + length * direction

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
@@ -20,9 +20,11 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, qrdqn, sac, td3, tqc, trpo
+from polyak.algorithms import a2c, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, sac, td3, tqc, trpo
 from polyak.compat import policies
-from polyak.compat.functions import near_zero, update_learning_rate
+from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
+from polyak.compat.maskable import policies as maskable_policies
+from polyak.compat.maskable.buffers import MASKS, MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
 from polyak.compat.sb3_files.names import renamed
 from polyak.compat.signatures import in_order, with_defaults
@@ -46,6 +48,7 @@ from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, 
 from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
+from polyak.envs.masks import Masks
 from polyak.envs.names import did_you_mean
 from polyak.envs.spaces import check_for_nested_spaces
 from polyak.nn.catalog import check_policy_fits
@@ -74,6 +77,11 @@ ON_POLICY_ALIASES: Aliases = {
     "MlpPolicy": policies.ActorCriticPolicy,
     "CnnPolicy": policies.ActorCriticCnnPolicy,
     "MultiInputPolicy": policies.MultiInputActorCriticPolicy,
+}
+MASKABLE_ALIASES: Aliases = {
+    "MlpPolicy": maskable_policies.MaskableActorCriticPolicy,
+    "CnnPolicy": maskable_policies.MaskableActorCriticCnnPolicy,
+    "MultiInputPolicy": maskable_policies.MaskableMultiInputActorCriticPolicy,
 }
 DQN_ALIASES: Aliases = {
     "MlpPolicy": policies.DQNPolicy,
@@ -837,6 +845,113 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
         self._maybe_recommend_cpu()
 
 
+@in_order(
+    "learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range clip_range_vf normalize_advantage ent_coef "
+    f"vf_coef max_grad_norm rollout_buffer_class rollout_buffer_kwargs target_kl {_TAIL}"
+)
+class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
+    """See :class:`polyak.MaskablePPO`. Its policies and buffers call masks ``action_masks``."""
+
+    heeds_masks: ClassVar[bool] = True
+    stores_masks: ClassVar[tuple[str, ...]] = ()  # its buffers always do
+    policy_aliases = MASKABLE_ALIASES
+    _check_batch_size = PPO._check_batch_size
+    _use_masking = True
+
+    def learn(  # type: ignore[override]
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 1,
+        tb_log_name: str = "MaskablePPO",
+        reset_num_timesteps: bool = True,
+        use_masking: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """See :meth:`polyak.core.algorithm.Algorithm.learn`.
+
+        Args:
+            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar: of that method.
+            use_masking: keep to the masks; ``False`` takes any action.
+
+        Raises:
+            ValueError: the environment says no masks.
+        """
+        self._mask(use_masking)
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        assert self.env is not None
+        return self.collect_rollouts(self.env, callback, rollout_buffer, n_steps, use_masking=self._use_masking)
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        n_rollout_steps: int,
+        use_masking: bool = True,
+    ) -> bool:
+        """Fill the rollout buffer; False: a callback asked to stop.
+
+        Raises:
+            TypeError: the buffer does not store masks.
+        """
+        if not isinstance(rollout_buffer, MaskableRolloutBuffer):
+            kind = type(rollout_buffer).__name__
+            raise TypeError(f"rollout_buffer_class={kind} does not store masks. Extend MaskableRolloutBuffer.")
+        self._mask(use_masking)
+        return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """See :meth:`polyak.core.deep.DeepAlgorithm.predict`."""
+        return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        if not isinstance(self.policy, maskable_policies.MaskableActorCriticPolicy):
+            raise ValueError(f"policy={self.policy_class!r} takes no masks. Extend MaskableActorCriticPolicy.")
+
+    # -- masks ---------------------------------------------------------------------------------------------------------
+
+    def _mask(self, use_masking: bool) -> None:
+        """Keep to the masks from now on, or do not; episodes begin anew if that is a change."""
+        if use_masking != self._use_masking:
+            self._use_masking = use_masking
+            if self.env is not None:
+                self._make_runner()
+
+    def _masks(self) -> Masks | None:
+        return super()._masks() if self._use_masking else None
+
+    @property
+    def _needs_masks(self) -> bool:
+        return self._use_masking
+
+    def _make_rollout_buffer(self) -> RolloutBuffer:
+        if self.rollout_buffer_class is None:
+            nested = isinstance(self.observation_space, spaces.Dict)
+            self.rollout_buffer_class = MaskableDictRolloutBuffer if nested else MaskableRolloutBuffer
+        return super()._make_rollout_buffer()
+
+    def _masks_found(self) -> None:
+        """Nothing changes: the buffer has a place for them."""
+
+    def _make_step(self, collection: Collection) -> Step:
+        step = super()._make_step(collection)
+        if "masks" in step.extras:
+            extras = {name: value for name, value in step.extras.items() if name not in ("masks", "next_masks")}
+            step = collection.pending = step._replace(extras={**extras, MASKS: step.extras["masks"]})
+        return step
+
+
 class TRPOLearner(trpo.TRPOLearner):
     """Makes the peer's draws, and measures steps the peer's way round."""
 
@@ -861,6 +976,13 @@ class TRPO(trpo.TRPO, OnPolicyAlgorithm):
     learner_class = TRPOLearner
     learn = with_defaults(trpo.TRPO.learn, tb_log_name="TRPO")
     _check_batch_size = PPO._check_batch_size
+
+    def hessian_vector_product(
+        self, params: Sequence[torch.Tensor], grad_kl: torch.Tensor, vector: torch.Tensor, retain_graph: bool = True
+    ) -> torch.Tensor:
+        """H v + ``cg_damping`` v, H the derivative of ``grad_kl`` [P] with respect to ``params``: [P]"""
+        product = flat_grad((grad_kl * vector).sum(), params, retain_graph=retain_graph)
+        return product + self.cg_damping * vector
 
 
 _GREEDY = (

@@ -474,7 +474,7 @@ def _normal(value: Any) -> TorchDistribution:
 # --- discrete -------------------------------------------------------------------------------------------------------
 
 
-class _OfLogits(_OfFamily):
+class OfLogits(_OfFamily):
     """What the distributions share whose only parameters are logits."""
 
     def proba_distribution_net(self, latent_dim: int) -> nn.Module:
@@ -494,7 +494,7 @@ class _OfLogits(_OfFamily):
         return actions, self.log_prob(actions)
 
 
-class CategoricalDistribution(_OfLogits):
+class CategoricalDistribution(OfLogits):
     """One choice among N; logits of -inf forbid a choice.
 
     Args:
@@ -510,7 +510,7 @@ class CategoricalDistribution(_OfLogits):
         return value.given if isinstance(value, _Given) else torch.distributions.Categorical(logits=value.logits)
 
 
-class MultiCategoricalDistribution(_OfLogits):
+class MultiCategoricalDistribution(OfLogits):
     """Several independent choices, the i-th among ``action_dims[i]``; ``distribution`` is a list, one for each.
 
     Args:
@@ -529,7 +529,7 @@ class MultiCategoricalDistribution(_OfLogits):
         return MultiCategorical(tuple(Categorical(choice.logits) for choice in given))
 
 
-class BernoulliDistribution(_OfLogits):
+class BernoulliDistribution(OfLogits):
     """Independent coins; actions are 0. or 1.
 
     Args:
@@ -581,18 +581,9 @@ def make_proba_distribution(
 
 
 def stands_for(dist: Any, family: values.Family, noise: ExplorationNoise | None) -> bool:
-    """Whether ``dist`` is one of the six classes above, of this family and with these draws.
+    """Whether ``dist`` is of a class of polyak's, of this family and with these draws.
 
-    A subclass of theirs may sample in its own way.
+    A user's subclass may sample in its own way.
     """
-    return type(dist) in _CLASSES and dist.family == family and getattr(dist, "noise", None) is noise
-
-
-_CLASSES = {
-    BernoulliDistribution,
-    CategoricalDistribution,
-    DiagGaussianDistribution,
-    MultiCategoricalDistribution,
-    SquashedDiagGaussianDistribution,
-    StateDependentNoiseDistribution,
-}
+    ours = isinstance(dist, _OfFamily) and type(dist).__module__.startswith("polyak.compat.")
+    return ours and dist.family == family and getattr(dist, "noise", None) is noise

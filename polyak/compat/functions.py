@@ -226,12 +226,12 @@ def conjugate_gradient_solver(
     :func:`polyak.algorithms.trpo.conjugate_gradient`.
 
     Args:
-        matrix_vector_dot_fn: v -> A v, of vectors.
+        matrix_vector_dot_fn: v -> A v, of vectors; A is symmetric.
         b: a vector.
         max_iter: most steps.
         residual_tol: ends once the square of |b - A x| is as small as that.
     """
-    return conjugate_gradient(matrix_vector_dot_fn, b, max_iter, residual_tol, start=near_zero(b))
+    return conjugate_gradient(matrix_vector_dot_fn, b, max_iter, residual_tol, near_zero(b), definite=False)
 
 
 def near_zero(like: Tensor) -> Tensor:

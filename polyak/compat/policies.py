@@ -33,6 +33,7 @@ from polyak.core.schedules import Schedule
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.fast.acting import Chain, plain
+from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import (
     CombinedExtractor,
     ExtractorClass,
@@ -262,6 +263,10 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
 
     def _build_networks(self) -> None:
         self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
+        self.action_dist = self._make_distribution()
+        self._build(self._first_schedule)
+
+    def _make_distribution(self) -> Distribution:
         options: Kwargs = {}
         if self.use_sde:
             options = {
@@ -269,8 +274,7 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
                 "squash_output": self.squash_output,
                 "use_expln": self.use_expln,
             }
-        self.action_dist = make_proba_distribution(self.action_space, self.use_sde, options)
-        self._build(self._first_schedule)
+        return make_proba_distribution(self.action_space, self.use_sde, options)
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Make the networks and their optimizer."""
@@ -809,11 +813,21 @@ class SACMultiInputPolicy(SACPolicy):
     """:class:`SACPolicy` for Dict observations."""
 
 
-class CrossQActor(crossq_policy.CrossQActor, SACActor):
+class _Normalising(nn.Module):
+    """A network with batch renormalisation."""
+
+    def set_bn_training_mode(self, mode: bool) -> None:
+        """Let the layers that normalise learn from batches, or not; the others stay as they are."""
+        for module in self.modules():
+            if isinstance(module, BatchRenorm1d):
+                module.train(mode)
+
+
+class CrossQActor(_Normalising, crossq_policy.CrossQActor, SACActor):
     """See :class:`polyak.nn.CrossQActor`."""
 
 
-class CrossQCritic(crossq_policy.CrossQCritic, ContinuousCritic):
+class CrossQCritic(_Normalising, crossq_policy.CrossQCritic, ContinuousCritic):
     """See :class:`polyak.nn.CrossQCritic`."""
 
 

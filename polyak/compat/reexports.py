@@ -42,10 +42,12 @@ _ONE_MODULE = {
 """Names that mean something else in one module."""
 
 _VARIABLES = (
-    *("SelfA2C", "SelfDDPG", "SelfDQN", "SelfPPO", "SelfQRDQN", "SelfSAC", "SelfTD3", "SelfTQC", "SelfTRPO"),
+    *("SelfA2C", "SelfDDPG", "SelfDQN", "SelfMaskablePPO", "SelfPPO", "SelfQRDQN", "SelfSAC", "SelfTD3", "SelfTQC"),
+    *("SelfTRPO",),
     *("SelfBaseAlgorithm", "SelfOffPolicyAlgorithm", "SelfOnPolicyAlgorithm", "SelfBaseModel"),
     *("SelfDistribution", "SelfDiagGaussianDistribution", "SelfSquashedDiagGaussianDistribution"),
     *("SelfCategoricalDistribution", "SelfMultiCategoricalDistribution", "SelfBernoulliDistribution"),
+    *("SelfMaskableCategoricalDistribution", "SelfMaskableMultiCategoricalDistribution"),
     *("SelfStateDependentNoiseDistribution", "VecEnvWrapperT", "TObs", "T"),
 )
 _OWN: dict[str, Any] = {name: TypeVar(name) for name in _VARIABLES}

@@ -32,7 +32,18 @@ _QRDQN_POLICIES = (
     f"{_POLICIES}: QuantileNetwork QRDQNPolicy MlpPolicy=QRDQNPolicy CnnPolicy=QRDQNCnnPolicy "
     "MultiInputPolicy=QRDQNMultiInputPolicy",
 )
+_MASKABLE = "polyak.compat.maskable"
+_MASKABLE_POLICIES = (
+    f"{_MASKABLE}.policies: MaskableActorCriticPolicy MaskableActorCriticCnnPolicy MaskableMultiInputActorCriticPolicy"
+)
+_MASKABLE_SHORT = (
+    f"{_MASKABLE}.policies: MlpPolicy=MaskableActorCriticPolicy CnnPolicy=MaskableActorCriticCnnPolicy "
+    "MultiInputPolicy=MaskableMultiInputActorCriticPolicy"
+)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
+_INVALID_ACTIONS = (
+    "polyak.envs.testing: InvalidActionEnvDiscrete InvalidActionEnvMultiDiscrete InvalidActionEnvMultiBinary"
+)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
 _VEC_ENV = (
@@ -180,14 +191,35 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: CrossQ QRDQN TQC TRPO",
+        f"{_ALGORITHMS}: CrossQ MaskablePPO QRDQN TQC TRPO",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
     **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
     **_algorithm("QRDQN", _QRDQN_POLICIES),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
     **_algorithm("TRPO", _ON_POLICY_POLICIES),
+    "ppo_mask": (f"{_ALGORITHMS}: MaskablePPO", _MASKABLE_SHORT),
+    "ppo_mask.ppo_mask": (f"{_ALGORITHMS}: MaskablePPO", _MASKABLE_SHORT),
+    "ppo_mask.policies": (_MASKABLE_SHORT, _MASKABLE_POLICIES),
     "common": (),
+    "common.envs": (_INVALID_ACTIONS,),
+    "common.envs.invalid_actions_env": (_INVALID_ACTIONS,),
+    "common.maskable": (),
+    "common.maskable.buffers": (
+        f"{_MASKABLE}.buffers: MaskableRolloutBuffer MaskableRolloutBufferSamples MaskableDictRolloutBuffer "
+        "MaskableDictRolloutBufferSamples",
+    ),
+    "common.maskable.callbacks": (f"{_MASKABLE}.evaluation: MaskableEvalCallback evaluate_policy",),
+    "common.maskable.distributions": (
+        f"{_MASKABLE}.distributions: MaskableBernoulliDistribution MaskableCategorical MaskableCategoricalDistribution "
+        "MaskableDistribution MaskableMultiCategoricalDistribution make_masked_proba_distribution",
+    ),
+    "common.maskable.evaluation": (f"{_MASKABLE}.evaluation: evaluate_policy get_action_masks is_masking_supported",),
+    "common.maskable.policies": (_MASKABLE_POLICIES,),
+    "common.maskable.utils": (f"{_MASKABLE}.evaluation: EXPECTED_METHOD_NAME get_action_masks is_masking_supported",),
+    "common.wrappers": ("polyak.envs: ActionMasker TimeFeatureWrapper",),
+    "common.wrappers.action_masker": ("polyak.envs: ActionMasker",),
+    "common.wrappers.time_feature": ("polyak.envs: TimeFeatureWrapper",),
     "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
     "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss conjugate_gradient_solver flat_grad",),
 }

@@ -221,10 +221,12 @@ class Runner:
         """What was allowed before the step and in its true successors; where nobody says, all is. What is allowed next
         is remembered."""
         before, self.allowed = self.allowed, masks.after_step(self._unchanged, dones, infos)
-        then = self.allowed.copy()
-        for i in dones.nonzero()[0]:
-            final = masks.final(int(i), successors, infos[i])
-            then[i] = True if final is None else np.reshape(final, -1)
+        then = self.allowed
+        if True in dones.tolist():
+            then = then.copy()
+            for i in dones.nonzero()[0]:
+                final = masks.final(int(i), successors, infos[i])
+                then[i] = True if final is None else np.reshape(final, -1)
         return {"masks": before if before is not None else np.ones_like(then), "next_masks": then}
 
     def _decoded(

@@ -215,13 +215,17 @@ class RolloutBuffer(BaseBuffer):
         if actions.ndim == 1:  # numbers of choices
             actions = actions[:, None]
         if extras:
-            self.add(obs, actions, rewards, starts, value, log_prob, extras=extras)
+            self.add(obs, actions, rewards, starts, value, log_prob, **self._arguments(extras))
         else:  # what SB3 knows of, too
             self.add(obs, actions, rewards, starts, value, log_prob)
         if cut and self.values_may_follow:
             self.truncated[pos] = truncated
             if final_values is not None:
                 self.final_values[pos] = np.where(truncated, _flat(final_values), 0)
+
+    def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
+        """Further columns as arguments of :meth:`add`."""
+        return {"extras": extras}
 
     @property
     def resumable(self) -> bool:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
         IdentityEnvMultiBinary,
         IdentityEnvMultiDiscrete,
     )
+    from polyak.envs.testing.invalid_actions import (
+        InvalidActionEnvDiscrete,
+        InvalidActionEnvMultiBinary,
+        InvalidActionEnvMultiDiscrete,
+    )
     from polyak.envs.testing.multi_input import SimpleMultiObsEnv
     from polyak.envs.vec.dummy import DummyVecEnv
     from polyak.envs.vec.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
         unwrap_vec_wrapper,
     )
     from polyak.envs.wrap import as_vec_env
+    from polyak.envs.wrappers.action_masker import ActionMasker
     from polyak.envs.wrappers.atari import (
         AtariWrapper,
         ClipRewardEnv,
@@ -58,11 +64,13 @@ if TYPE_CHECKING:
     )
     from polyak.envs.wrappers.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
     from polyak.envs.wrappers.running import RunningMeanStd
+    from polyak.envs.wrappers.time_feature import TimeFeatureWrapper
     from polyak.envs.wrappers.transpose import VecTransposeImage
     from polyak.envs.wrappers.vec_monitor import VecMonitor
     from polyak.envs.wrappers.video import VecVideoRecorder
 
 _NAMES_BY_FILE = {
+    "wrappers.action_masker": "ActionMasker",
     "wrappers.atari": (
         "AtariWrapper ClipRewardEnv EpisodicLifeEnv FireResetEnv MaxAndSkipEnv NoopResetEnv StickyActionEnv WarpFrame"
     ),
@@ -82,7 +90,9 @@ _NAMES_BY_FILE = {
     "vec.subproc": "EnvTimeoutError EnvWorkerError SubprocVecEnv",
     "testing.bit_flipping": "BitFlippingEnv",
     "testing.identity": "FakeImageEnv IdentityEnv IdentityEnvBox IdentityEnvMultiBinary IdentityEnvMultiDiscrete",
+    "testing.invalid_actions": ("InvalidActionEnvDiscrete InvalidActionEnvMultiBinary InvalidActionEnvMultiDiscrete"),
     "testing.multi_input": "SimpleMultiObsEnv",
+    "wrappers.time_feature": "TimeFeatureWrapper",
     "wrappers.transpose": "VecTransposeImage",
     "vec.vec_env": "CloudpickleWrapper VecEnv VecEnvWrapper is_vecenv_wrapped tile_images unwrap_vec_wrapper",
     "wrappers.vec_monitor": "VecMonitor",

@@ -32,6 +32,7 @@ from polyak.nn.policies.base import Network, Policy
 from polyak.nn.policies.categorical import CategoricalActor, CategoricalPolicy, DiscreteCritic
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy, DeterministicActor, SquashedGaussianActor
 from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
+from polyak.nn.policies.maskable import MaskableActorCriticPolicy
 from polyak.nn.policies.pairs import PairedPolicy
 from polyak.nn.policies.quantile_critic import QuantileCritic
 from polyak.nn.policies.value import QNetwork, ValuePolicy
@@ -58,6 +59,7 @@ __all__ = [
     "FlattenExtractor",
     "Gaussian",
     "GaussianFamily",
+    "MaskableActorCriticPolicy",
     "MlpExtractor",
     "MultiCategorical",
     "MultiCategoricalFamily",

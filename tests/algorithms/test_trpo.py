@@ -261,6 +261,8 @@ def test_conjugate_gradients_end_early() -> None:
     assert len(calls) == 2, "the residual of the start, and one step"
     assert torch.equal(conjugate_gradient(product(torch.eye(4)), start, 15, 0.0, start), start)
     assert torch.equal(conjugate_gradient(product(-torch.eye(4)), b, 15, 1e-10, start), start), "no positive curvature"
+    turned = conjugate_gradient(product(-torch.eye(4)), b, 15, 1e-10, start, definite=False)
+    assert torch.equal(turned, -b), "asked for all the same"
     assert torch.equal(conjugate_gradient(product(torch.eye(4)), b * torch.nan, 15, 1e-10, start), start)
 
 

@@ -28,8 +28,10 @@ ENVS = {
     "crossq": "Pendulum-v1",
     "qrdqn": "CartPole-v1",
     "trpo": "Pendulum-v1",
+    "ppo_mask": "InvalidDiscrete",
+    "ppo_mask_coins": "InvalidMultiBinary",
 }
-SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
+SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4, "InvalidDiscrete": 5, "InvalidMultiBinary": 3}
 
 
 def observations(env: str, n: int = 1000) -> Any:
@@ -38,13 +40,27 @@ def observations(env: str, n: int = 1000) -> Any:
     if env == "BitFlipping":
         keys = ("observation", "achieved_goal", "desired_goal")
         return {key: rng.integers(0, 2, (n, SIZES[env])).astype(np.int8) for key in keys}
+    if env == "InvalidDiscrete":
+        return rng.integers(0, SIZES[env], n)
+    if env == "InvalidMultiBinary":
+        return rng.integers(0, 2, (n, SIZES[env])).astype(np.int8)
     return rng.normal(size=(n, SIZES[env])).astype(np.float32)
+
+
+def masks(env: str, n: int = 1000) -> np.ndarray:
+    """``n`` masks, the same wherever this is called."""
+    rng = np.random.default_rng(8)
+    if env == "InvalidDiscrete":
+        return rng.permuted(np.tile(np.arange(SIZES[env]) < 2, (n, 1)), axis=1)
+    sides = rng.permuted(np.tile([True, False], (n, SIZES[env], 1)), axis=2)  # of half of the coins one alone
+    return (sides | rng.integers(0, 2, (n, SIZES[env], 1)).astype(bool)).reshape(n, -1)
 
 
 def main(*names: str) -> None:
     """Write these models, or everything if none is named."""
     import torch
-    from sb3_contrib import QRDQN, TQC, TRPO
+    from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO
+    from sb3_contrib.common.envs import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
     from stable_baselines3.common.noise import NormalActionNoise
@@ -65,6 +81,7 @@ def main(*names: str) -> None:
     levels = replay() | {"policy_kwargs": {"net_arch": [4], "n_quantiles": 3}, "target_update_interval": 10}
     noise = NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
     lines = {"learning_rate": get_linear_fn(1e-3, 1e-4, 0.5), "clip_range": constant_fn(0.1)}
+    rollouts = tiny(n_steps=32, batch_size=16, n_epochs=2)
     hindsight = {"replay_buffer_class": HerReplayBuffer, "replay_buffer_kwargs": {"n_sampled_goal": 2}}
     models = {
         "ppo": (PPO("MlpPolicy", ENVS["ppo"], n_steps=32, batch_size=16, n_epochs=2, **tiny()), 32),
@@ -81,6 +98,11 @@ def main(*names: str) -> None:
         "tqc": (TQC("MlpPolicy", ENVS["tqc"], top_quantiles_to_drop_per_net=1, **quantiles), 20),
         "qrdqn": (QRDQN("MlpPolicy", ENVS["qrdqn"], learning_rate=0.01, **levels), 45),
         "trpo": (TRPO("MlpPolicy", ENVS["trpo"], n_steps=32, batch_size=16, n_critic_updates=2, **tiny()), 64),
+        "ppo_mask": (MaskablePPO("MlpPolicy", InvalidActionEnvDiscrete(5, n_invalid_actions=3), **rollouts), 64),
+        "ppo_mask_coins": (
+            MaskablePPO("MlpPolicy", InvalidActionEnvMultiBinary(3, n_invalid_actions=2), **rollouts),
+            64,
+        ),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
     expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}
@@ -89,6 +111,9 @@ def main(*names: str) -> None:
         model.learn(steps)
         model.save(DATA / f"{name}.zip")
         expected[name] = model.predict(observations(ENVS.get(name, "BitFlipping")), deterministic=True)[0]
+        if name.startswith("ppo_mask"):
+            seen, allowed = observations(ENVS[name]), masks(ENVS[name])
+            expected[f"{name}/masked"] = model.predict(seen, deterministic=True, action_masks=allowed)[0]
         if name in ("sac", "dqn_her"):
             model.save_replay_buffer(DATA / f"{name}_replay.pkl")
             buffer = model.replay_buffer

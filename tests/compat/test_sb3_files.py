@@ -34,6 +34,7 @@ from polyak import (
     CrossQ,
     DeepSARSA,
     HerReplayBuffer,
+    MaskablePPO,
     Rainbow,
 )
 from polyak.compat import algorithms as compat
@@ -45,9 +46,15 @@ from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from polyak.core.watching.evaluation import evaluate_policy
 from polyak.data import PrioritizedReplayBuffer
-from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
+from polyak.envs import (
+    BitFlippingEnv,
+    DummyVecEnv,
+    InvalidActionEnvDiscrete,
+    InvalidActionEnvMultiBinary,
+    VecNormalize,
+)
 from polyak.nn import BaseFeaturesExtractor
-from tests.compat.make_sb3_files import DATA, ENVS, observations
+from tests.compat.make_sb3_files import DATA, ENVS, masks, observations
 from tests.tolerance import LIKELY, bound
 
 MODELS = {
@@ -63,6 +70,8 @@ MODELS = {
     "crossq": CrossQ,
     "qrdqn": QRDQN,
     "trpo": TRPO,
+    "ppo_mask": MaskablePPO,
+    "ppo_mask_coins": MaskablePPO,
     "dqn_her": DQN,
 }
 EXPECTED = {**np.load(DATA / "expected.npz"), **np.load(DATA / "crossq.npz")}
@@ -70,6 +79,17 @@ EXPECTED = {**np.load(DATA / "expected.npz"), **np.load(DATA / "crossq.npz")}
 
 def seen(name: str) -> Any:
     return observations(ENVS.get(name, "BitFlipping"))
+
+
+def environment(name: str) -> Any:
+    """Where the model of that name learned."""
+    if name == "dqn_her":
+        return BitFlippingEnv(n_bits=4, max_steps=4)
+    if name == "ppo_mask":
+        return InvalidActionEnvDiscrete(5, n_invalid_actions=3, strict=True)
+    if name == "ppo_mask_coins":
+        return InvalidActionEnvMultiBinary(3, n_invalid_actions=2, strict=True)
+    return ENVS[name]
 
 
 def agree(actions: np.ndarray, expected: np.ndarray) -> None:
@@ -121,10 +141,22 @@ def test_a_model_acts_as_it_did(name: str) -> None:
     assert model._n_updates > 0
 
 
+@pytest.mark.parametrize("name", ["ppo_mask", "ppo_mask_coins"])
+@pytest.mark.parametrize("cls", [MaskablePPO, compat.MaskablePPO])
+def test_a_model_keeps_to_masks_as_it_did(cls: type[MaskablePPO], name: str, tmp_path: Path) -> None:
+    model, allowed = cls.load(DATA / f"{name}.zip", device="cpu"), masks(ENVS[name])
+    actions = model.predict(seen(name), deterministic=True, action_masks=allowed)[0]
+    agree(actions, EXPECTED[f"{name}/masked"])
+    entries = actions.reshape(1000, -1) + 2 * np.arange(actions[0].size)
+    assert np.take_along_axis(allowed, entries, 1).all()
+    model.save(tmp_path / "again")
+    again = (MaskablePPO if cls is compat.MaskablePPO else compat.MaskablePPO).load(tmp_path / "again", device="cpu")
+    agree(again.predict(seen(name), deterministic=True, action_masks=allowed)[0], actions)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_learns_on(name: str) -> None:
-    env = BitFlippingEnv(n_bits=4, max_steps=4) if name == "dqn_her" else ENVS[name]
-    model = MODELS[name].load(DATA / f"{name}.zip", env=env, device="cpu")
+    model = MODELS[name].load(DATA / f"{name}.zip", env=environment(name), device="cpu")
     before = model.num_timesteps
     model.learn(20, reset_num_timesteps=False)
     assert model.num_timesteps >= before + 20
@@ -221,7 +253,6 @@ def test_the_algorithm_is_found_out() -> None:
     ("module", "name", "algorithm"),
     [
         ("sb3_contrib.common.recurrent.policies", "RecurrentActorCriticPolicy", "RecurrentPPO"),
-        ("sb3_contrib.common.maskable.policies", "MaskableActorCriticPolicy", "MaskablePPO"),
         ("sb3_contrib.ars.policies", "ARSPolicy", "ARS"),
     ],
 )

@@ -12,6 +12,9 @@ from polyak.envs.testing import (
     IdentityEnvBox,
     IdentityEnvMultiBinary,
     IdentityEnvMultiDiscrete,
+    InvalidActionEnvDiscrete,
+    InvalidActionEnvMultiBinary,
+    InvalidActionEnvMultiDiscrete,
     SimpleMultiObsEnv,
 )
 
@@ -256,3 +259,41 @@ def test_multi_obs_starts_and_truncation():
     assert env.state == 4
     with pytest.raises(ValueError, match="num_col"):
         SimpleMultiObsEnv(num_col=1)
+
+
+# --- forbidden choices ---
+
+FORBIDDING = {
+    "one": lambda n, **more: InvalidActionEnvDiscrete(6, n_invalid_actions=n, **more),
+    "several": lambda n, **more: InvalidActionEnvMultiDiscrete([3, 2, 4], n_invalid_actions=n, **more),
+    "coins": lambda n, **more: InvalidActionEnvMultiBinary(4, n_invalid_actions=n, **more),
+}
+MOST = {"one": 5, "several": 6, "coins": 4}
+
+
+@pytest.mark.parametrize("name", FORBIDDING)
+def test_so_many_choices_are_forbidden_and_never_the_right_one(name):
+    for n in (0, 2, MOST[name]):
+        check_env(FORBIDDING[name](n))
+        env = FORBIDDING[name](n, strict=True)
+        env.reset(seed=0)
+        for _ in range(50):
+            masks = np.array(env.action_masks())
+            assert (~masks).sum() == n
+            assert sorted(env.invalid_actions) == np.flatnonzero(~masks).tolist()
+            assert env.step(env.state)[1] == 1.0
+    with pytest.raises(
+        ValueError, match=f"n_invalid_actions={MOST[name] + 1} leaves no valid action.* at most {MOST[name]} "
+    ):
+        FORBIDDING[name](MOST[name] + 1)
+
+
+@pytest.mark.parametrize("name", FORBIDDING)
+def test_a_forbidden_choice_brings_nothing_or_is_an_error(name):
+    wrong = {"one": lambda s: (s + 1) % 6, "several": lambda s: (s + 1) % [3, 2, 4], "coins": lambda s: 1 - s}[name]
+    lenient, strict = FORBIDDING[name](MOST[name]), FORBIDDING[name](MOST[name], strict=True)
+    for env in (lenient, strict):
+        env.reset(seed=0)
+    assert lenient.step(wrong(lenient.state))[1] == 0.0
+    with pytest.raises(ValueError, match="is forbidden"):
+        strict.step(wrong(strict.state))

@@ -6,9 +6,11 @@ import pytest
 from gymnasium import spaces
 
 from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.action_masker import ActionMasker
 from polyak.envs.wrappers.check_nan import VecCheckNan
 from polyak.envs.wrappers.extract_dict import VecExtractDictObs
 from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
+from polyak.envs.wrappers.time_feature import TimeFeatureWrapper
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.envs.wrappers.video import VecVideoRecorder
 
@@ -346,3 +348,62 @@ def test_video_refusals(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "imageio", None)
     with pytest.raises(ImportError, match=r"pip install 'polyak\[video\]'"):
         VecVideoRecorder(venv, tmp_path, lambda step: True)
+
+
+# --- masks and time ---
+
+
+class Choosy(gym.Env):
+    observation_space, action_space = spaces.Discrete(2), spaces.Discrete(3)
+
+    def may(self):
+        return [True, False, True]
+
+    def may_in(self, env):
+        return [env is self, True, False]
+
+
+def test_a_masker_asks_a_function_or_a_method():
+    env = Choosy()
+    assert ActionMasker(env, lambda env: env.may()).action_masks() == [True, False, True]
+    assert ActionMasker(env, "may").action_masks() == [True, False, True]
+    assert ActionMasker(env, "may_in").action_masks() == [True, True, False]
+    assert ActionMasker(gym.Wrapper(env), "may").get_wrapper_attr("action_masks")() == [True, False, True]
+    with pytest.raises(AttributeError, match="might"):
+        ActionMasker(env, "might")
+    with pytest.raises(ValueError, match="action_mask_fn=5 cannot be called"):
+        ActionMasker(env, 5)
+
+
+def test_the_time_that_is_left_is_seen():
+    env = TimeFeatureWrapper(gym.make("Pendulum-v1", max_episode_steps=4), max_steps=100)
+    assert env.observation_space.shape == (4,)
+    assert (env.observation_space.low[-1], env.observation_space.high[-1]) == (0, 1)
+    seen = [env.reset(seed=0)[0]]
+    seen += [env.step(env.action_space.sample())[0] for _ in range(4)]
+    assert [obs[-1] for obs in seen] == [1, 0.75, 0.5, 0.25, 0]
+    assert all(env.observation_space.contains(obs) for obs in seen)
+    assert env.reset()[0][-1] == 1
+
+
+def test_the_time_stands_still_in_a_test_and_passes_without_a_limit():
+    env = TimeFeatureWrapper(gym.make("Pendulum-v1").unwrapped, max_steps=10)
+    env.reset(seed=0)
+    assert env.step(np.zeros(1, np.float32))[0][-1] == np.float32(0.9)
+    env = TimeFeatureWrapper(gym.make("Pendulum-v1"), test_mode=True)
+    env.reset(seed=0)
+    assert env.step(np.zeros(1, np.float32))[0][-1] == 1
+
+
+def test_the_time_is_a_part_of_the_observation_of_a_dict():
+    part = spaces.Box(-1, 1, (2,), np.float64)
+    space = spaces.Dict({"observation": part, "goal": spaces.Discrete(2)})
+    env = TimeFeatureWrapper(Script(space, [{"observation": np.zeros(2), "goal": 1}] * 3), max_steps=4)
+    assert env.reset()[0]["observation"].tolist() == [0, 0, 1]
+    obs = env.step(0)[0]
+    assert obs["observation"].tolist() == [0, 0, 0.75]
+    assert obs["observation"].dtype == np.float64
+    assert env.observation_space.contains({**obs, "goal": np.int64(obs["goal"])})
+    for wrong in (spaces.Discrete(2), spaces.Box(0, 1, (2, 2)), spaces.Dict({"goal": part})):
+        with pytest.raises(ValueError, match="one dimension"):
+            TimeFeatureWrapper(Script(wrong, [0, 0]))

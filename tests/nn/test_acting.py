@@ -17,6 +17,7 @@ import polyak
 from polyak.algorithms.droq import DropoutCritic
 from polyak.compat import policies as sb3
 from polyak.compat.distributions import DiagGaussianDistribution, StateDependentNoiseDistribution
+from polyak.compat.maskable.policies import MaskableActorCriticPolicy
 from polyak.nn import (
     ActorCriticPolicy,
     BaseFeaturesExtractor,
@@ -122,6 +123,8 @@ HEADS: dict[str, Any] = {
         obs, spaces.Discrete(4), network=ImplicitQuantileNetwork, dueling=True, sigma0=0.5, n_samples=5, **kw
     ),
     "sb3_actor_critic": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, **kw),
+    "contrib_maskable": lambda obs, **kw: MaskableActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 4]), rate, **kw),
+    "contrib_maskable_coins": lambda obs, **kw: MaskableActorCriticPolicy(obs, spaces.MultiBinary(4), rate, **kw),
     "sb3_dqn": lambda obs, **kw: sb3.DQNPolicy(obs, spaces.Discrete(4), rate, **kw),
     "sb3_state_dependent": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, use_sde=True, **kw),
     "sb3_state_dependent_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, use_sde=True, **kw),
@@ -177,7 +180,7 @@ def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
     composed = isinstance(policy.action_space, spaces.Dict)
     if array_actor(policy) is None or not (composed or isinstance(policy.action_space, spaces.Box)):
         return 0.0  # torch acts both times, or one choice of several is meant
-    inputs = torch.as_tensor(obs).float().reshape(-1, math.prod(policy.observation_space.shape))
+    inputs = policy.preprocess(policy.obs_to_tensor(obs)[0]).flatten(1)
     values, error = through(chain.layers, inputs)
     head = getattr(chain.head, "keywords", {})
     if "mean" in head:  # the layers end at latents
@@ -280,6 +283,27 @@ def test_other_observations_that_are_numbers(space: spaces.Space) -> None:
     for batch in (1, 5):
         obs = 2 * np.random.default_rng(batch).standard_normal((batch, *space.shape))
         assert_same(acting, obs.astype(space.dtype))
+
+
+@pytest.mark.parametrize("head", ["gaussian", "greedy", "squashed"])
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Discrete(4), spaces.Discrete(5, start=-2), spaces.MultiDiscrete([3, 4], start=[2, -1])]
+    + [spaces.MultiDiscrete([[3, 4], [2, 2]], dtype=np.uint8)],
+    ids=str,
+)
+def test_discrete_observations_come_one_hot(space: spaces.Space, head: str) -> None:
+    space.seed(0)
+    policy = build(head, space)
+    acting = acting_on(policy)
+    for batch in (1, 6, 2):
+        obs = np.stack([space.sample() for _ in range(batch)])
+        assert_same(acting, obs)
+        outside = obs + 10
+        assert fast.Acting(policy)(outside) is None, "torch refuses it"
+        assert fast.Acting(policy)(obs.astype(np.float32)) is None, "torch converts it"
+    with pytest.raises((RuntimeError, ValueError)):
+        by_torch(policy, outside)
 
 
 def test_layers_without_bias() -> None:
@@ -731,8 +755,6 @@ ONLY_TORCH: dict[str, Any] = {
     "own predict of td3": lambda: OwnTD3Predict(VECTOR, BOX, rate),
     "own critic": lambda: OwnCritic(VECTOR, BOX),
     "own actor": lambda: OwnSAC(VECTOR, BOX, rate),
-    "indices": lambda: build("gaussian", OBSERVATIONS["discrete"]),
-    "several indices": lambda: build("greedy", OBSERVATIONS["multi_discrete"]),
     "pictures": lambda: build("gaussian", OBSERVATIONS["picture"]),
     "dict": lambda: build("greedy", OBSERVATIONS["dict"]),
     "double precision": lambda: build("gaussian").double(),

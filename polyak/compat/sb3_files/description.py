@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import RMSprop
 
 from polyak import algorithms
+from polyak.compat.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from polyak.compat.sb3_files import unpickle
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, PolicyName
 from polyak.compat.sb3_files.translate import whole
@@ -39,11 +40,15 @@ _COUNTERS = (
 _HYPERPARAMETERS = frozenset(
     name
     for algorithm in ALGORITHMS
-    for name in inspect.signature(algorithms.get(algorithm)).parameters
+    for name in inspect.signature(getattr(algorithms, algorithm)).parameters
     if name not in NOT_ATTRIBUTES | {"policy", "env"}
 )
 """Arguments of polyak's algorithms: the peer keeps them as attributes of the same names."""
-_USUAL_BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, RolloutBuffer, DictRolloutBuffer)
+_MASKABLE_BUFFERS = (MaskableRolloutBuffer, MaskableDictRolloutBuffer)
+_USUAL_BUFFERS = (
+    *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer),
+    *(RolloutBuffer, DictRolloutBuffer, *_MASKABLE_BUFFERS),
+)
 """Those that polyak chooses by itself."""
 _OTHER_ATTRIBUTES = (
     "policy_class",
@@ -142,6 +147,8 @@ def algorithm_of(entries: Mapping[str, Entry], policy: Entry) -> str | None:
         return algorithms[0]
     if "policy_delay" in entries and "target_entropy" in entries:
         return "CrossQ"
+    if any(entries.get("rollout_buffer_class") is kind for kind in _MASKABLE_BUFFERS):
+        return "MaskablePPO"
     for attribute, algorithm in (
         ("cg_max_steps", "TRPO"),
         ("top_quantiles_to_drop_per_net", "TQC"),

@@ -221,8 +221,8 @@ def _policy_class(model: DeepAlgorithm, algorithm: str) -> Any:
 
 
 def _stands_for(policy: Any, name: Name, found: PolicyName, algorithm: str) -> bool:
-    """Whether a class of :mod:`polyak.compat.policies` answers the peer's name."""
-    if not isinstance(policy, type) or policy.__module__ != "polyak.compat.policies":
+    """Whether a class of :mod:`polyak.compat` answers the peer's name."""
+    if not isinstance(policy, type) or not policy.__module__.startswith("polyak.compat."):
         return False
     family = {"DDPG": "TD3"}.get(algorithm, algorithm)
     return policy.__name__ == name[1] or policy.__name__ == f"{family}{found.alias}"

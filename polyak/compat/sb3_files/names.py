@@ -137,6 +137,10 @@ CLASSES: dict[Name, str] = {
     **_BUFFERS,
     (f"{_SB3}.common.buffers", "RolloutBuffer"): "polyak.data:RolloutBuffer",
     (f"{_SB3}.common.buffers", "DictRolloutBuffer"): "polyak.data:DictRolloutBuffer",
+    **{
+        (f"{_CONTRIB}.common.maskable.buffers", name): f"polyak.compat.maskable.buffers:{name}"
+        for name in ("MaskableRolloutBuffer", "MaskableDictRolloutBuffer")
+    },
     (f"{_SB3}.common.torch_layers", "FlattenExtractor"): "polyak.nn:FlattenExtractor",
     (f"{_SB3}.common.torch_layers", "NatureCNN"): "polyak.nn:NatureCNN",
     (f"{_SB3}.common.torch_layers", "CombinedExtractor"): "polyak.nn:CombinedExtractor",
@@ -174,13 +178,12 @@ OBJECTS = frozenset(
 
 CONTRIB_BUFFERS = frozenset(
     [
-        *_each((f"{_CONTRIB}.common.maskable.buffers",), "MaskableRolloutBuffer MaskableDictRolloutBuffer"),
         *_each((f"{_CONTRIB}.common.recurrent.buffers",), "RecurrentRolloutBuffer RecurrentDictRolloutBuffer"),
     ]
 )
 """Named by files of algorithms that are refused by name further on."""
 
-ALGORITHMS = ("A2C", "CrossQ", "DDPG", "DQN", "PPO", "QRDQN", "SAC", "TD3", "TQC", "TRPO")
+ALGORITHMS = ("A2C", "CrossQ", "DDPG", "DQN", "MaskablePPO", "PPO", "QRDQN", "SAC", "TD3", "TQC", "TRPO")
 """Those that are here too."""
 NOT_ATTRIBUTES = frozenset(
     ("device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps")

@@ -469,6 +469,8 @@ class EvalCallback(EventCallback):
     """
 
     _reads_locals = False
+    use_masking = True
+    """Whether to keep to what the environment allows, if the model has learned to."""
 
     def __init__(
         self,
@@ -575,6 +577,7 @@ class EvalCallback(EventCallback):
                 warn=self.warn,
                 callback=self._log_success_callback,
                 max_steps_per_episode=self.max_steps_per_episode,
+                use_masking=self.use_masking,
             )  # type: ignore[return-value]
 
     def _write_evaluations(self, returns: list[float], lengths: list[int]) -> None:

@@ -135,6 +135,7 @@ def evaluate_policy(
     warn: bool = True,
     *,
     max_steps_per_episode: int | None = None,
+    use_masking: bool = True,
 ) -> tuple[float, float] | tuple[list[float], list[int]]:
     """Play episodes and return the mean and standard deviation of their returns.
 
@@ -155,6 +156,7 @@ def evaluate_policy(
         return_episode_rewards: return the lists of returns and lengths instead.
         warn: say so if returns are not measured by a ``Monitor``.
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
+        use_masking: keep to what the environment allows, if the model has learned to; ``False`` takes any action.
 
     Raises:
         ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1, or ``env`` is an unknown name or
@@ -171,7 +173,9 @@ def evaluate_policy(
         )
     _advise_on_normalisation(model, venv)
     try:
-        episodes = _play(model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode)
+        episodes = _play(
+            model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode, use_masking
+        )
     finally:
         if isinstance(env, str):
             venv.close()
@@ -360,6 +364,7 @@ def _play(
     render: bool = False,
     callback: EvalCallbackFn | None = None,
     max_steps: int | None = None,
+    use_masking: bool = True,
 ) -> list[Episode]:
     """Play ``n_episodes``, shared out evenly among the environments; they are returned in the order of their ends.
 
@@ -373,7 +378,7 @@ def _play(
     seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]
     episodes: list[Episode] = []
     observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
-    masks = masks_for(model, env)
+    masks = masks_for(model, env) if use_masking else None
     more = {} if masks is None else {"action_masks": masks.after_reset(observations)}
     while playing := [i for i in range(n_envs) if seats[i].n_left > 0]:
         if all(seats[i].idle for i in playing):

@@ -8,6 +8,11 @@ from polyak.envs.testing.identity import (
     IdentityEnvMultiBinary,
     IdentityEnvMultiDiscrete,
 )
+from polyak.envs.testing.invalid_actions import (
+    InvalidActionEnvDiscrete,
+    InvalidActionEnvMultiBinary,
+    InvalidActionEnvMultiDiscrete,
+)
 from polyak.envs.testing.multi_input import SimpleMultiObsEnv
 
 __all__ = [
@@ -17,5 +22,8 @@ __all__ = [
     "IdentityEnvBox",
     "IdentityEnvMultiBinary",
     "IdentityEnvMultiDiscrete",
+    "InvalidActionEnvDiscrete",
+    "InvalidActionEnvMultiBinary",
+    "InvalidActionEnvMultiDiscrete",
     "SimpleMultiObsEnv",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,7 +24,7 @@ from polyak.envs.finite import is_finite
 from polyak.envs.spaces import is_image_space
 from polyak.nn.fast.array_layers import Call, Head, leaves, network
 from polyak.nn.fast.watch import Watch
-from polyak.nn.networks.encoders import to_float
+from polyak.nn.networks.encoders import one_hot, to_float
 from polyak.nn.networks.noisy import NoisyLinear
 from polyak.nn.networks.recurrent import Recurrent
 
@@ -126,12 +127,10 @@ def array_actor(policy: Any) -> ArrayActor | None:
     if not is_plain(policy, "obs_to_tensor", "preprocess", "decide") or is_image_space(policy.observation_space):
         return None
     chain = policy.acting_chain()
-    if chain is None or any(vars(owner).get("_preprocess", to_float) is not to_float for owner in chain.owners):
+    if chain is None or not all(map(_preprocesses_plainly, chain.owners)):
         return None
-    if (
-        leaves((*chain.layers, *chain.besides)) is None
-        or leaves(part for part in chain.weights if isinstance(part, nn.Module)) is None
-    ):
+    parts = (part for part in chain.weights if isinstance(part, nn.Module))
+    if leaves((*chain.layers, *chain.besides)) is None or leaves(parts) is None:
         return None
     watch = _watch(chain)
     return ArrayActor(policy, chain, watch) if _readable(watch) else None
@@ -151,6 +150,8 @@ class ArrayActor:
         self.current, self.unchanged = watch.current, watch.unchanged
         self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
         self._action_shape: tuple[int, ...] = policy.codec.shape
+        self._one_hot = _OneHot.of(policy)
+        self._kinds = "fiub" if self._one_hot is None else "iu"
         self._draws = any(isinstance(part, NoisyLinear) for layer in chain.layers for part in layer.modules())
         self._plans: dict[int, _Plan] = {}
         self._quiet: dict[int, _Plan] = {}
@@ -187,7 +188,10 @@ class ArrayActor:
             memories[name].copy_(before)
         if masks is not None and not (head.takes_masks and self._policy.heeds_masks):
             return None
-        if self._wide:  # beyond float32 it becomes infinite
+        if self._one_hot is not None:
+            if not self._one_hot(obs, inputs):
+                return None
+        elif self._wide:  # beyond float32 it becomes infinite
             with np.errstate(over="ignore", invalid="ignore"):
                 inputs[...] = obs
                 refused = not is_finite(inputs)
@@ -207,7 +211,7 @@ class ArrayActor:
 
     def plan_for(self, obs: np.ndarray) -> bool:
         """Make the plan for observations like this one the present plan; False if they cannot have one."""
-        if obs.ndim == 0 or obs.shape[1:] != self._obs_shape or obs.size == 0 or obs.dtype.kind not in "fiub":
+        if obs.ndim == 0 or obs.shape[1:] != self._obs_shape or obs.size == 0 or obs.dtype.kind not in self._kinds:
             return False
         if len(obs) not in self._plans:
             self._plans[len(obs)] = self._make_plan(len(obs))
@@ -222,25 +226,62 @@ class ArrayActor:
         return self._quiet[batch]
 
     def _make_plan(self, batch: int, draws: bool = True) -> _Plan:
-        inputs, chain = torch.zeros(batch, math.prod(self._obs_shape)), self._chain
+        chain, encoded = self._chain, self._one_hot
+        inputs = torch.zeros(batch, math.prod(self._obs_shape) if encoded is None else encoded.width)
         memories: dict[nn.Module, dict[str, Tensor]] = {core: core.initial(batch) for core in chain.memories.values()}
         values, calls = network(chain.layers, inputs, draws, memories)
         calls += network(chain.besides, inputs, draws, memories)[1]
         head = chain.head(values, self._action_shape)
         named = {prefix + name: t for prefix, core in chain.memories.items() for name, t in memories[core].items()}
-        return _Plan(inputs.numpy().reshape(batch, *self._obs_shape), calls, head, named)
+        shape = self._obs_shape if encoded is None else [-1]
+        return _Plan(inputs.numpy().reshape(batch, *shape), calls, head, named)
 
 
 class _Plan(NamedTuple):
     """The network for one batch size."""
 
     inputs: np.ndarray
-    """[B, ...]"""
+    """[B, ...] like observations; of discrete ones, which come one-hot, [B, F]."""
     calls: list[Call]
     """What fills the arrays one after another."""
     head: Head
     memories: dict[str, Tensor]
     """Of the policy, by name [B, K, H]: moved on by the calls."""
+
+
+class _OneHot:
+    """Discrete observations as the networks read them.
+
+    Args:
+        sizes: number of values of each.
+        starts: the least of each.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], starts: tuple[int, ...]) -> None:
+        self.width = sum(sizes)
+        self._sizes, self._starts = np.array(sizes), np.array(starts)
+        self._places = np.cumsum([0, *sizes[:-1]])
+
+    @classmethod
+    def of(cls, policy: Any) -> _OneHot | None:
+        """That of a policy; ``None`` where observations are numbers."""
+        preprocess = vars(policy).get("_preprocess")
+        return cls(**preprocess.keywords) if isinstance(preprocess, partial) else None
+
+    def __call__(self, obs: np.ndarray, inputs: np.ndarray) -> bool:
+        """Fill inputs [B, F] from integers [B, ...]; False, and nothing: one of them is not in the space."""
+        indices = obs.reshape(len(obs), -1).astype(np.int64, copy=False) - self._starts
+        if not ((indices >= 0) & (indices < self._sizes)).all():
+            return False
+        inputs.fill(0)
+        inputs[np.arange(len(obs))[:, None], indices + self._places] = 1
+        return True
+
+
+def _preprocesses_plainly(owner: nn.Module) -> bool:
+    """Whether what a module does to observations is to take numbers as they are, or to make choices one-hot."""
+    preprocess = vars(owner).get("_preprocess", to_float)
+    return preprocess is to_float or (isinstance(preprocess, partial) and preprocess.func is one_hot)
 
 
 def _watch(chain: Chain) -> Watch:

@@ -62,10 +62,10 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
     if isinstance(observation_space, spaces.Box):
         return _picture_to_unit if normalize_images and is_image_space(observation_space) else to_float
     if isinstance(observation_space, spaces.Discrete):
-        return partial(_one_hot, sizes=(int(observation_space.n),), starts=(int(observation_space.start),))
+        return partial(one_hot, sizes=(int(observation_space.n),), starts=(int(observation_space.start),))
     if isinstance(observation_space, spaces.MultiDiscrete):
         sizes = tuple(int(n) for n in observation_space.nvec.flatten())
-        return partial(_one_hot, sizes=sizes, starts=tuple(int(s) for s in observation_space.start.flatten()))
+        return partial(one_hot, sizes=sizes, starts=tuple(int(s) for s in observation_space.start.flatten()))
     if isinstance(observation_space, spaces.MultiBinary):
         return to_float
     raise NotImplementedError(
@@ -83,7 +83,7 @@ def _picture_to_unit(obs: Tensor) -> Tensor:
     return obs.float() / 255.0
 
 
-def _one_hot(obs: Tensor, sizes: tuple[int, ...], starts: tuple[int, ...]) -> Tensor:
+def one_hot(obs: Tensor, sizes: tuple[int, ...], starts: tuple[int, ...]) -> Tensor:
     """[B], [B, 1] or [B, ...] indices -> [B, sum(sizes)]."""
     indices = obs.long().reshape(obs.shape[0], len(sizes))
     columns = [

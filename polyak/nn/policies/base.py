@@ -152,7 +152,6 @@ class Policy(Network, ABC):
         features_extractor_kwargs: arguments of that class besides the space.
         normalize_images: divide uint8 pictures by 255.
         squash_output: the network's actions lie in [-1, 1] and stand for the range of the Box.
-        recurrence: what follows features extractors and remembers them; ``None``: nothing.
 
     Raises:
         PolicyError: ``squash_output`` without a Box of finite bounds as action space.
@@ -160,6 +159,8 @@ class Policy(Network, ABC):
 
     targets: tuple[str, ...] = ()
     """Names of the target networks: they stay in evaluation mode and need no gradient."""
+    recurrence: Recurrence | None = None
+    """What features extractors that remember are made by: see :mod:`polyak.nn.networks.recall`."""
     heeds_masks: bool = False
     """Whether :meth:`decide` leaves alone what masks forbid."""
     codec: ActionCodec
@@ -174,10 +175,8 @@ class Policy(Network, ABC):
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         normalize_images: bool = True,
         squash_output: bool = False,
-        recurrence: Recurrence | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
-        self.recurrence = recurrence
         self.features_extractor_class = features_extractor_class or default_extractor(
             observation_space, normalize_images
         )

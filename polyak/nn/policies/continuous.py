@@ -371,8 +371,8 @@ class ContinuousPolicy(Policy):
             features_extractor_kwargs=features_extractor_kwargs,
             normalize_images=normalize_images,
             squash_output=True,
-            recurrence=recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in),
         )
+        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in)
         self.actor_class = _actor_class(actor)
         self.critic_class = critic
         check_keywords(type(self).__name__, options, self.keywords(actor=self.actor_class, critic=critic))

@@ -285,8 +285,8 @@ class GreedyPolicy(Policy):
             features_extractor_class=features_extractor_class,
             features_extractor_kwargs=features_extractor_kwargs,
             normalize_images=normalize_images,
-            recurrence=recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in),
         )
+        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in)
         if not isinstance(action_space, spaces.Discrete):
             raise PolicyError(f"action values need a Discrete action space, got {action_space}.")
         check_keywords(type(self).__name__, options, self.keywords(network))

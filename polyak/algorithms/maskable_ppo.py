@@ -1,0 +1,41 @@
+"""PPO that insists on action masks, under the name that it has in sb3-contrib.
+
+Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking in Policy Gradient Algorithms", arXiv:2006.14171.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gymnasium import spaces
+
+from polyak.algorithms.ppo import PPO
+from polyak.envs.testing import InvalidActionEnvDiscrete
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.maskable import MaskableActorCriticPolicy
+
+
+@dataclass(eq=False, repr=False)
+class MaskablePPO(PPO):
+    """PPO for environments that say which choices they allow (arXiv:2006.14171).
+
+    :class:`polyak.PPO` heeds masks, too; this one refuses to learn without."""
+
+    policies: ClassVar = policy_aliases(MaskableActorCriticPolicy)
+    action_spaces: ClassVar = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "env": InvalidActionEnvDiscrete(dim=5, n_invalid_actions=2)}
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        assert self.runner is not None
+        if self._needs_masks and self.runner.masks is None:
+            raise ValueError(
+                f"{type(self).__name__} needs masks, but the environment does not say which choices it allows. Give it "
+                "a method action_masks(), wrap it in polyak.envs.ActionMasker, or learn with PPO."
+            )
+
+    @property
+    def _needs_masks(self) -> bool:
+        return True

@@ -1,0 +1,1 @@
+"""What sb3-contrib has besides ``MaskablePPO`` for action masks: distributions, policies, buffers, evaluation."""

@@ -1,0 +1,87 @@
+"""Evaluation that keeps to masks unless it is told not to, and what environments say of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from polyak.core.watching import evaluation
+from polyak.core.watching.callbacks import EvalCallback
+from polyak.envs import VecEnv
+from polyak.envs.vec.env_slot import METHOD
+
+EXPECTED_METHOD_NAME = METHOD
+
+
+def is_masking_supported(env: gym.Env | VecEnv) -> bool:
+    """Whether an environment has a method ``action_masks()``; of a vector, each of them."""
+    return env.has_attr(METHOD) if isinstance(env, VecEnv) else env.has_wrapper_attr(METHOD)
+
+
+def get_action_masks(env: gym.Env | VecEnv) -> np.ndarray:
+    """What an environment allows now, [M]; what those of a vector allow, [N, M]."""
+    if isinstance(env, VecEnv):
+        return np.stack(env.env_method(METHOD))
+    return env.get_wrapper_attr(METHOD)()
+
+
+def evaluate_policy(
+    model: Any,
+    env: gym.Env | VecEnv,
+    n_eval_episodes: int = 10,
+    deterministic: bool = True,
+    render: bool = False,
+    callback: evaluation.EvalCallbackFn | None = None,
+    reward_threshold: float | None = None,
+    return_episode_rewards: bool = False,
+    warn: bool = True,
+    use_masking: bool = True,
+) -> tuple[float, float] | tuple[list[float], list[int]]:
+    """See :func:`polyak.core.watching.evaluation.evaluate_policy`.
+
+    Raises:
+        ValueError: ``use_masking`` where the environment says no masks.
+    """
+    _check_masks(env, use_masking)
+    return evaluation.evaluate_policy(
+        model,
+        env,
+        n_eval_episodes,
+        deterministic,
+        render,
+        callback,
+        reward_threshold,
+        return_episode_rewards,
+        warn,
+        use_masking=use_masking,
+    )
+
+
+class MaskableEvalCallback(EvalCallback):
+    """See :class:`polyak.core.watching.callbacks.EvalCallback`.
+
+    Args:
+        args, kwargs: of that class.
+        use_masking: keep to the masks of the environment.
+
+    Raises:
+        ValueError: when evaluating, ``use_masking`` where the environment says no masks.
+    """
+
+    def __init__(self, *args: Any, use_masking: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.use_masking = use_masking
+
+    def _evaluate(self) -> tuple[list[float], list[int]]:
+        _check_masks(self.eval_env, self.use_masking)
+        return super()._evaluate()
+
+
+def _check_masks(env: gym.Env | VecEnv, use_masking: bool) -> None:
+    if use_masking and not is_masking_supported(env):
+        raise ValueError(
+            f"use_masking=True needs an environment that says which choices it allows, but {env} has no method "
+            "action_masks(). Wrap it in ActionMasker, or pass use_masking=False."
+        )
