@@ -25,7 +25,7 @@ class Task:
     algo: str
     """Name of the algorithm's class."""
     env: str
-    """A Gymnasium id, or ``"BitFlipping"`` for the library's own test environment."""
+    """A Gymnasium id, or ``"BitFlipping"`` or the class of another of the library's own test environments."""
     steps: int
     """Environment steps of training, counted over all environments."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +67,8 @@ class Library:
     normal_noise: Any
     her_buffer: Any
     bit_flipping: Any
+    testing: Any = None
+    """A namespace with the library's other test environments."""
 
 
 _DQN_CARTPOLE = {
@@ -136,6 +138,7 @@ _PPO_PENDULUM_GSDE = {
     "use_sde": True,
     "sde_sample_freq": 4,
 }
+_MASKABLE = {"learning_rate": 3e-3, "n_steps": 128, "batch_size": 256, "n_epochs": 4, "gamma": 0.1}
 _TRPO_CARTPOLE = {
     "n_steps": 512,
     "batch_size": 512,
@@ -213,6 +216,18 @@ LEARNING: dict[str, Task] = {
     ),
     "trpo-cartpole": Task("TRPO", "CartPole-v1", 100_000, _TRPO_CARTPOLE, n_envs=2, at_least=475),
     "trpo-pendulum": Task("TRPO", "Pendulum-v1", 100_000, _TRPO_PENDULUM, n_envs=2, at_least=-250),
+    "maskable-one": Task(
+        "MaskablePPO", "InvalidActionEnvDiscrete", 100_000, _MASKABLE, n_envs=8,
+        env_kwargs={"dim": 20, "n_invalid_actions": 10, "strict": True}, at_least=99,
+    ),
+    "maskable-several": Task(
+        "MaskablePPO", "InvalidActionEnvMultiDiscrete", 100_000, _MASKABLE, n_envs=8,
+        env_kwargs={"dims": [4, 3, 5], "n_invalid_actions": 5, "strict": True}, at_least=99,
+    ),
+    "maskable-coins": Task(
+        "MaskablePPO", "InvalidActionEnvMultiBinary", 100_000, _MASKABLE, n_envs=8,
+        env_kwargs={"dims": 6, "n_invalid_actions": 3, "strict": True}, at_least=99,
+    ),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "reinforce-cartpole": Task(  # in fewer than 1000 episodes
         "REINFORCE", "CartPole-v1", 250_000, _REINFORCE_CARTPOLE, n_envs=4, at_least=475
@@ -271,7 +286,7 @@ width of its 95 % bootstrap interval."""
 
 def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
     """The task's vectorised environment, monitored and seeded."""
-    env = library.bit_flipping if task.env == "BitFlipping" else task.env
+    env = library.bit_flipping if task.env == "BitFlipping" else getattr(library.testing, task.env, task.env)
     return library.make_vec_env(env, n_envs=n_envs, seed=seed, env_kwargs=dict(task.env_kwargs))
 
 
@@ -298,9 +313,10 @@ def _schedule(value: Any) -> Any:
 def evaluate(task: Task, model: Any, env: Any) -> list[float]:
     """Score of each of ``task.episodes`` deterministic episodes: returns, or 1.0 and 0.0 for success and failure."""
     scores: list[float] = []
-    observation = env.reset()
+    observation, masked = env.reset(), env.has_attr("action_masks")
     while len(scores) < task.episodes:
-        action, _ = model.predict(observation, deterministic=True)
+        allowed = {"action_masks": np.array(env.env_method("action_masks"))} if masked else {}
+        action, _ = model.predict(observation, deterministic=True, **allowed)
         observation, _, dones, infos = env.step(action)
         if dones[0]:
             info = infos[0]

@@ -7,12 +7,11 @@ import pytest
 
 import polyak
 from polyak.core.acting.noise import NormalActionNoise
-from polyak.envs import make_vec_env
-from polyak.envs.testing import BitFlippingEnv
+from polyak.envs import make_vec_env, testing
 
 from .tasks import LEARNING, PARITY, PEER_SAC_HALFCHEETAH, Library, train_and_score
 
-POLYAK = Library(polyak, make_vec_env, NormalActionNoise, polyak.HerReplayBuffer, BitFlippingEnv)
+POLYAK = Library(polyak, make_vec_env, NormalActionNoise, polyak.HerReplayBuffer, testing.BitFlippingEnv, testing)
 SEEDS = (0, 1, 2)
 
 pytestmark = pytest.mark.learn
