@@ -17,6 +17,7 @@ class Names(NamedTuple):
     normal_noise: Any
     her_buffer: Any
     bit_flipping: Any
+    action_masker: Any
 
 
 PEERS = {"sb3": "stable_baselines3", "contrib": "sb3_contrib", "sbx": "sbx"}
@@ -29,6 +30,7 @@ def load(library: str) -> Names:
         algorithms, envs = import_module("polyak"), import_module("polyak.envs")
         noise, her = import_module("polyak.core.acting.noise"), algorithms
         testing, vec_env = import_module("polyak.envs.testing"), envs
+        masker = envs.ActionMasker
     elif library in PEERS:
         algorithms = import_module(PEERS[library])
         envs = import_module("stable_baselines3.common.env_util")
@@ -36,6 +38,7 @@ def load(library: str) -> Names:
         her = import_module("stable_baselines3")
         testing = import_module("stable_baselines3.common.envs")
         vec_env = import_module("stable_baselines3.common.vec_env")
+        masker = import_module("sb3_contrib.common.wrappers").ActionMasker if library == "contrib" else None
     else:
         raise ValueError(f"library must be polyak or one of {sorted(PEERS)}, got {library!r}")
     return Names(
@@ -46,6 +49,7 @@ def load(library: str) -> Names:
         noise.NormalActionNoise,
         her.HerReplayBuffer,
         testing.BitFlippingEnv,
+        masker,
     )
 
 

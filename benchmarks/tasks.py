@@ -26,6 +26,8 @@ class SpeedTask:
     settings: Mapping[str, Any] = field(default_factory=dict)
     atari: bool = False
     """Whether the environment is made by ``make_atari_env``, with four frames stacked."""
+    masked: bool = False
+    """Whether CartPole is wrapped so that a cart that is fast may not be pushed on."""
     libraries: tuple[str, ...] = ("polyak", "sb3", "sbx")
 
 
@@ -53,6 +55,9 @@ TASKS: dict[str, SpeedTask] = {
     "crossq-halfcheetah": SpeedTask("CrossQ", "HalfCheetah-v5", 1_000, libraries=("polyak", "contrib", "sbx")),
     "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 81_920),
     "ppo-cartpole-8": SpeedTask("PPO", "CartPole-v1", 81_920, n_envs=8),
+    "maskable-ppo": SpeedTask(
+        "MaskablePPO", "CartPole-v1", 81_920, n_envs=8, masked=True, libraries=("polyak", "contrib")
+    ),
     "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 81_920),
     "a2c-cartpole-8": SpeedTask("A2C", "CartPole-v1", 500_000, n_envs=8, libraries=("polyak", "sb3")),
     "ppo-breakout-8": SpeedTask(

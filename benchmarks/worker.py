@@ -75,6 +75,18 @@ def time_gradient_steps(model: Any, budget_s: float) -> dict[str, float]:
     return {"ms_per_gradient_step": 1e3 * took[len(took) // 2] / steps, "gradient_steps_timed": steps * len(took)}
 
 
+def masked(name: str, names: Any) -> Any:
+    """CartPole in which a cart that is fast may not be pushed on."""
+    import gymnasium
+    import numpy as np
+
+    def allowed(env: Any) -> Any:
+        speed = env.unwrapped.state[1]
+        return np.array([speed > -1, speed < 1])
+
+    return names.action_masker(gymnasium.make(name), allowed)
+
+
 def measure_speed(job: dict[str, Any]) -> dict[str, Any]:
     """Train a benchmark task once and time its parts."""
     import libraries
@@ -88,6 +100,8 @@ def measure_speed(job: dict[str, Any]) -> dict[str, Any]:
         gymnasium.register_envs(ale_py)
         env = names.make_atari_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
         env = names.frame_stack(env, n_stack=4)
+    elif task["masked"]:
+        env = names.make_vec_env(lambda: masked(task["env"], names), n_envs=task["n_envs"], seed=job["seed"])
     else:
         env = names.make_vec_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
     marks: dict[str, float] = {}

@@ -25,8 +25,8 @@ class Task:
     algo: str
     """Name of the algorithm's class."""
     env: str
-    """A Gymnasium id, ``"BitFlipping"`` for the library's own test environment, or ``"Panel"`` for the one of this
-    folder, whose actions are a Dict."""
+    """A Gymnasium id, ``"BitFlipping"`` or the class of another of the library's own test environments, or ``"Panel"``
+    for the one of this folder, whose actions are a Dict."""
     steps: int
     """Environment steps of training, counted over all environments."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -34,6 +34,8 @@ class Task:
     n_envs: int = 1
     policy: str = "MlpPolicy"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    without_velocity: bool = False
+    """Whether velocities are taken out of the observations, so that one must remember."""
     noise: float | None = None
     """Standard deviation of Gaussian exploration noise (scaled action units)."""
     her: Mapping[str, Any] | None = None
@@ -70,6 +72,10 @@ class Library:
     bit_flipping: Any
     panel: Any = None
     """An environment of Dict actions, which the peers cannot act in."""
+    testing: Any = None
+    """A namespace with the library's other test environments."""
+    mask_velocity: Any = None
+    """A wrapper that takes velocities out of observations."""
 
 
 _DQN_CARTPOLE = {
@@ -140,6 +146,10 @@ _PPO_PENDULUM_GSDE = {
     "sde_sample_freq": 4,
 }
 _PPO_PANEL = {"n_steps": 64, "batch_size": 128, "n_epochs": 5, "gamma": 0.0, "learning_rate": "lin_3e-3"}
+_PPO_MEMORY = {"n_steps": 128, "batch_size": 256, "n_epochs": 10, "learning_rate": "lin_1e-3"}
+_LSTM = {"policy_kwargs": {"memory": "lstm", "memory_size": 64}}
+_GRU = {"policy_kwargs": {"memory": "gru", "memory_size": 64}}
+_MASKABLE = {"learning_rate": 3e-3, "n_steps": 128, "batch_size": 256, "n_epochs": 4, "gamma": 0.1}
 _TRPO_CARTPOLE = {
     "n_steps": 512,
     "batch_size": 512,
@@ -218,6 +228,27 @@ LEARNING: dict[str, Task] = {
     "ppo-panel": Task("PPO", "Panel", 20_000, _PPO_PANEL, n_envs=4, at_least=18),  # of 20
     "trpo-cartpole": Task("TRPO", "CartPole-v1", 100_000, _TRPO_CARTPOLE, n_envs=2, at_least=475),
     "trpo-pendulum": Task("TRPO", "Pendulum-v1", 100_000, _TRPO_PENDULUM, n_envs=2, at_least=-250),
+    "ppo-cartpole-without-velocity": Task(
+        "PPO", "CartPole-v1", 100_000, _PPO_MEMORY, n_envs=8, without_velocity=True, below=200
+    ),
+    "ppo-lstm-cartpole": Task(
+        "PPO", "CartPole-v1", 100_000, {**_PPO_MEMORY, **_LSTM}, n_envs=8, without_velocity=True, at_least=450
+    ),
+    "ppo-gru-cartpole": Task(
+        "PPO", "CartPole-v1", 100_000, {**_PPO_MEMORY, **_GRU}, n_envs=8, without_velocity=True, at_least=450
+    ),
+    "maskable-one": Task(
+        "MaskablePPO", "InvalidActionEnvDiscrete", 100_000, _MASKABLE, n_envs=8,
+        env_kwargs={"dim": 20, "n_invalid_actions": 10, "strict": True}, at_least=99,
+    ),
+    "maskable-several": Task(
+        "MaskablePPO", "InvalidActionEnvMultiDiscrete", 100_000, _MASKABLE, n_envs=8,
+        env_kwargs={"dims": [4, 3, 5], "n_invalid_actions": 5, "strict": True}, at_least=99,
+    ),
+    "maskable-coins": Task(
+        "MaskablePPO", "InvalidActionEnvMultiBinary", 100_000, _MASKABLE, n_envs=8,
+        env_kwargs={"dims": 6, "n_invalid_actions": 3, "strict": True}, at_least=99,
+    ),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "reinforce-cartpole": Task(  # in fewer than 1000 episodes
         "REINFORCE", "CartPole-v1", 250_000, _REINFORCE_CARTPOLE, n_envs=4, at_least=475
@@ -276,8 +307,10 @@ width of its 95 % bootstrap interval."""
 
 def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
     """The task's vectorised environment, monitored and seeded."""
-    env = {"BitFlipping": library.bit_flipping, "Panel": library.panel}.get(task.env, task.env)
-    return library.make_vec_env(env, n_envs=n_envs, seed=seed, env_kwargs=dict(task.env_kwargs))
+    own = {"BitFlipping": library.bit_flipping, "Panel": library.panel}
+    env = own.get(task.env) or getattr(library.testing, task.env, task.env)
+    wrapper = library.mask_velocity if task.without_velocity else None
+    return library.make_vec_env(env, n_envs=n_envs, seed=seed, env_kwargs=dict(task.env_kwargs), wrapper_class=wrapper)
 
 
 def make_model(task: Task, library: Library, seed: int) -> Any:
@@ -303,9 +336,10 @@ def _schedule(value: Any) -> Any:
 def evaluate(task: Task, model: Any, env: Any) -> list[float]:
     """Score of each of ``task.episodes`` deterministic episodes: returns, or 1.0 and 0.0 for success and failure."""
     scores: list[float] = []
-    observation = env.reset()
+    observation, masked = env.reset(), env.has_attr("action_masks")
     while len(scores) < task.episodes:
-        action, _ = model.predict(observation, deterministic=True)
+        allowed = {"action_masks": np.array(env.env_method("action_masks"))} if masked else {}
+        action, _ = model.predict(observation, deterministic=True, **allowed)
         observation, _, dones, infos = env.step(action)
         if dones[0]:
             info = infos[0]

@@ -7,13 +7,21 @@ import pytest
 
 import polyak
 from polyak.core.acting.noise import NormalActionNoise
-from polyak.envs import make_vec_env
-from polyak.envs.testing import BitFlippingEnv
+from polyak.envs import MaskVelocityWrapper, make_vec_env, testing
 
 from .small_envs import Panel
 from .tasks import LEARNING, PARITY, PEER_SAC_HALFCHEETAH, Library, train_and_score
 
-POLYAK = Library(polyak, make_vec_env, NormalActionNoise, polyak.HerReplayBuffer, BitFlippingEnv, Panel)
+POLYAK = Library(
+    polyak,
+    make_vec_env,
+    NormalActionNoise,
+    polyak.HerReplayBuffer,
+    testing.BitFlippingEnv,
+    panel=Panel,
+    testing=testing,
+    mask_velocity=MaskVelocityWrapper,
+)
 SEEDS = (0, 1, 2)
 
 pytestmark = pytest.mark.learn
