@@ -214,6 +214,7 @@ LEARNING: dict[str, Task] = {
     "trpo-cartpole": Task("TRPO", "CartPole-v1", 100_000, _TRPO_CARTPOLE, n_envs=2, at_least=475),
     "trpo-pendulum": Task("TRPO", "Pendulum-v1", 100_000, _TRPO_PENDULUM, n_envs=2, at_least=-250),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
+    "ars-cartpole": Task("ARS", "CartPole-v1", 100_000, n_envs=8, policy="LinearPolicy", at_least=475),
     "reinforce-cartpole": Task(  # in fewer than 1000 episodes
         "REINFORCE", "CartPole-v1", 250_000, _REINFORCE_CARTPOLE, n_envs=4, at_least=475
     ),

@@ -36,6 +36,7 @@ from polyak.nn import (
 from polyak.nn.fast import acting as fast
 from polyak.nn.fast.acting import ArrayActor, array_actor
 from polyak.nn.fast.array_layers import ACTIVATIONS, TORCH_PRODUCT
+from polyak.nn.policies.direct import DirectPolicy
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwork, QuantileNetwork
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
@@ -98,6 +99,8 @@ HEADS: dict[str, Any] = {
     "paired": lambda obs, **kw: PairedPolicy(obs, BOX, **kw),
     "paired_grid": lambda obs, **kw: PairedPolicy(obs, GRID, n_pairs=3, **kw),
     "categorical_sac": lambda obs, **kw: CategoricalPolicy(obs, spaces.Discrete(4, start=2), **kw),
+    "direct": lambda obs, **kw: DirectPolicy(obs, GRID, **kw),
+    "direct_choice": lambda obs, **kw: DirectPolicy(obs, spaces.Discrete(4), **kw),
     "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
     "dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling=True, **kw),
     "noisy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, **kw),

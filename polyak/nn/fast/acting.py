@@ -106,6 +106,13 @@ class Acting:
 
 def array_actor(policy: Any) -> ArrayActor | None:
     """An :class:`ArrayActor` for the policy as it is now; ``None`` if only torch gives its actions."""
+    found = readable_chain(policy)
+    return None if found is None else ArrayActor(policy, *found)
+
+
+def readable_chain(policy: Any) -> tuple[Chain, Watch] | None:
+    """The network behind the policy's actions as it is now, and what notices that it is no longer; ``None`` if only
+    torch gives its actions."""
     if not is_plain(policy, "obs_to_tensor", "preprocess", "decide") or is_image_space(policy.observation_space):
         return None
     chain = policy.acting_chain()
@@ -114,7 +121,7 @@ def array_actor(policy: Any) -> ArrayActor | None:
     if leaves(chain.layers) is None or leaves(part for part in chain.weights if isinstance(part, nn.Module)) is None:
         return None
     watch = _watch(chain)
-    return ArrayActor(policy, chain, watch) if _readable(watch) else None
+    return (chain, watch) if _readable(watch) else None
 
 
 class ArrayActor:
@@ -132,9 +139,9 @@ class ArrayActor:
         self._obs_shape: tuple[int, ...] = tuple(policy.observation_space.shape)
         self._action_shape: tuple[int, ...] = tuple(policy.action_space.shape)
         self._draws = any(isinstance(part, NoisyLinear) for layer in chain.layers for part in layer.modules())
-        self._plans: dict[int, _Plan] = {}
-        self._quiet: dict[int, _Plan] = {}
-        self._plan: _Plan
+        self._plans: dict[int, Plan] = {}
+        self._quiet: dict[int, Plan] = {}
+        self._plan: Plan
         self._batch_shape: tuple[int, ...] | None = None
         self._dtype: np.dtype | None = None
         self._wide = False
@@ -183,20 +190,20 @@ class ArrayActor:
         self._wide = obs.dtype.kind == "f" and obs.dtype.itemsize > 4
         return True
 
-    def _quiet_plan(self, batch: int) -> _Plan:
+    def _quiet_plan(self, batch: int) -> Plan:
         """Without the noise of noisy layers."""
         if batch not in self._quiet:
             self._quiet[batch] = self._make_plan(batch, draws=False)
         return self._quiet[batch]
 
-    def _make_plan(self, batch: int, draws: bool = True) -> _Plan:
+    def _make_plan(self, batch: int, draws: bool = True) -> Plan:
         inputs = torch.zeros(batch, math.prod(self._obs_shape))
         values, calls = network(self._chain.layers, inputs, draws)
         head = self._chain.head(values, self._action_shape)
-        return _Plan(inputs.numpy().reshape(batch, *self._obs_shape), calls, head)
+        return Plan(inputs.numpy().reshape(batch, *self._obs_shape), calls, head)
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """The network for one batch size."""
 
     inputs: np.ndarray

@@ -33,6 +33,8 @@ TORCH_PRODUCT = 250_000
 it costs 2 us more to call: numpy has quick kernels for small matrices only. Measured; one row is always numpy's."""
 
 Call = Callable[[], Any]
+LayerMaker = Callable[[Any, Tensor, bool], tuple[Tensor, list[Call]]]
+"""(layer, inputs [B, F], whether to draw noise) -> the tensor that will hold its output, and the calls that fill it."""
 
 # --- layers ---------------------------------------------------------------------------------------------------------
 
@@ -57,13 +59,17 @@ def leaves(modules: Iterable[nn.Module]) -> list[nn.Module] | None:
     return found
 
 
-def network(modules: Iterable[nn.Module], inputs: Tensor, draws: bool = False) -> tuple[Tensor, list[Call]]:
+def network(
+    modules: Iterable[nn.Module], inputs: Tensor, draws: bool = False, make_linear: LayerMaker | None = None
+) -> tuple[Tensor, list[Call]]:
     """Modules made of :func:`leaves`: the tensor that will hold their output for flat ``inputs``, and the calls that
-    fill it; ``inputs`` stay as they are. ``draws``: noisy layers draw noise."""
+    fill it; ``inputs`` stay as they are. ``draws``: noisy layers draw noise. ``make_linear``: in place of
+    :func:`linear`."""
     values, calls = inputs, []
+    makers = LAYERS if make_linear is None else {**LAYERS, nn.Linear: make_linear}
     for layer in leaves(modules) or ():
-        if type(layer) in LAYERS:
-            values, more = LAYERS[type(layer)](layer, values, draws)
+        if type(layer) in makers:
+            values, more = makers[type(layer)](layer, values, draws)
             calls += more
             continue
         if values is inputs:
@@ -175,7 +181,7 @@ def dueling(layer: Dueling, inputs: Tensor, draws: bool) -> tuple[Tensor, list[C
     return outputs, [*more, *calls, combine]
 
 
-LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[Call]]]] = {
+LAYERS: dict[type[nn.Module], LayerMaker] = {
     nn.Linear: linear,
     NoisyLinear: noisy,
     Dueling: dueling,
@@ -184,7 +190,7 @@ LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[C
     ResidualBlock: residual,
     nn.LayerNorm: layer_norm,
 }
-"""What becomes a new tensor, by exact class: (layer, inputs, whether to draw noise) -> tensor and calls."""
+"""What becomes a new tensor, by exact class."""
 
 
 def activation(layer: nn.Module, values: Tensor) -> list[Call]:
