@@ -32,6 +32,7 @@ _QRDQN_POLICIES = (
     f"{_POLICIES}: QuantileNetwork QRDQNPolicy MlpPolicy=QRDQNPolicy CnnPolicy=QRDQNCnnPolicy "
     "MultiInputPolicy=QRDQNMultiInputPolicy",
 )
+_ARS_POLICIES = (f"{_POLICIES}: ARSPolicy ARSLinearPolicy MlpPolicy=ARSPolicy LinearPolicy=ARSLinearPolicy",)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
@@ -45,7 +46,7 @@ _VEC_ENV = (
 def _algorithm(name: str, policies: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The package of one algorithm: itself, its module and its policies."""
     folder, face = name.lower(), f"{_ALGORITHMS}: {name}"
-    named = {"MlpPolicy", "CnnPolicy", "MultiInputPolicy"}
+    named = {"MlpPolicy", "LinearPolicy", "CnnPolicy", "MultiInputPolicy"}
     short = " ".join(entry for line in policies for entry in line.split()[1:] if entry.partition("=")[0] in named)
     return {
         folder: (face, f"{_POLICIES}: {short}"),
@@ -180,15 +181,18 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: CrossQ QRDQN TQC TRPO",
+        f"{_ALGORITHMS}: ARS CrossQ QRDQN TQC TRPO",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
+    **_algorithm("ARS", _ARS_POLICIES),
     **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
     **_algorithm("QRDQN", _QRDQN_POLICIES),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
     **_algorithm("TRPO", _ON_POLICY_POLICIES),
     "common": (),
     "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
+    "common.vec_env": (f"{_FUNCTIONS}: AsyncEval",),
+    "common.vec_env.async_eval": (f"{_FUNCTIONS}: AsyncEval",),
     "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss conjugate_gradient_solver flat_grad",),
 }
 

@@ -278,7 +278,7 @@ def test_what_cannot_be_is_refused() -> None:
         ARS("LinearPolicy", "CartPole-v1", n_top=9)
     with pytest.raises(HyperparameterError, match="async_eval=.* cannot be used: give the model several environments"):
         ARS("LinearPolicy", "CartPole-v1").learn(10, async_eval=object())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="LinearPolicy.*net_arch"):
-        ARS("LinearPolicy", "CartPole-v1", policy_kwargs={"nte_arch": [8]})
+    with pytest.raises(TypeError, match="LinearPolicy got an unexpected keyword argument 'net_arch'"):
+        ARS("LinearPolicy", "CartPole-v1", policy_kwargs={"net_arch": [8]})
     with pytest.raises(ValueError, match="MultiInputPolicy"):
         ARS("LinearPolicy", track(1, picture=True))

@@ -28,6 +28,7 @@ ENVS = {
     "crossq": "Pendulum-v1",
     "qrdqn": "CartPole-v1",
     "trpo": "Pendulum-v1",
+    "ars": "Pendulum-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
 
@@ -44,7 +45,7 @@ def observations(env: str, n: int = 1000) -> Any:
 def main(*names: str) -> None:
     """Write these models, or everything if none is named."""
     import torch
-    from sb3_contrib import QRDQN, TQC, TRPO
+    from sb3_contrib import ARS, QRDQN, TQC, TRPO
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
     from stable_baselines3.common.noise import NormalActionNoise
@@ -81,6 +82,7 @@ def main(*names: str) -> None:
         "tqc": (TQC("MlpPolicy", ENVS["tqc"], top_quantiles_to_drop_per_net=1, **quantiles), 20),
         "qrdqn": (QRDQN("MlpPolicy", ENVS["qrdqn"], learning_rate=0.01, **levels), 45),
         "trpo": (TRPO("MlpPolicy", ENVS["trpo"], n_steps=32, batch_size=16, n_critic_updates=2, **tiny()), 64),
+        "ars": (ARS("MlpPolicy", ENVS["ars"], n_delta=3, n_top=2, delta_std=0.1, **tiny()), 200),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
     expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}

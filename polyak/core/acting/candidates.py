@@ -41,6 +41,9 @@ class CandidateActor:
             self.policy, self.weights = policy, weights.clone()
             self._stacked = stacked_actor(policy, self.weights)
 
+    def prepare(self, observations: Observations) -> None:
+        """Nothing: there are no candidates yet."""
+
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
     ) -> Acted:

@@ -14,6 +14,7 @@ from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import DeterministicHead, GreedyHead
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
+from polyak.nn.options import keywords_of
 from polyak.nn.policies.base import Policy
 
 
@@ -63,6 +64,11 @@ class DirectPolicy(Policy):
         self.net_arch = [64, 64] if net_arch is None else check_widths(net_arch, "net_arch")
         self.activation_fn = activation_fn
         self._build_networks()
+
+    @classmethod
+    def keywords(cls, net_arch: Sequence[int] | None = None, **defaults: Any) -> set[str]:
+        """Names that ``policy_kwargs`` may hold; a policy that is linear by its name stays linear."""
+        return keywords_of(cls) - ({"net_arch", "activation_fn"} if net_arch is not None else set())
 
     def _build_networks(self) -> None:
         self.features_extractor = self.make_features_extractor()
