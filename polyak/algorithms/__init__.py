@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.fast_td3 import FastTD3 as FastTD3
     from polyak.algorithms.iqn import IQN as IQN
     from polyak.algorithms.ppo import PPO as PPO
+    from polyak.algorithms.pqn import PQN as PQN
     from polyak.algorithms.qrdqn import QRDQN as QRDQN
     from polyak.algorithms.rainbow import Rainbow as Rainbow
     from polyak.algorithms.redq import REDQ as REDQ
@@ -45,6 +46,7 @@ REGISTRY = {
     "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
     "iqn": "polyak.algorithms.iqn:IQN",
     "ppo": "polyak.algorithms.ppo:PPO",
+    "pqn": "polyak.algorithms.pqn:PQN",
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
     "redq": "polyak.algorithms.redq:REDQ",

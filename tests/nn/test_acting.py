@@ -105,6 +105,10 @@ HEADS: dict[str, Any] = {
     "dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling=True, **kw),
     "noisy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, **kw),
     "noisy_dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, dueling=True, **kw),
+    "layer_norm": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), layer_norm=True, **kw),
+    "layer_norm_noisy_dueling": lambda obs, **kw: ValuePolicy(
+        obs, spaces.Discrete(4), layer_norm=True, sigma0=0.5, dueling=True, **kw
+    ),
     "quantiles": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=QuantileNetwork, **kw),
     "quantiles_dueling": lambda obs, **kw: ValuePolicy(
         obs, spaces.Discrete(4), network=QuantileNetwork, n_quantiles=7, dueling=True, **kw

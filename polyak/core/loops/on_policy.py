@@ -232,15 +232,15 @@ class RolloutAlgorithm(Collecting):
 
     def _cut_values(self, step: Step) -> np.ndarray:
         """The values [N] of the states in which episodes were cut short; 0 elsewhere."""
-        final, rows = step.next_observations, step.truncated
+        final, rows, masks = step.next_observations, step.truncated, step.extras.get("next_masks")
         final = {key: part[rows] for key, part in final.items()} if isinstance(final, dict) else final[rows]
         with self._split.inference:
             values = np.zeros(len(rows), np.float32)
-            values[rows] = self._values_of(final)
+            values[rows] = self._values_of(final, None if masks is None else masks[rows])
         return values
 
-    def _values_of(self, observations: Observations) -> np.ndarray:
-        """State values [N]."""
+    def _values_of(self, observations: Observations, masks: np.ndarray | None = None) -> np.ndarray:
+        """State values [N]. Those of action values count what masks [N, M] allow; ``None``: all."""
         with torch.no_grad():
             tensors = self.policy.obs_to_tensor(observations)[0]
             return self._actor_critic.predict_values(tensors).flatten().numpy(force=True)
@@ -265,7 +265,7 @@ class RolloutAlgorithm(Collecting):
         with self._split.inference:
             if not judged:
                 self._evaluate_rollout(rollout_buffer)
-            last_values = torch.from_numpy(self._values_of(self.runner.obs))[:, None]
+            last_values = torch.from_numpy(self._values_of(self.runner.obs, self.runner.allowed))[:, None]
         with self._split.update:
             self._estimate(rollout_buffer, last_values, self.runner.episode_starts)
         return last_values
