@@ -10,6 +10,7 @@ from polyak.envs.names import did_you_mean
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from polyak.algorithms.a2c import A2C as A2C
+    from polyak.algorithms.actor_critic import ActorCritic as ActorCritic
     from polyak.algorithms.ars import ARS as ARS
     from polyak.algorithms.c51 import C51 as C51
     from polyak.algorithms.crossq import CrossQ as CrossQ
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
+    "actor_critic": "polyak.algorithms.actor_critic:ActorCritic",
     "ars": "polyak.algorithms.ars:ARS",
     "c51": "polyak.algorithms.c51:C51",
     "crossq": "polyak.algorithms.crossq:CrossQ",

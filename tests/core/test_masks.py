@@ -249,11 +249,15 @@ def policy_for(says: str) -> str:
 @pytest.mark.parametrize("says", ["method", "info", "observation"])
 @pytest.mark.parametrize(
     ("algo", "name"),
-    [*product(["PPO", "A2C", "TRPO"], ACTIONS), *product(["PQN"], ["discrete", "discrete_from_3"])],
+    [
+        *product(["PPO", "A2C", "TRPO", "ActorCritic", "REINFORCE"], ACTIONS),
+        *product(["PQN"], ["discrete", "discrete_from_3"]),
+    ],
 )
 def test_nothing_forbidden_is_done_on_policy(algo: str, name: str, says: str, tmp_path: Any) -> None:
     options: dict[str, dict[str, Any]] = {"PPO": {**ROLLOUTS, "batch_size": 32}, "A2C": {**SMALL, "n_steps": 5}}
     options["TRPO"] = {**options["PPO"], "n_critic_updates": 2}
+    options |= {"ActorCritic": SMALL, "REINFORCE": SMALL}
     options["PQN"] = {**options["PPO"], "exploration_fraction": 0.5}
     model = getattr(polyak, algo)(policy_for(says), vector(name, says), **options[algo]).learn(200)
     assert "masks" in model.rollout_buffer.extras

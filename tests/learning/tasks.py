@@ -225,6 +225,9 @@ LEARNING: dict[str, Task] = {
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
     "pqn-cartpole": Task("PQN", "CartPole-v1", 200_000, _PQN_CARTPOLE, n_envs=32, at_least=475),
     "ars-cartpole": Task("ARS", "CartPole-v1", 100_000, n_envs=8, policy="LinearPolicy", at_least=475),
+    "actor-critic-cartpole": Task(
+        "ActorCritic", "CartPole-v1", 500_000, {"learning_rate": "lin_1e-3"}, n_envs=16, at_least=400
+    ),
     "reinforce-cartpole": Task(  # in fewer than 1000 episodes
         "REINFORCE", "CartPole-v1", 250_000, _REINFORCE_CARTPOLE, n_envs=4, at_least=475
     ),
