@@ -10,6 +10,8 @@ from polyak.envs.names import did_you_mean
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from polyak.algorithms.a2c import A2C as A2C
+    from polyak.algorithms.actor_critic import ActorCritic as ActorCritic
+    from polyak.algorithms.ars import ARS as ARS
     from polyak.algorithms.c51 import C51 as C51
     from polyak.algorithms.crossq import CrossQ as CrossQ
     from polyak.algorithms.ddpg import DDPG as DDPG
@@ -21,6 +23,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.iqn import IQN as IQN
     from polyak.algorithms.maskable_ppo import MaskablePPO as MaskablePPO
     from polyak.algorithms.ppo import PPO as PPO
+    from polyak.algorithms.pqn import PQN as PQN
     from polyak.algorithms.qrdqn import QRDQN as QRDQN
     from polyak.algorithms.rainbow import Rainbow as Rainbow
     from polyak.algorithms.recurrent_ppo import RecurrentPPO as RecurrentPPO
@@ -35,6 +38,8 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
+    "actor_critic": "polyak.algorithms.actor_critic:ActorCritic",
+    "ars": "polyak.algorithms.ars:ARS",
     "c51": "polyak.algorithms.c51:C51",
     "crossq": "polyak.algorithms.crossq:CrossQ",
     "ddpg": "polyak.algorithms.ddpg:DDPG",
@@ -46,6 +51,7 @@ REGISTRY = {
     "iqn": "polyak.algorithms.iqn:IQN",
     "maskable_ppo": "polyak.algorithms.maskable_ppo:MaskablePPO",
     "ppo": "polyak.algorithms.ppo:PPO",
+    "pqn": "polyak.algorithms.pqn:PQN",
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
     "recurrent_ppo": "polyak.algorithms.recurrent_ppo:RecurrentPPO",

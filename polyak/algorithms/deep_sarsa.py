@@ -55,7 +55,7 @@ class DeepSARSALearner(Learner):
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step on the whole rollout."""
+        """One gradient step."""
         self.steps += 1
         update: Update = self.run(self.gradient_step, batch)
         return update
@@ -100,7 +100,9 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
         self._follow_schedule()
         return super()._iterate(callback, log_interval)
 
-    def _values_of(self, observations: Observations, memory: Mapping[str, Tensor]) -> np.ndarray:
+    def _values_of(
+        self, observations: Observations, memory: Mapping[str, Tensor], masks: np.ndarray | None = None
+    ) -> np.ndarray:
         """Expected values [N]."""
         with torch.no_grad():
             q = self.q_net(self.policy.obs_to_tensor(observations)[0])

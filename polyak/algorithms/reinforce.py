@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from polyak.algorithms.a2c import policy_gradient_loss, value_loss
+from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.core.hyperparameters import Count, NonNegative, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective
 from polyak.core.loops.collection import Collection
-from polyak.core.loops.on_policy import OnPolicyLearner, PolicyGradientAlgorithm
+from polyak.core.loops.on_policy import PolicyGradientAlgorithm
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
@@ -25,7 +25,6 @@ from polyak.data.step import Step
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss
 
 # -- returns -----------------------------------------------------------------------------------------------------------
 
@@ -45,53 +44,7 @@ def standardised(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class ActorAndCriticLearner(OnPolicyLearner):
-    """A stochastic actor and a state-value function, each under an optimizer and with a loss of its own."""
-
-    policy: ActorCriticPolicy
-    critic_learning_rate: Dial[Tensor | None]
-    ent_coef: Dial[Tensor]
-    entropy_index: Dial[float]
-    max_grad_norm: Dial[Tensor | None]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("actor", self.policy.actor_parameters(), recipe.make_optimizer, recipe.lr)
-        self.add_optimizer("critic", self.policy.critic_parameters(), recipe.make_optimizer, recipe.lr)
-
-    def set(self, **values: float) -> None:
-        super().set(**values)
-        if (rate := self.dials["critic_learning_rate"]) is not None:
-            set_rate(self.optimizers["critic"], rate)
-
-    def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step of each."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
-    def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Descend both objectives; what one of them learns from is nothing to the other."""
-        values, log_prob, entropy = self.judged(batch)
-        actor = self.actor_objective(batch, log_prob, entropy)
-        critic = self.critic_objective(batch, values.flatten())
-        self.minimise("actor", actor.loss, self.max_grad_norm)
-        self.minimise("critic", critic.loss, self.max_grad_norm)
-        return Update({**actor.metrics, **critic.metrics})
-
-    def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
-        """-E[A log pi(a|s)], less the entropy bonus. Of the policy as it is: log_prob [B], entropy [B]"""
-        loss_pi, loss_s = policy_gradient_loss(log_prob, batch.advantages), entropy_loss(entropy, log_prob)
-        metrics = {"policy_loss": loss_pi.detach(), "entropy_loss": loss_s.detach()}
-        return Objective(loss_pi + self.ent_coef * loss_s, metrics)
-
-    def critic_objective(self, batch: RolloutSamples, values: Tensor) -> Objective:
-        """E[(G - V(s))^2]. values [B] of the critic as it is"""
-        loss = value_loss(values, batch.returns)
-        return Objective(loss, {"value_loss": loss.detach()})
-
-
-class REINFORCELearner(ActorAndCriticLearner):
+class REINFORCELearner(ActorCriticLearner):
     """The policy gradient theorem by samples, eq. 13.8 and 13.11: a sum over each episode, a mean over episodes."""
 
     baseline: Dial[bool]

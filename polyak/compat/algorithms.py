@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, sac, td3, tqc, trpo
+from polyak.algorithms import a2c, ars, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, sac, td3, tqc, trpo
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
 from polyak.compat.maskable import policies as maskable_policies
@@ -98,6 +98,7 @@ TD3_ALIASES: Aliases = {
     "CnnPolicy": policies.TD3CnnPolicy,
     "MultiInputPolicy": policies.TD3MultiInputPolicy,
 }
+ARS_ALIASES: Aliases = {"MlpPolicy": policies.ARSPolicy, "LinearPolicy": policies.ARSLinearPolicy}
 CROSSQ_ALIASES: Aliases = {"MlpPolicy": policies.CrossQPolicy}
 QRDQN_ALIASES: Aliases = {
     "MlpPolicy": policies.QRDQNPolicy,
@@ -983,6 +984,52 @@ class TRPO(trpo.TRPO, OnPolicyAlgorithm):
         """H v + ``cg_damping`` v, H the derivative of ``grad_kl`` [P] with respect to ``params``: [P]"""
         product = flat_grad((grad_kl * vector).sum(), params, retain_graph=retain_graph)
         return product + self.cg_damping * vector
+
+
+class ARSLearner(ars.ARSLearner):
+    """Takes the standard deviation of a sample for that of returns."""
+
+    correction = 1
+
+
+@in_order(
+    "n_delta n_top learning_rate delta_std zero_policy alive_bonus_offset n_eval_episodes policy_kwargs "
+    f"{_TAIL.replace('policy_kwargs verbose seed device', 'seed verbose device')}"
+)
+class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of actor
+    """See :class:`polyak.ARS`. Files and :meth:`get_parameters` have no optimizer."""
+
+    policy_aliases = ARS_ALIASES
+    learner_class = ARSLearner
+    learn = with_defaults(ars.ARS.learn, tb_log_name="ARS")
+
+    def _check_hyperparameters(self) -> None:
+        if self.n_top is not None and self.n_top > self.n_delta:
+            warnings.warn(
+                f"n_top={self.n_top} is more than the n_delta={self.n_delta} directions that there are: all are used.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.n_top = self.n_delta if self.n_top is None else min(self.n_top, self.n_delta)
+        super()._check_hyperparameters()
+
+    def make_policy(self) -> Callable[[], Any]:
+        """A recipe for the policy, which is built without a learning rate."""
+        return partial(self.policy_class, self.observation_space, self.action_space, **self._policy_options())
+
+    def get_parameters(self) -> dict[str, Any]:
+        return {name: part for name, part in super().get_parameters().items() if name != "policy.optimizer"}
+
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
+    ) -> None:
+        values = load_path_or_dict
+        if not isinstance(values, Mapping):
+            values = all_parameters(checkpoint.read(values, weights_only=True))
+        optimizer = {"policy.optimizer": parameters(self.learner)["policy.optimizer"]}
+        super().set_parameters({**optimizer, **values}, exact_match, device)
+
+    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
 
 
 _GREEDY = (

@@ -294,3 +294,18 @@ def HER(*args: Any, **kwargs: Any) -> None:
         "SAC('MultiInputPolicy', env, replay_buffer_class=HerReplayBuffer, replay_buffer_kwargs=dict(...)). See the "
         "documentation of the replay buffer."
     )
+
+
+class AsyncEval:
+    """A name that programs import. ARS has no use for it: its candidates play in the environments of the model, all at
+    once, and in processes if those are a :class:`~polyak.envs.SubprocVecEnv`.
+
+    Raises:
+        NotImplementedError: always.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            "AsyncEval is not there: ARS lets its candidates play in all environments of the model at once. Give the "
+            "model several instead, in processes if need be: make_vec_env(..., n_envs=8, vec_env_cls=SubprocVecEnv)."
+        )

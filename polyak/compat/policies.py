@@ -43,7 +43,7 @@ from polyak.nn.networks.encoders import (
     make_extractor,
 )
 from polyak.nn.options import keywords_of
-from polyak.nn.policies import actor_critic, quantile_critic
+from polyak.nn.policies import actor_critic, direct, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import crossq as crossq_policy
 from polyak.nn.policies import value as value_policy
@@ -353,6 +353,53 @@ def optimizer_options(cls: type[Optimizer], kwargs: Mapping[str, Any] | None) ->
 def network_parameters(network: Any) -> Kwargs:
     """Constructor arguments of a network inside a policy, which keeps each as an attribute."""
     return {name: getattr(network, name) for name in keywords_of(type(network))}
+
+
+# -- one network: ARS --------------------------------------------------------------------------------------------------
+
+
+class ARSPolicy(direct.DirectPolicy, BasePolicy):
+    """See :class:`polyak.nn.policies.direct.DirectPolicy`. It knows no learning rate and has no optimizer."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        net_arch: list[int] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        with_bias: bool = True,
+        squash_output: bool = True,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            net_arch=net_arch,
+            activation_fn=activation_fn,
+            with_bias=with_bias,
+            squash_output=squash_output,
+            features_extractor_class=FlattenExtractor,
+        )
+
+    @plain
+    def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
+        return self(observation)
+
+    def _get_constructor_parameters(self) -> Kwargs:
+        spaces_of_it = {"observation_space": self.observation_space, "action_space": self.action_space}
+        return spaces_of_it | network_parameters(self)
+
+
+class ARSLinearPolicy(ARSPolicy):
+    """:class:`ARSPolicy` without hidden layers."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        with_bias: bool = False,
+        squash_output: bool = False,
+    ) -> None:
+        super().__init__(observation_space, action_space, [], with_bias=with_bias, squash_output=squash_output)
 
 
 # -- action values: DQN, QRDQN -----------------------------------------------------------------------------------------

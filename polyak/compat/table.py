@@ -40,6 +40,7 @@ _MASKABLE_SHORT = (
     f"{_MASKABLE}.policies: MlpPolicy=MaskableActorCriticPolicy CnnPolicy=MaskableActorCriticCnnPolicy "
     "MultiInputPolicy=MaskableMultiInputActorCriticPolicy"
 )
+_ARS_POLICIES = (f"{_POLICIES}: ARSPolicy ARSLinearPolicy MlpPolicy=ARSPolicy LinearPolicy=ARSLinearPolicy",)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _INVALID_ACTIONS = (
     "polyak.envs.testing: InvalidActionEnvDiscrete InvalidActionEnvMultiDiscrete InvalidActionEnvMultiBinary"
@@ -56,7 +57,7 @@ _VEC_ENV = (
 def _algorithm(name: str, policies: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The package of one algorithm: itself, its module and its policies."""
     folder, face = name.lower(), f"{_ALGORITHMS}: {name}"
-    named = {"MlpPolicy", "CnnPolicy", "MultiInputPolicy"}
+    named = {"MlpPolicy", "LinearPolicy", "CnnPolicy", "MultiInputPolicy"}
     short = " ".join(entry for line in policies for entry in line.split()[1:] if entry.partition("=")[0] in named)
     return {
         folder: (face, f"{_POLICIES}: {short}"),
@@ -191,9 +192,10 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: CrossQ MaskablePPO QRDQN TQC TRPO",
+        f"{_ALGORITHMS}: ARS CrossQ MaskablePPO QRDQN TQC TRPO",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
+    **_algorithm("ARS", _ARS_POLICIES),
     **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
     **_algorithm("QRDQN", _QRDQN_POLICIES),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
@@ -221,6 +223,8 @@ CONTRIB: dict[str, tuple[str, ...]] = {
     "common.wrappers.action_masker": ("polyak.envs: ActionMasker",),
     "common.wrappers.time_feature": ("polyak.envs: TimeFeatureWrapper",),
     "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
+    "common.vec_env": (f"{_FUNCTIONS}: AsyncEval",),
+    "common.vec_env.async_eval": (f"{_FUNCTIONS}: AsyncEval",),
     "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss conjugate_gradient_solver flat_grad",),
 }
 

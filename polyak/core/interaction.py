@@ -102,7 +102,7 @@ class Interaction(Algorithm):
         advise(
             "forbidden actions",
             f"the environment says which actions it allows, but {type(self).__name__} does not heed masks and will "
-            "take others, too. Use an algorithm that does: PPO, A2C, TRPO, DQN and its family.",
+            "take others, too. Use an algorithm that does: PPO, A2C, TRPO, PQN, DQN and its family.",
         )
         return None
 

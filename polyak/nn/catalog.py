@@ -21,10 +21,13 @@ from polyak.nn.policies.base import Policy
 
 POLICY_EXTRACTORS: Mapping[str, ExtractorClass] = {
     "MlpPolicy": FlattenExtractor,
+    "LinearPolicy": FlattenExtractor,
     "CnnPolicy": NatureCNN,
     "MultiInputPolicy": CombinedExtractor,
 }
 """The features extractor that a policy's name stands for."""
+USUAL_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
+"""Those that nearly every algorithm has."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def policy_aliases(
         defaults: arguments of the class that differ for this algorithm; ``policy_kwargs`` may override them, except for
             those that make the algorithm what it is (such as ``actor``).
     """
-    return {name: PolicyRecipe(name, policy_class, dict(defaults), remembering) for name in POLICY_EXTRACTORS}
+    return {name: PolicyRecipe(name, policy_class, dict(defaults), remembering) for name in USUAL_POLICIES}
 
 
 def check_policy_fits(name: str, observation_space: spaces.Space, normalize_images: bool = True) -> None:

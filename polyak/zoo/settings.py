@@ -32,7 +32,7 @@ RUN_KEYS: dict[str, str] = {
     "noise_type": "action noise: normal or ornstein-uhlenbeck",
     "noise_std": "standard deviation of the action noise, in units of scaled actions",
 }
-_SCHEDULED = ("learning_rate", "clip_range", "clip_range_vf")
+_SCHEDULED = ("learning_rate", "critic_learning_rate", "clip_range", "clip_range_vf", "delta_std")
 _IMPORTED = ("env_wrapper", "vec_env_wrapper", "callback")
 _VERBATIM = (*_IMPORTED, "policy", "noise_type")
 

@@ -30,6 +30,7 @@ ENVS = {
     "trpo": "Pendulum-v1",
     "ppo_mask": "InvalidDiscrete",
     "ppo_mask_coins": "InvalidMultiBinary",
+    "ars": "Pendulum-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4, "InvalidDiscrete": 5, "InvalidMultiBinary": 3}
 
@@ -59,7 +60,7 @@ def masks(env: str, n: int = 1000) -> np.ndarray:
 def main(*names: str) -> None:
     """Write these models, or everything if none is named."""
     import torch
-    from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO
+    from sb3_contrib import ARS, QRDQN, TQC, TRPO, MaskablePPO
     from sb3_contrib.common.envs import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
@@ -103,6 +104,7 @@ def main(*names: str) -> None:
             MaskablePPO("MlpPolicy", InvalidActionEnvMultiBinary(3, n_invalid_actions=2), **rollouts),
             64,
         ),
+        "ars": (ARS("MlpPolicy", ENVS["ars"], n_delta=3, n_top=2, delta_std=0.1, **tiny()), 200),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
     expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}

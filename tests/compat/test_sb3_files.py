@@ -21,6 +21,7 @@ from gymnasium import spaces
 
 from polyak import (
     A2C,
+    ARS,
     C51,
     DDPG,
     DQN,
@@ -72,6 +73,7 @@ MODELS = {
     "trpo": TRPO,
     "ppo_mask": MaskablePPO,
     "ppo_mask_coins": MaskablePPO,
+    "ars": ARS,
     "dqn_her": DQN,
 }
 EXPECTED = {**np.load(DATA / "expected.npz"), **np.load(DATA / "crossq.npz")}
@@ -204,6 +206,8 @@ def test_hyper_parameters_come_along() -> None:
     trpo = TRPO.load(DATA / "trpo.zip")
     assert (trpo.n_steps, trpo.batch_size, trpo.n_critic_updates, trpo.target_kl) == (32, 16, 2, 0.01)
     assert len(trpo.policy.optimizer.state) == 4, "what the value function alone depends on"
+    ars = ARS.load(DATA / "ars.zip")
+    assert (ars.n_delta, ars.n_top, ars.delta_std, ars.policy_kwargs) == (3, 2, 0.1, {"net_arch": [4]})
     her = DQN.load(DATA / "dqn_her.zip")
     assert (her.replay_buffer_class, her.replay_buffer_kwargs) == (HerReplayBuffer, {"n_sampled_goal": 2})
 
@@ -230,6 +234,19 @@ def test_weights_alone_go_into_a_model(tmp_path: Path) -> None:
     agree(model.predict(seen("ppo"), deterministic=True)[0], EXPECTED["ppo"])
 
 
+def test_weights_alone_go_into_a_model_without_an_optimizer(tmp_path: Path) -> None:
+    for cls in (ARS, compat.ARS):
+        model = cls("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [4]})
+        model.set_parameters(DATA / "ars.zip")
+        agree(model.predict(seen("ars"))[0], EXPECTED["ars"])
+    assert model.get_parameters().keys() == {"policy"}
+    model.set_parameters(model.get_parameters())
+    with pytest.raises(ValueError, match="'policy'.*missing"):
+        model.set_parameters({})
+    model.save_sb3(tmp_path / "again")
+    agree(compat.ARS.load(tmp_path / "again").predict(seen("ars"))[0], EXPECTED["ars"])
+
+
 def test_the_algorithm_is_found_out() -> None:
     with pytest.raises(ValueError, match="a model of PPO, not of A2C"):
         A2C.load(DATA / "ppo.zip")
@@ -254,6 +271,7 @@ def test_the_algorithm_is_found_out() -> None:
     [
         ("sb3_contrib.common.recurrent.policies", "RecurrentActorCriticPolicy", "RecurrentPPO"),
         ("sb3_contrib.ars.policies", "ARSPolicy", "ARS"),
+        ("sb3_contrib.common.maskable.policies", "MaskableActorCriticPolicy", "MaskablePPO"),
     ],
 )
 def test_algorithms_that_polyak_lacks_are_named(tmp_path: Path, module: str, name: str, algorithm: str) -> None:
@@ -513,6 +531,7 @@ MADE_THERE = {
     *("policy_delay", "target_policy_noise", "target_noise_clip"),  # of DDPG
     "tau",  # of CrossQ, which has nothing that follows
     *("ent_coef", "vf_coef", "max_grad_norm"),  # of TRPO, which has two objectives
+    *("processes", "old_count", "n_params", "weights"),  # of ARS
 }
 """Attributes that the peer's classes set by themselves, or make from others."""
 

@@ -13,7 +13,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import polyak
-from polyak.compat.contrib import TRPO, CrossQ
+from polyak.algorithms.ars import ascent_direction
+from polyak.compat.contrib import ARS, TRPO, CrossQ
+from polyak.compat.contrib.ars.policies import ARSPolicy
+from polyak.compat.contrib.common.vec_env import AsyncEval
 from polyak.compat.contrib.crossq.policies import CrossQPolicy
 from polyak.compat.sb3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.compat.sb3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -190,6 +193,43 @@ def test_hyper_parameters_may_be_given_by_position(algorithm: Any) -> None:
         algorithm("MlpPolicy", env, 1e-3, second[1], **{second[0]: 5})
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         algorithm("MlpPolicy", env, no_such_option=1)
+
+
+def test_ars_as_in_sb3_contrib() -> None:
+    with pytest.warns(UserWarning, match="n_top=5 is more than the n_delta=2 directions"):
+        model = ARS("LinearPolicy", "Pendulum-v1", 2, 5, 0.1, 0.2, False, 1.0, 3, {"with_bias": True}, 10, None, 7)
+    assert (model.n_delta, model.n_top, model.learning_rate, model.delta_std, model.zero_policy) == (
+        2,
+        2,
+        0.1,
+        0.2,
+        False,
+    )
+    assert (model.alive_bonus_offset, model.n_eval_episodes, model.stats_window_size, model.seed) == (1.0, 3, 10, 7)
+    assert len(model.policy.action_net) == 1
+    assert model.policy.action_net[0].bias is not None
+    table = torch.eye(2), torch.tensor([5.0, 1.0]), torch.tensor([3.0, 2.0])
+    step = torch.tensor([5.0 - 3.0, 1.0 - 2.0]) / (2 * np.std([5.0, 1.0, 3.0, 2.0], ddof=1))
+    found = ascent_direction(*table, 2, model.learner.correction)[0]
+    torch.testing.assert_close(found, step.float())
+    with pytest.raises(NotImplementedError, match="vec_env_cls=SubprocVecEnv"):
+        AsyncEval([], model.policy)
+
+
+def test_a_policy_of_a_users_own_for_ars(tmp_path: Path) -> None:
+    class Halved(ARSPolicy):
+        """Its network acts at half strength."""
+
+        def forward(self, obs: Any) -> torch.Tensor:
+            return super().forward(obs) / 2
+
+    model = ARS(
+        Halved, polyak.envs.make_vec_env("Pendulum-v1", 2), n_delta=1, policy_kwargs={"net_arch": [4]}, seed=0
+    ).learn(400)
+    obs = np.ones((1, 3), np.float32)
+    assert abs(model.predict(obs)[0]).max() <= 1, "half of what the space allows"
+    model.policy.save(tmp_path / "policy")
+    np.testing.assert_array_equal(Halved.load(tmp_path / "policy").predict(obs)[0], model.predict(obs)[0])
 
 
 def test_an_off_policy_algorithm_of_a_users_own() -> None:

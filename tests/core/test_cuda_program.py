@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
+from polyak.algorithms.ars import ARS, Trials
 from polyak.core.engine import cuda_program, engine, program
 from polyak.core.engine.cuda_program import CudaProgram
 from polyak.core.engine.nesting import tensors_of
@@ -197,12 +198,14 @@ def test_a_batch_elsewhere_runs_uncompiled(monkeypatch: pytest.MonkeyPatch) -> N
 # -- optimizers on a GPU -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD])
+@pytest.mark.parametrize(
+    "make", [torch.optim.Adam, torch.optim.AdamW, torch.optim.RAdam, torch.optim.RMSprop, torch.optim.SGD]
+)
 def test_factors_on_a_device_are_those_of_the_host(make: Callable[..., torch.optim.Optimizer]) -> None:
     parameter = nn.Parameter(torch.ones(3))
     optimizer = make([parameter], lr=3e-4)
     group = optimizer.param_groups[0]
-    for _ in range(3):
+    for _ in range(8):  # after five RAdam steps otherwise
         parameter.grad = torch.ones(3)
         optimizer.step()
         step = optimizer.state[parameter].get("step")
@@ -245,6 +248,9 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
         model.learning_starts, model.batch_size = 10, 16
         model.learn(40)
         batch: Any = batch_of(model)
+    elif isinstance(model, ARS):
+        batch = Trials(torch.randn(4, len(model.learner.theta())), torch.randn(4), torch.randn(4))
+        model.learner.update(batch)
     else:
         model.learn(1)
         batch = next(iter(model.rollout_buffer.minibatches(16)))
@@ -272,5 +278,5 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
     steps["crossq"] = [("critic_step",), ("actor_step",)]
     for method, *static in steps.get(name, [("gradient_step",)]):
         program.Program(model.learner, method, batch, tuple(static))
-    assert len(devices.seen) > 50
+    assert len(devices.seen) > (20 if name == "ars" else 50)
     assert set(devices.seen) == {"meta"}

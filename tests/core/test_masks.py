@@ -1,5 +1,6 @@
 """Masks of allowed choices: found wherever environments say them, never violated, heeded by every loss and target."""
 
+from itertools import product
 from typing import Any
 
 import gymnasium as gym
@@ -266,11 +267,19 @@ def policy_for(says: str) -> str:
 
 
 @pytest.mark.parametrize("says", ["method", "info", "observation"])
-@pytest.mark.parametrize("name", [*ACTIONS, *COMPOSED])
-@pytest.mark.parametrize("algo", ["PPO", "A2C", "TRPO"])
+@pytest.mark.parametrize(
+    ("algo", "name"),
+    [
+        *product(["PPO", "A2C", "TRPO"], [*ACTIONS, *COMPOSED]),
+        *product(["ActorCritic", "REINFORCE"], ACTIONS),
+        *product(["PQN"], ["discrete", "discrete_from_3"]),
+    ],
+)
 def test_nothing_forbidden_is_done_on_policy(algo: str, name: str, says: str, tmp_path: Any) -> None:
     options: dict[str, dict[str, Any]] = {"PPO": {**ROLLOUTS, "batch_size": 32}, "A2C": {**SMALL, "n_steps": 5}}
     options["TRPO"] = {**options["PPO"], "n_critic_updates": 2}
+    options |= {"ActorCritic": SMALL, "REINFORCE": SMALL}
+    options["PQN"] = {**options["PPO"], "exploration_fraction": 0.5}
     model = getattr(polyak, algo)(policy_for(says), vector(name, says), **options[algo]).learn(200)
     assert "masks" in model.rollout_buffer.extras
     goes_on(model, vector(name, says), tmp_path)
@@ -299,11 +308,12 @@ def goes_on(model: Any, env: DummyVecEnv, tmp_path: Any) -> None:
     loaded.learn(100, reset_num_timesteps=False)
 
 
-@pytest.mark.parametrize("algo", ["PPO", "DQN"])
+@pytest.mark.parametrize("algo", ["PPO", "DQN", "PQN"])
 def test_it_learns_which_of_the_allowed_is_best(algo: str) -> None:
     options = {
         "PPO": {"n_steps": 64, "batch_size": 64, "learning_rate": 3e-3, "gamma": 0.0},
         "DQN": {"learning_starts": 200, "learning_rate": 3e-3, "gamma": 0.0, "train_freq": 1, "batch_size": 64},
+        "PQN": {"n_steps": 16, "n_epochs": 4, "learning_rate": 3e-3, "gamma": 0.0},
     }[algo]
     env = vector("discrete", n=4)
     model = getattr(polyak, algo)("MlpPolicy", env, seed=0, device="cpu", policy_kwargs={"net_arch": [32]}, **options)

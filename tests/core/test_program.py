@@ -71,6 +71,8 @@ def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: f
         lambda p: torch.optim.Adam(p, lr=1e-2, betas=(0.8, 0.99), eps=1e-5),
         lambda p: torch.optim.Adam(p, lr=1e-2, weight_decay=0.1),
         lambda p: torch.optim.AdamW(p, lr=1e-2, weight_decay=0.1),
+        lambda p: torch.optim.RAdam(p, lr=1e-2, betas=(0.8, 0.99)),
+        lambda p: torch.optim.RAdam(p, lr=1e-2, weight_decay=0.1),
         lambda p: torch.optim.RMSprop(p, lr=1e-2, alpha=0.9, eps=1e-5),
         lambda p: torch.optim.RMSprop(p, lr=1e-2, centered=True, momentum=0.5, weight_decay=0.1),
         lambda p: RMSpropTFLike(p, lr=1e-2, alpha=0.9, eps=1e-5),

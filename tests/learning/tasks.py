@@ -134,6 +134,15 @@ _PPO_CARTPOLE = {
     "clip_range": "lin_0.2",
 }
 _SPARSE = {"entropy_index": 2.0, "ent_coef": 0.01, "policy_kwargs": {"sparse": True}}
+_PQN_CARTPOLE = {
+    "n_steps": 32,
+    "batch_size": 128,
+    "n_epochs": 4,
+    "learning_rate": "lin_1e-3",
+    "gae_lambda": 0.95,
+    "exploration_fraction": 0.3,
+    "policy_kwargs": {"net_arch": [128, 128]},
+}
 _REINFORCE_CARTPOLE = {"learning_rate": "lin_1e-2", "episodes_per_update": 4, "normalize_returns": True}
 _PPO_PENDULUM_GSDE = {
     "n_steps": 1024,
@@ -250,6 +259,11 @@ LEARNING: dict[str, Task] = {
         env_kwargs={"dims": 6, "n_invalid_actions": 3, "strict": True}, at_least=99,
     ),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
+    "pqn-cartpole": Task("PQN", "CartPole-v1", 200_000, _PQN_CARTPOLE, n_envs=32, at_least=475),
+    "ars-cartpole": Task("ARS", "CartPole-v1", 100_000, n_envs=8, policy="LinearPolicy", at_least=475),
+    "actor-critic-cartpole": Task(
+        "ActorCritic", "CartPole-v1", 500_000, {"learning_rate": "lin_1e-3"}, n_envs=16, at_least=400
+    ),
     "reinforce-cartpole": Task(  # in fewer than 1000 episodes
         "REINFORCE", "CartPole-v1", 250_000, _REINFORCE_CARTPOLE, n_envs=4, at_least=475
     ),

@@ -37,6 +37,7 @@ from polyak.nn import (
 from polyak.nn.fast import acting as fast
 from polyak.nn.fast.acting import ArrayActor, array_actor
 from polyak.nn.fast.array_layers import ACTIVATIONS, TORCH_PRODUCT
+from polyak.nn.policies.direct import DirectPolicy
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwork, QuantileNetwork
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
@@ -106,10 +107,16 @@ HEADS: dict[str, Any] = {
     "paired": lambda obs, **kw: PairedPolicy(obs, BOX, **kw),
     "paired_grid": lambda obs, **kw: PairedPolicy(obs, GRID, n_pairs=3, **kw),
     "categorical_sac": lambda obs, **kw: CategoricalPolicy(obs, spaces.Discrete(4, start=2), **kw),
+    "direct": lambda obs, **kw: DirectPolicy(obs, GRID, **kw),
+    "direct_choice": lambda obs, **kw: DirectPolicy(obs, spaces.Discrete(4), **kw),
     "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
     "dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling=True, **kw),
     "noisy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, **kw),
     "noisy_dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, dueling=True, **kw),
+    "layer_norm": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), layer_norm=True, **kw),
+    "layer_norm_noisy_dueling": lambda obs, **kw: ValuePolicy(
+        obs, spaces.Discrete(4), layer_norm=True, sigma0=0.5, dueling=True, **kw
+    ),
     "quantiles": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=QuantileNetwork, **kw),
     "quantiles_dueling": lambda obs, **kw: ValuePolicy(
         obs, spaces.Discrete(4), network=QuantileNetwork, n_quantiles=7, dueling=True, **kw

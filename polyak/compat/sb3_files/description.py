@@ -64,6 +64,7 @@ _OTHER_ATTRIBUTES = (
     "exploration_rate",
     "_n_calls",
     "_stats_window_size",
+    "delta_std_schedule",
 )
 _RMS_PROP = {"alpha": 0.99, "weight_decay": 0}
 
@@ -120,6 +121,8 @@ def describe(
     hyper |= {key: value for key, value in _adjusted(entries, weights, optimizers).items() if key in hyper}
     if algorithm == "A2C" and isinstance(entries.get("policy_kwargs"), dict):
         hyper |= _rms_prop(hyper["policy_kwargs"])
+    if algorithm == "ARS" and (length := entries.get("delta_std_schedule")) is not None:
+        hyper["delta_std"] = _encoded(length) if (constant := _constant(length)) is None else constant
     if isinstance(window := entries.get("_stats_window_size"), int):
         hyper["stats_window_size"] = window
     return {

@@ -35,7 +35,8 @@ from polyak.core.files import checkpoint
 from polyak.core.files.archive import opened
 from polyak.core.files.parameters import parameters
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, convert_train_freq
-from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, get_schedule_fn
 from polyak.data import GoalSelectionStrategy
 
 _VERSION = "2.9.2"
@@ -134,6 +135,8 @@ def _tensors(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     elif "ent_coef" in model.learner.dials and isinstance(model, OffPolicyAlgorithm):
         variables["ent_coef_tensor"] = torch.tensor(float(model.learner.dials["ent_coef"]))
     optimizers = {key: _portable(state) for key, state in parts.items() if key != "policy"}
+    if algorithm == "ARS":  # whose policy has no optimizer there
+        optimizers = {}
     return {"pytorch_variables": variables, "policy": parts["policy"], **optimizers}
 
 
@@ -190,13 +193,17 @@ def _description(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     }
     if algorithm == "QRDQN":
         values["n_quantiles"] = attrgetter("policy.q_net.n_quantiles")(model)
+    if algorithm == "ARS":
+        n_delta, n_top = values["n_delta"], values["n_top"]
+        values["delta_std_schedule"] = get_schedule_fn(values.pop("delta_std"))
+        values |= {"n_top": n_delta if n_top is None else n_top, "pop_size": 2 * n_delta}
     if isinstance(model, OffPolicyAlgorithm):
         frequency = convert_train_freq(model.train_freq)
         values["train_freq"] = Call(
             names.TRAIN_FREQ, (frequency.frequency, Call(names.TRAIN_UNIT, (str(frequency.unit.value),)))
         )
         values["replay_buffer_kwargs"] = _buffer_options(model)
-    else:
+    elif isinstance(model, RolloutAlgorithm):
         values["rollout_buffer_kwargs"] = dict(values.get("rollout_buffer_kwargs") or {})
     return values
 

@@ -66,6 +66,8 @@ def read(
     for part in _VARIABLES:
         variables |= parts.pop(part, None) or {}
     optimizers = {key: _optimizer(state, weights) for key, state in parts.items()}
+    if not optimizers and weights and all(key.startswith("action_net.") for key in weights):  # ARS goes without
+        optimizers = {optimizer_key("policy"): torch.optim.SGD(map(torch.nn.Parameter, weights.values())).state_dict()}
 
     saved = Saved({}, foreign=frozenset({"lr_schedule"}))
     if not weights_only:

@@ -183,7 +183,7 @@ CONTRIB_BUFFERS = frozenset(
 )
 """Named by files of algorithms that are refused by name further on."""
 
-ALGORITHMS = ("A2C", "CrossQ", "DDPG", "DQN", "MaskablePPO", "PPO", "QRDQN", "SAC", "TD3", "TQC", "TRPO")
+ALGORITHMS = ("A2C", "ARS", "CrossQ", "DDPG", "DQN", "MaskablePPO", "PPO", "QRDQN", "SAC", "TD3", "TQC", "TRPO")
 """Those that are here too."""
 NOT_ATTRIBUTES = frozenset(
     ("device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps")

@@ -118,6 +118,28 @@ class EpsilonGreedy(Exploration):
         return self.random(len(starts), masks) if np.random.rand() < self.dials.epsilon else None
 
 
+class EpsilonGreedyEach(EpsilonGreedy):
+    """Random actions now and then, decided for each environment by itself."""
+
+    _instead: tuple[np.ndarray, np.ndarray] | None = None
+
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
+        explores, self._instead = np.random.rand(len(starts)) < self.dials.epsilon, None
+        if not explores.any():
+            return None
+        random = self.random(len(starts), masks)
+        if explores.all():
+            return random
+        self._instead = explores, random
+        return None
+
+    def after(self, actions: np.ndarray) -> np.ndarray:
+        if self._instead is None:
+            return actions
+        explores, random = self._instead
+        return np.where(explores, random, actions)
+
+
 class AdditiveNoise(Exploration):
     """Noise added to actions in [-1, 1], which stay there. It starts anew with each episode.
 

@@ -59,6 +59,29 @@ def _adam(
         param.sub_(rate * mean / (square.sqrt() / scale + options["eps"]))
 
 
+def radam(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
+) -> None:
+    """Adam that waits with dividing by the root of the second moment until that is known well enough, Liu et al. 2020
+    (arXiv:1908.03265) algorithm 2; weight decay joins the gradient."""
+    beta1, beta2 = options["betas"]
+    rate, scale, plain = by[1], by[2], by[3]
+    for param, grad, state in zip(params, _with_decay(params, grads, options), states, strict=True):
+        state["step"].add_(1)
+        mean = state["exp_avg"].lerp_(grad, 1 - beta1)
+        square = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        param.sub_(rate * mean * (scale / (square.sqrt() + options["eps"]) + plain))
+
+
+def rectification(beta2: float, step: float) -> float:
+    """r_t of that algorithm: the less the second moment's variance is known, the smaller; 0 while it is not at all."""
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * step * beta2**step / (1 - beta2**step)
+    if length <= 5:
+        return 0.0
+    return math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
+
+
 def rmsprop(
     params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
@@ -115,6 +138,7 @@ def _with_decay(params: Sequence[Tensor], grads: Sequence[Tensor], options: Mapp
 RULES: dict[type[Optimizer], Rule] = {
     torch.optim.Adam: adam,
     torch.optim.AdamW: adamw,
+    torch.optim.RAdam: radam,
     torch.optim.RMSprop: rmsprop,
     torch.optim.SGD: sgd,
     RMSpropTFLike: rmsprop_tf_like,
@@ -134,7 +158,8 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Ten
         params: those of the group that are meant, all of which have been stepped equally often; None means all.
 
     Returns:
-        The learning rate; for Adam also lr / (1 - beta1**t) and sqrt(1 - beta2**t) of the coming step t.
+        The learning rate; for Adam also lr / (1 - beta1**t) and sqrt(1 - beta2**t) of the coming step t; for RAdam
+        the latter times r_t, and 1 where that is 0.
     """
     lr = float(group["lr"])
     if not _corrects_bias(optimizer):
@@ -145,7 +170,11 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Ten
             step += float(state["step"])
             break
     beta1, beta2 = group["betas"]
-    return [lr, lr / (1 - beta1**step), math.sqrt(1 - beta2**step)]
+    rate, scale = lr / (1 - beta1**step), math.sqrt(1 - beta2**step)
+    if type(optimizer) is not torch.optim.RAdam:
+        return [lr, rate, scale]
+    rectified = rectification(beta2, step)
+    return [lr, rate, scale * rectified, float(rectified == 0)]
 
 
 def cohorts(optimizer: Optimizer, group: Mapping[str, Any]) -> list[list[Tensor]]:
@@ -172,11 +201,18 @@ def device_factors(optimizer: Optimizer, group: Mapping[str, Any], lr: Tensor, t
         return lr.float().reshape(1)
     step = t.double() + 1
     beta1, beta2 = group["betas"]
-    return torch.stack([lr, lr / (1 - beta1**step), (1 - beta2**step).sqrt()]).float()
+    rate, scale = lr / (1 - beta1**step), (1 - beta2**step).sqrt()
+    if type(optimizer) is not torch.optim.RAdam:
+        return torch.stack([lr, rate, scale]).float()
+    longest = 2 / (1 - beta2) - 1  # as in rectification()
+    length = longest - 2 * step * beta2**step / (1 - beta2**step)
+    square = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+    rectified = torch.where(length > 5, square, 0.0).sqrt()
+    return torch.stack([lr, rate, scale * rectified, (length <= 5).double()]).float()
 
 
 def _corrects_bias(optimizer: Optimizer) -> bool:
-    return type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
+    return type(optimizer) in (torch.optim.Adam, torch.optim.AdamW, torch.optim.RAdam)
 
 
 def check_traceable(optimizer: Optimizer, device: torch.device) -> None:
@@ -201,7 +237,10 @@ def check_traceable(optimizer: Optimizer, device: torch.device) -> None:
             raise UnsteppedError(f"the optimizer {type(optimizer).__name__} has not stepped yet")
         counts = [optimizer.state[p]["step"] for p in free if "step" in optimizer.state.get(p, {})]
         if _corrects_bias(optimizer) and any(count.device != device for count in counts):
-            raise UntraceableError("the optimizer counts its steps on another device (optimizer_kwargs: fused=True)")
+            option = "capturable" if type(optimizer) is torch.optim.RAdam else "fused"
+            raise UntraceableError(
+                f"the optimizer counts its steps on another device (optimizer_kwargs: {option}=True)"
+            )
 
 
 def _is_stateful(optimizer: Optimizer, group: Mapping[str, Any]) -> bool:

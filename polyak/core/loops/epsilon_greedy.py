@@ -1,7 +1,7 @@
 """Random actions now and then, fewer and fewer of them: how algorithms explore that act greedily by action values."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class ActsEpsilonGreedily(Collecting):
     """Probability of a random action at the start."""
     exploration_final_eps: Fraction = 0.05
     """Probability of a random action once it has fallen."""
+
+    _epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
 
     def _after_setup(self) -> None:
         super()._after_setup()
@@ -46,7 +48,7 @@ class ActsEpsilonGreedily(Collecting):
         self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
 
     def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+        return {**super()._exploration(), "epsilon_greedy": self._epsilon_greedy(self._dials, self._random_actions())}
 
     def predict(
         self,

@@ -259,13 +259,14 @@ class RolloutAlgorithm(Collecting):
 
     def _cut_values(self, step: Step) -> np.ndarray:
         """The values [N] of the states in which episodes were cut short; 0 elsewhere."""
-        final, rows = step.next_observations, step.truncated
+        final, rows, masks = step.next_observations, step.truncated, step.extras.get("next_masks")
         final = {key: part[rows] for key, part in final.items()} if isinstance(final, dict) else final[rows]
         with self._split.inference:
             values = np.zeros(len(rows), np.float32)
             memory = self._remembering.memory or {}
             kept = torch.from_numpy(rows).to(self.device)
-            values[rows] = self._values_of(final, {name: value[kept] for name, value in memory.items()})
+            remembered = {name: value[kept] for name, value in memory.items()}
+            values[rows] = self._values_of(final, remembered, None if masks is None else masks[rows])
         return values
 
     @property
@@ -274,8 +275,11 @@ class RolloutAlgorithm(Collecting):
         assert self.runner is not None
         return cast(Actor, self.runner.actor)
 
-    def _values_of(self, observations: Observations, memory: Mapping[str, Tensor]) -> np.ndarray:
-        """State values [N], given what is remembered there."""
+    def _values_of(
+        self, observations: Observations, memory: Mapping[str, Tensor], masks: np.ndarray | None = None
+    ) -> np.ndarray:
+        """State values [N], given what is remembered there. Those of action values count what masks [N, M] allow;
+        ``None``: all."""
         with torch.no_grad():
             tensors = self.policy.obs_to_tensor(observations)[0]
             return self._actor_critic.predict_values(tensors, **memory).flatten().numpy(force=True)
@@ -301,7 +305,7 @@ class RolloutAlgorithm(Collecting):
             if not judged:
                 self._evaluate_rollout(rollout_buffer)
             memory = self._remembering.recall(self.runner.episode_starts) or {}
-            last_values = torch.from_numpy(self._values_of(self.runner.obs, memory))[:, None]
+            last_values = torch.from_numpy(self._values_of(self.runner.obs, memory, self.runner.allowed))[:, None]
         with self._split.update:
             self._estimate(rollout_buffer, last_values, self.runner.episode_starts)
         return last_values

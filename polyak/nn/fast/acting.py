@@ -124,6 +124,13 @@ class Acting:
 
 def array_actor(policy: Any) -> ArrayActor | None:
     """An :class:`ArrayActor` for the policy as it is now; ``None`` if only torch gives its actions."""
+    found = readable_chain(policy)
+    return None if found is None else ArrayActor(policy, *found)
+
+
+def readable_chain(policy: Any) -> tuple[Chain, Watch] | None:
+    """The network behind the policy's actions as it is now, and what notices that it is no longer; ``None`` if only
+    torch gives its actions."""
     if not is_plain(policy, "obs_to_tensor", "preprocess", "decide") or is_image_space(policy.observation_space):
         return None
     chain = policy.acting_chain()
@@ -133,7 +140,7 @@ def array_actor(policy: Any) -> ArrayActor | None:
     if leaves((*chain.layers, *chain.besides)) is None or leaves(parts) is None:
         return None
     watch = _watch(chain)
-    return ArrayActor(policy, chain, watch) if _readable(watch) else None
+    return (chain, watch) if _readable(watch) else None
 
 
 class ArrayActor:
@@ -153,9 +160,9 @@ class ArrayActor:
         self._one_hot = _OneHot.of(policy)
         self._kinds = "fiub" if self._one_hot is None else "iu"
         self._draws = any(isinstance(part, NoisyLinear) for layer in chain.layers for part in layer.modules())
-        self._plans: dict[int, _Plan] = {}
-        self._quiet: dict[int, _Plan] = {}
-        self._plan: _Plan
+        self._plans: dict[int, Plan] = {}
+        self._quiet: dict[int, Plan] = {}
+        self._plan: Plan
         self._batch_shape: tuple[int, ...] | None = None
         self._dtype: np.dtype | None = None
         self._wide = False
@@ -219,25 +226,31 @@ class ArrayActor:
         self._wide = obs.dtype.kind == "f" and obs.dtype.itemsize > 4
         return True
 
-    def _quiet_plan(self, batch: int) -> _Plan:
+    def _quiet_plan(self, batch: int) -> Plan:
         """Without the noise of noisy layers."""
         if batch not in self._quiet:
             self._quiet[batch] = self._make_plan(batch, draws=False)
         return self._quiet[batch]
 
-    def _make_plan(self, batch: int, draws: bool = True) -> _Plan:
-        chain, encoded = self._chain, self._one_hot
-        inputs = torch.zeros(batch, math.prod(self._obs_shape) if encoded is None else encoded.width)
+    def _make_plan(self, batch: int, draws: bool = True) -> Plan:
+        chain, inputs = self._chain, self._blank(batch)
         memories: dict[nn.Module, dict[str, Tensor]] = {core: core.initial(batch) for core in chain.memories.values()}
         values, calls = network(chain.layers, inputs, draws, memories)
         calls += network(chain.besides, inputs, draws, memories)[1]
         head = chain.head(values, self._action_shape)
         named = {prefix + name: t for prefix, core in chain.memories.items() for name, t in memories[core].items()}
-        shape = self._obs_shape if encoded is None else [-1]
-        return _Plan(inputs.numpy().reshape(batch, *shape), calls, head, named)
+        return Plan(self._as_given(inputs), calls, head, named)
+
+    def _blank(self, batch: int) -> Tensor:
+        """Where the network's flat inputs go."""
+        return torch.zeros(batch, math.prod(self._obs_shape) if self._one_hot is None else self._one_hot.width)
+
+    def _as_given(self, inputs: Tensor) -> np.ndarray:
+        """The same memory in the shape of the observations, or of their one-hot rows."""
+        return inputs.numpy().reshape(len(inputs), *(self._obs_shape if self._one_hot is None else [-1]))
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """The network for one batch size."""
 
     inputs: np.ndarray
@@ -245,7 +258,7 @@ class _Plan(NamedTuple):
     calls: list[Call]
     """What fills the arrays one after another."""
     head: Head
-    memories: dict[str, Tensor]
+    memories: Mapping[str, Tensor] = MappingProxyType({})
     """Of the policy, by name [B, K, H]: moved on by the calls."""
 
 

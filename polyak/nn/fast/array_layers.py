@@ -36,6 +36,8 @@ TORCH_PRODUCT = 250_000
 it costs 2 us more to call: numpy has quick kernels for small matrices only. Measured; one row is always numpy's."""
 
 Call = Callable[[], Any]
+LayerMaker = Callable[[Any, Tensor, bool], tuple[Tensor, list[Call]]]
+"""(layer, inputs [B, F], whether to draw noise) -> the tensor that will hold its output, and the calls that fill it."""
 
 # --- layers ---------------------------------------------------------------------------------------------------------
 
@@ -70,6 +72,7 @@ def network(
     inputs: Tensor,
     draws: bool = False,
     memories: Mapping[nn.Module, Mapping[str, Tensor]] = MappingProxyType({}),
+    make_linear: LayerMaker | None = None,
 ) -> tuple[Tensor, list[Call]]:
     """Modules made of :func:`leaves`: the tensor that will hold their output for flat ``inputs``, and the calls that
     fill it; ``inputs`` stay as they are.
@@ -79,15 +82,17 @@ def network(
         inputs: [B, F].
         draws: noisy layers draw noise.
         memories: of those modules that remember, by name [B, K, H]: the calls move them on.
+        make_linear: in place of :func:`linear`.
     """
     values, calls = inputs, []
+    makers = LAYERS if make_linear is None else {**LAYERS, nn.Linear: make_linear}
     for layer in leaves(modules) or ():
         if isinstance(layer, Recurrent):
             values, more = recurrent(layer, values, memories[layer])
             calls += more
             continue
-        if type(layer) in LAYERS:
-            values, more = LAYERS[type(layer)](layer, values, draws)
+        if type(layer) in makers:
+            values, more = makers[type(layer)](layer, values, draws)
             calls += more
             continue
         if values is inputs:
@@ -256,7 +261,7 @@ def _gru(weights: Sequence[Tensor], inputs: Tensor, states: tuple[Tensor, ...]) 
 
 _CELLS = {"lstm": _lstm, "gru": _gru}
 
-LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[Call]]]] = {
+LAYERS: dict[type[nn.Module], LayerMaker] = {
     nn.Linear: linear,
     NoisyLinear: noisy,
     Dueling: dueling,
@@ -265,7 +270,7 @@ LAYERS: dict[type[nn.Module], Callable[[Any, Tensor, bool], tuple[Tensor, list[C
     ResidualBlock: residual,
     nn.LayerNorm: layer_norm,
 }
-"""What becomes a new tensor, by exact class: (layer, inputs, whether to draw noise) -> tensor and calls."""
+"""What becomes a new tensor, by exact class."""
 
 
 def activation(layer: nn.Module, values: Tensor) -> list[Call]:

@@ -94,6 +94,7 @@ def value_layers(
     activation_fn: Activation,
     dueling: bool = False,
     sigma0: float | None = None,
+    layer_norm: bool = False,
 ) -> list[nn.Module]:
     """Layers of a value network, to be put into ``nn.Sequential``: [B, inputs] -> [B, outputs * n_actions].
 
@@ -105,21 +106,22 @@ def value_layers(
         activation_fn: follows every hidden layer.
         dueling: double the last hidden layer and the output: one stream for values, one for advantages.
         sigma0: make those layers noisy, with noise of this size at first; ``None``: they are not.
+        layer_norm: normalise what each hidden layer hands to its activation (arXiv:1607.06450).
     """
+    norms = [nn.LayerNorm] if layer_norm else []
     if not dueling and sigma0 is None:
-        return create_mlp(inputs, outputs * n_actions, net_arch, activation_fn)
+        return create_mlp(inputs, outputs * n_actions, net_arch, activation_fn, post_linear_modules=norms)
     shared, own = split_arch(net_arch)
     width = shared[-1] if shared else inputs
     linear = nn.Linear if sigma0 is None else partial(NoisyLinear, sigma0=sigma0)
 
     def stream(numbers: int) -> list[nn.Module]:
-        widths = [width, *own, numbers]
         layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            layers += [linear(before, after), activation_fn()]
-        return layers[:-1]
+        for before, after in pairwise([width, *own]):
+            layers += [linear(before, after), *(norm(after) for norm in norms), activation_fn()]
+        return [*layers, linear(own[-1] if own else width, numbers)]
 
-    layers = create_mlp(inputs, 0, shared, activation_fn)
+    layers = create_mlp(inputs, 0, shared, activation_fn, post_linear_modules=norms)
     if not dueling:
         return layers + stream(outputs * n_actions)
     value, advantage = nn.Sequential(*stream(outputs)), nn.Sequential(*stream(outputs * n_actions))

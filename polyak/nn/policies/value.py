@@ -42,6 +42,7 @@ class QNetwork(Network):
             (arXiv:1511.06581).
         sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
             ``None``: they are not.
+        layer_norm: normalise what each hidden layer hands to its activation, as PQN does (arXiv:2407.04811).
     """
 
     def __init__(
@@ -55,20 +56,22 @@ class QNetwork(Network):
         normalize_images: bool = True,
         dueling: bool = False,
         sigma0: float | None = None,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
         if sigma0 is not None and not sigma0 > 0:
             raise PolicyError(f"sigma0 must be positive, or None for layers without noise, got {sigma0}.")
         self.net_arch = [64, 64] if net_arch is None else list(net_arch)
         self.features_extractor, self.features_dim = features_extractor, features_dim
-        self.activation_fn, self.dueling, self.sigma0 = activation_fn, dueling, sigma0
+        self.activation_fn, self.dueling, self.sigma0, self.layer_norm = activation_fn, dueling, sigma0, layer_norm
         self._build_layers(int(action_space.n))
 
     def _build_layers(self, n_actions: int) -> None:
         self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, 1, self.net_arch))
 
     def _layers(self, inputs: int, n_actions: int, outputs: int, net_arch: Sequence[int]) -> list[nn.Module]:
-        return value_layers(inputs, n_actions, outputs, net_arch, self.activation_fn, self.dueling, self.sigma0)
+        special = self.dueling, self.sigma0, self.layer_norm
+        return value_layers(inputs, n_actions, outputs, net_arch, self.activation_fn, *special)
 
     @plain
     def forward(self, obs: Obs) -> Tensor:
@@ -188,7 +191,10 @@ class ImplicitQuantileNetwork(QNetwork):
     def _build_layers(self, n_actions: int) -> None:
         shared, own = split_arch(self.net_arch)
         width = shared[-1] if shared else self.features_dim
-        self.trunk = nn.Sequential(*create_mlp(self.features_dim, 0, shared, self.activation_fn))
+        norms = [nn.LayerNorm] if self.layer_norm else []
+        self.trunk = nn.Sequential(
+            *create_mlp(self.features_dim, 0, shared, self.activation_fn, post_linear_modules=norms)
+        )
         self.embedding = CosineEmbedding(width, self._n_cosines)
         self.q_net = nn.Sequential(*self._layers(width, n_actions, 1, own))
 
@@ -306,7 +312,8 @@ class GreedyPolicy(Policy):
     def _default_arch(self) -> list[int]:
         if self.features_extractor_class is not NatureCNN:
             return [64, 64]
-        special = self.network_options.get("dueling") or self.network_options.get("sigma0") is not None
+        options = self.network_options
+        special = options.get("dueling") or options.get("layer_norm") or options.get("sigma0") is not None
         if not (special or issubclass(self.network_class, ImplicitQuantileNetwork)):
             return []
         self.features_extractor_kwargs.setdefault("features_dim", None)

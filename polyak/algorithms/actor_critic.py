@@ -1,0 +1,124 @@
+"""One-step actor-critic: the critic's temporal-difference error is the actor's advantage, at every step.
+
+Sutton and Barto 2018, "Reinforcement Learning: An Introduction", section 13.5, in several environments at once as in
+Mnih et al. 2016, arXiv:1602.01783:
+
+    delta = r + gamma V(s') - V(s),    w += rate_w delta grad V(s),    theta += rate_theta delta grad log pi(a|s)
+
+with V(s') = 0 where the episode has terminated, but not where a time limit has cut it. Of several environments it is
+the mean. The box there also weighs step t of an episode by gamma^t; as is usual, later states count in full here.
+
+What differs from A2C: one step instead of five, bootstrapped at once; actor and critic share neither loss nor optimizer
+nor layers.
+
+Shapes: B rows, one of each environment.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from gymnasium import spaces
+from torch import Tensor
+from typing_extensions import Self
+
+from polyak.algorithms.a2c import policy_gradient_loss, value_loss
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
+from polyak.core.loops.on_policy import OnPolicyLearner, PolicyGradientAlgorithm
+from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.core.watching.callbacks import MaybeCallback
+from polyak.data import RolloutSamples
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.ops.policy_gradient import entropy_loss
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class ActorCriticLearner(OnPolicyLearner):
+    """A stochastic actor and a state-value function, each with a loss and an optimizer of its own."""
+
+    policy: ActorCriticPolicy
+    critic_learning_rate: Dial[Tensor | None]
+    ent_coef: Dial[Tensor]
+    entropy_index: Dial[float]
+    max_grad_norm: Dial[Tensor | None]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("actor", self.policy.actor_parameters(), recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", self.policy.critic_parameters(), recipe.make_optimizer, recipe.lr)
+
+    def set(self, **values: float) -> None:
+        super().set(**values)
+        if (rate := self.dials["critic_learning_rate"]) is not None:
+            set_rate(self.optimizers["critic"], rate)
+
+    def update(self, batch: RolloutSamples) -> Update:
+        """One gradient step of each."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: RolloutSamples) -> Update:
+        """Descend both objectives; what one of them learns from is nothing to the other."""
+        values, log_prob, entropy = self.judged(batch)
+        actor = self.actor_objective(batch, log_prob, entropy)
+        critic = self.critic_objective(batch, values.flatten())
+        self.minimise("actor", actor.loss, self.max_grad_norm)
+        self.minimise("critic", critic.loss, self.max_grad_norm)
+        return Update({**actor.metrics, **critic.metrics})
+
+    def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
+        """-E[A log pi(a|s)], less the entropy bonus. Of the policy as it is: log_prob [B], entropy [B]"""
+        loss_pi, loss_s = policy_gradient_loss(log_prob, batch.advantages), entropy_loss(entropy, log_prob)
+        metrics = {"policy_loss": loss_pi.detach(), "entropy_loss": loss_s.detach()}
+        return Objective(loss_pi + self.ent_coef * loss_s, metrics)
+
+    def critic_objective(self, batch: RolloutSamples, values: Tensor) -> Objective:
+        """E[(G - V(s))^2]. values [B] of the critic as it is"""
+        loss = value_loss(values, batch.returns)
+        return Objective(loss, {"value_loss": loss.detach()})
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class ActorCritic(PolicyGradientAlgorithm):
+    """One-step actor-critic: an update of both at every step (Sutton and Barto 2018, section 13.5)."""
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    _: KW_ONLY
+    critic_learning_rate: NonNegative | Schedule | None = None
+    """Step size of the critic's optimizer; ``None``: ``learning_rate``, which is the actor's."""
+    n_steps: Count = 1
+    """Steps per environment in one update."""
+    gae_lambda: Fraction = 0.0
+    """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
+
+    learner_class: ClassVar[type[Learner]] = ActorCriticLearner
+    policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
+    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {name: value for name, value in super().trial().items() if name != "n_steps"}
+
+    def _setup_model(self) -> None:
+        if self.critic_learning_rate is not None:
+            self.critic_learning_rate = get_schedule_fn(self.critic_learning_rate)
+        super()._setup_model()
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 100,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+    learn.__doc__ = PolicyGradientAlgorithm.learn.__doc__

@@ -1,0 +1,332 @@
+"""Augmented Random Search (ARS): finite differences along random directions, of the returns of whole episodes.
+
+Mania, Guy and Recht 2018, "Simple random search of static linear policies is competitive for reinforcement learning",
+arXiv:1803.07055, algorithm 2. V1 takes observations as they are, V2 standardises them, which is
+:class:`~polyak.envs.VecNormalize`'s business; with ``n_top`` they are V1-t and V2-t.
+
+Shapes: K directions, P parameters of the policy, C = 2 K candidates, N environments.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from polyak.core.acting.candidates import CandidateActor
+from polyak.core.deep import DeepAlgorithm
+from polyak.core.files.checkpoint import Saved, prefixed
+from polyak.core.hyperparameters import Becomes, Count, NonNegative, Positive, later, require
+from polyak.core.interaction import Interaction
+from polyak.core.learner import Dial, Learner, LearnerRecipe, OptimizerRecipe, Update
+from polyak.core.loops.on_policy import on_policy_locals
+from polyak.core.schedules import Schedule
+from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
+from polyak.nn.catalog import PolicyRecipe, policy_aliases
+from polyak.nn.policies.direct import DirectPolicy
+
+# -- the direction -----------------------------------------------------------------------------------------------------
+
+
+def ascent_direction(
+    deltas: Tensor, plus: Tensor, minus: Tensor, n_top: int, correction: int = 0
+) -> tuple[Tensor, Tensor]:
+    """1 / (b sigma_R) sum (r+ - r-) delta over the b best directions, lines 6 and 7 of algorithm 2.
+
+    A direction is as good as the better of its two returns; sigma_R is the standard deviation of the 2 b returns that
+    are used. Where all of them are equal there is nowhere to go.
+
+    Args:
+        deltas: [K, P].
+        plus, minus: [K] returns with the parameters moved along each direction, and against it.
+        n_top: b, at most K.
+        correction: sigma_R divides by 2 b less this many.
+
+    Returns:
+        the direction [P], and sigma_R [].
+    """
+    best = torch.maximum(plus, minus).topk(n_top).indices
+    plus, minus, deltas = plus[best], minus[best], deltas[best]
+    spread = torch.cat([plus, minus]).std(correction=correction)
+    return (plus - minus) @ deltas / (n_top * (spread + 1e-6)), spread
+
+
+# -- one step ----------------------------------------------------------------------------------------------------------
+
+
+class Trials(NamedTuple):
+    """What candidates were worth."""
+
+    deltas: Tensor  # [K, P]
+    plus: Tensor  # [K] returns
+    minus: Tensor  # [K]
+
+
+class ARSLearner(Learner):
+    """A policy that moves along directions that were worth it. Nothing is differentiated, but the direction takes the
+    place of a gradient: plain gradient descent makes the paper's step, and other optimizers make others."""
+
+    policy: DirectPolicy
+    delta_std: Dial[Tensor]
+    n_top: Dial[int | None]
+    correction: ClassVar[int] = 0
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+
+    def theta(self) -> Tensor:
+        """The policy's parameters, without those that are frozen. [P]"""
+        return nn.utils.parameters_to_vector(p for p in self.policy.parameters() if p.requires_grad)
+
+    @torch.no_grad()
+    def candidates(self, deltas: Tensor) -> Tensor:
+        """Parameters moved along each direction, then against each. deltas [K, P] -> [C, P]"""
+        steps = self.delta_std * deltas
+        return self.theta() + torch.cat([steps, -steps])
+
+    def update(self, batch: Trials) -> Update:
+        """One step."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: Trials) -> Update:
+        """theta + alpha / (b sigma_R) sum (r+ - r-) delta, line 7."""
+        direction, spread = ascent_direction(*batch, self.n_top or len(batch.deltas), self.correction)
+        self.minimise("policy", -(self.theta() @ direction))
+        return Update({"return_std": spread, "direction_norm": direction.norm()})
+
+
+# -- trials ------------------------------------------------------------------------------------------------------------
+
+
+class Tournament:
+    """Which candidate plays in which environment, and what it has won: each plays as many episodes as the others.
+
+    Args:
+        deltas: [K, P] directions.
+        candidates: [C, P]
+        episodes: of each candidate.
+        n_envs: N; environments that find nobody left to play make steps that do not count.
+    """
+
+    def __init__(self, deltas: Tensor, candidates: Tensor, episodes: int, n_envs: int) -> None:
+        self.deltas, self.candidates, self.episodes = deltas, candidates, episodes
+        self.returns = np.zeros(len(candidates))
+        self.seats = np.minimum(np.arange(n_envs), self.total)  # numbers of episodes; ``total`` where nobody plays
+        self.running = np.zeros(n_envs)
+        self.begun, self.ended = min(n_envs, self.total), 0
+
+    @property
+    def total(self) -> int:
+        """Episodes that are to be played."""
+        return len(self.candidates) * self.episodes
+
+    @property
+    def is_over(self) -> bool:
+        """Whether they have been."""
+        return self.ended == self.total
+
+    def players(self, rows: Any = slice(None)) -> Tensor:
+        """Parameters of who plays in these environments [rows, P]; where nobody does, those of the last."""
+        who = np.minimum(self.seats[rows], self.total - 1) // self.episodes
+        return self.candidates[torch.from_numpy(who).to(self.candidates.device)]
+
+    def take(self, rewards: np.ndarray, dones: np.ndarray) -> np.ndarray:
+        """Count a step of the environments: rewards [N], dones [N]. Returns those where an episode of somebody has
+        ended, so that another plays."""
+        self.running += rewards
+        over = np.flatnonzero(dones)
+        for i in over:
+            if self.seats[i] < self.total:
+                self.returns[self.seats[i] // self.episodes] += self.running[i] / self.episodes
+                self.seats[i], self.begun, self.ended = self.begun, min(self.begun + 1, self.total), self.ended + 1
+        self.running[over] = 0
+        return over
+
+    def trials(self) -> Trials:
+        """Directions, and the mean return of each candidate."""
+        plus, minus = torch.from_numpy(self.returns).to(self.deltas).chunk(2)
+        return Trials(self.deltas, plus, minus)
+
+    def state(self) -> tuple[list[int], dict[str, np.ndarray]]:
+        """As JSON values and arrays."""
+        arrays = {"returns": self.returns, "seats": self.seats, "running": self.running}
+        tensors = {"deltas": self.deltas, "candidates": self.candidates}
+        return [self.episodes, self.begun, self.ended], {
+            **arrays,
+            **{name: tensor.numpy(force=True) for name, tensor in tensors.items()},
+        }
+
+    @classmethod
+    def from_state(cls, numbers: list[int], arrays: dict[str, np.ndarray], device: torch.device) -> "Tournament":
+        """The inverse of :meth:`state`."""
+        episodes, begun, ended = numbers
+        deltas, candidates = (torch.from_numpy(arrays[name].copy()).to(device) for name in ("deltas", "candidates"))
+        again = cls(deltas, candidates, episodes, len(arrays["seats"]))
+        again.returns, again.seats, again.running = (arrays[name].copy() for name in ("returns", "seats", "running"))
+        again.begun, again.ended = begun, ended
+        return again
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class ARS(Interaction, DeepAlgorithm):
+    """Augmented Random Search: a step along those random directions that were worth it, without gradients
+    (arXiv:1803.07055)."""
+
+    n_delta: Count = 8
+    """Random directions of one update; the policy is tried out along each of them and against it."""
+    n_top: Count | None = None
+    """How many of them, the best, the update uses; ``None``: all."""
+    _: KW_ONLY
+    learning_rate: NonNegative | Schedule = 0.02
+    """Length of a step in units of the direction: a number, or a function of the remaining progress (1 at the start, 0
+    at the end)."""
+    delta_std: Positive | Schedule = 0.05
+    """How far a trial moves each parameter, as a standard deviation."""
+    zero_policy: bool = True
+    """Begin with parameters that are all zero."""
+    alive_bonus_offset: float = 0.0
+    """Added to the reward of every step of a trial: -1 cancels a bonus of 1 for staying alive."""
+    n_eval_episodes: Count = 1
+    """Episodes of each trial, whose mean return counts."""
+    device: Becomes[torch.device | str | int, torch.device] = later("cpu")
+    """``"cpu"``, ``"cuda"`` or another torch device. These policies are small: it will be the CPU that is faster."""
+
+    learner_class: ClassVar[type[Learner]] = ARSLearner
+    policies: ClassVar = {
+        "LinearPolicy": PolicyRecipe(
+            "LinearPolicy", DirectPolicy, {"net_arch": [], "with_bias": False, "squash_output": False}
+        ),
+        **policy_aliases(DirectPolicy),
+    }
+    action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
+    policies_squash: ClassVar[bool] = True
+    raw_experience: ClassVar[bool] = True  # so that returns are measured in one unit throughout
+    _tournament = cast("Tournament | None", None)  # the one that is going on, or that a file has brought
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "env": "CartPole-v1", "n_delta": 2}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = f"there are only n_delta={self.n_delta} directions. Use {self.n_delta} or less, or None for all."
+        require(self.n_top is None or self.n_top <= self.n_delta, "n_top", self.n_top, fix)
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.SGD)
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        if self.zero_policy:
+            with torch.no_grad():
+                for parameter in self.policy.parameters():
+                    parameter.zero_()
+
+    def make_actor(self) -> CandidateActor:
+        """Acts with the parameters that are on trial."""
+        return CandidateActor(self.policy)
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        learner = self.learner
+        assert isinstance(learner, ARSLearner)
+        self._turn_dials()
+        self._tournament = self._tournament or self._begin_tournament(learner)
+        if not self._play(self._tournament, callback):
+            return False
+        trials, self._tournament = self._tournament.trials(), None
+        self._iteration += 1
+        with self._split.update:
+            update = learner.update(trials)
+        self._n_updates += 1
+        self._record_means({name: [value] for name, value in update.metrics.items()})
+        self.logger.record("train/delta_std", learner.dials["delta_std"])
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._update_current_progress_remaining(min(self.num_timesteps, self._total_timesteps), self._total_timesteps)
+        if log_interval is not None and self._iteration % log_interval == 0:
+            self._write_logs(iterations=self._iteration)
+        return True
+
+    def _begin_tournament(self, learner: ARSLearner) -> Tournament:
+        """New directions; all environments begin new episodes."""
+        assert self.runner is not None
+        if not np.all(self.runner.episode_starts):
+            self._start_episodes()
+        deltas = torch.randn(self.n_delta, len(learner.theta()), device=self.device)
+        return Tournament(deltas, learner.candidates(deltas), self.n_eval_episodes, self.n_envs)
+
+    def _play(self, tournament: Tournament, callback: BaseCallback) -> bool:
+        """Let all candidates play their episodes, in as many environments as there are. False: a callback asked to
+        stop; the tournament can go on later."""
+        runner: Any = self.runner
+        actor: CandidateActor = runner.actor
+        actor.begin(self.policy, tournament.players())
+        callback.on_rollout_start()
+        while not tournament.is_over:
+            step = runner.step()
+            self.num_timesteps += self.n_envs
+            self._update_info_buffer(step.infos, step.dones)
+            changed = tournament.take(step.rewards + self.alive_bonus_offset, step.dones)
+            if len(changed):
+                actor.weights[changed] = tournament.players(changed)
+            if callback.needs_locals:
+                callback.update_locals(self._callback_locals(callback=callback, **on_policy_locals(step)))
+            if not (callback.is_idle or callback.on_step()):
+                return False
+        callback.on_rollout_end()
+        return True
+
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        self._tournament = None
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        self._iteration = 0
+        return super()._setup_learn(*args, **kwargs)
+
+    def learn(  # type: ignore[override]  # in sb3_contrib's order
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 1,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        async_eval: None = None,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Train: see :meth:`Algorithm.learn`.
+
+        Args:
+            async_eval: must be ``None``. All environments of a vector play at once anyway, each with a candidate of its
+                own; those of a ``SubprocVecEnv`` do so in processes.
+
+        Raises:
+            ValueError: ``async_eval`` is something else.
+        """
+        fix = "give the model several environments instead: make_vec_env(..., n_envs=8, vec_env_cls=SubprocVecEnv)."
+        require(async_eval is None, "async_eval", async_eval, fix)
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if self._tournament is not None:
+            saved.info["tournament"], arrays = self._tournament.state()
+            saved.state |= prefixed("tournament", arrays)
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if resume and self.runner is not None and "tournament" in saved.info and saved.info["n_envs"] == self.n_envs:
+            arrays = saved.state_of("tournament")
+            self._tournament = Tournament.from_state(saved.info["tournament"], arrays, self.device)

@@ -1,0 +1,115 @@
+"""PQN: Q-learning from many environments at once, without replay and without a target network.
+
+Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning", arXiv:2407.04811. What a replay buffer and a
+target network are for elsewhere, fresh experience of many environments and layer normalisation do here. The gradient
+step is DeepSARSA's: values of actions taken move towards returns. What differs is the returns, and how often each is
+used.
+
+Shapes: B minibatch rows, N environments, A actions, M = A choices of a mask.
+"""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.algorithms.deep_sarsa import DeepSARSALearner
+from polyak.algorithms.dqn import allowed
+from polyak.core.acting.exploration import EpsilonGreedy, EpsilonGreedyEach
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
+from polyak.core.learner import Learner, OptimizerRecipe
+from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
+from polyak.core.loops.on_policy import ByMinibatches
+from polyak.core.schedules import Schedule
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data.step import NO_EXTRAS, Observations
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.value import GreedyPolicy
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+def greedy_value(q: Tensor, masks: Tensor | None) -> Tensor:
+    """max_a Q(s, a) over what is allowed. q [B, A], masks [B, M] bool or None: everything -> [B]"""
+    return allowed(q, masks).amax(1)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class PQN(ActsEpsilonGreedily, ByMinibatches):
+    """Parallelised Q-learning: lambda-returns of short rollouts, layer normalisation, no replay (arXiv:2407.04811)."""
+
+    learning_rate: NonNegative | Schedule = 2.5e-4
+    _: KW_ONLY
+    n_steps: Count = 32
+    """Steps per environment in one rollout."""
+    gae_lambda: Fraction = 0.65
+    """Trace decay lambda of the returns, in [0, 1]: 0 bootstraps after one step, 1 sums all rewards of the rollout."""
+    batch_size: Count = 32
+    """Rows of the rollout in one minibatch."""
+    n_epochs: Count = 2
+    """Passes over each rollout."""
+    max_grad_norm: NonNegative | None = 10.0
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+
+    heeds_masks: ClassVar[bool] = True
+    learner_class: ClassVar[type[Learner]] = DeepSARSALearner
+    policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
+    action_spaces: ClassVar = (spaces.Discrete,)
+    q_net = Part("policy.q_net")
+    _epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedyEach
+    _judges_while_acting = False
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "batch_size": 16}
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.RAdam)
+
+    def _updates_per_rollout(self, rows: int) -> int:
+        return self.n_epochs * -(-rows // self.batch_size)
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        self._follow_schedule()
+        return super()._iterate(callback, log_interval)
+
+    # -- returns -------------------------------------------------------------------------------------------------------
+    #
+    # G_t = r + gamma (lambda G_(t+1) + (1 - lambda) max_a Q(s', a)), as in algorithm 1: what generalised advantage
+    # estimation gives with max_a Q(s, a) for the value of a state. The network stands still while they are collected.
+
+    def _values_of(
+        self, observations: Observations, memory: Mapping[str, Tensor], masks: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Greedy values [N]."""
+        with torch.no_grad():
+            q = self.q_net(self.policy.obs_to_tensor(observations)[0])
+            return greedy_value(q, None if masks is None else torch.as_tensor(masks, device=q.device)).numpy(force=True)
+
+    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Any] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
+        """Greedy values, and 0 for logarithms of probabilities, which nothing reads."""
+        values = greedy_value(self.q_net(obs), extras.get("masks"))
+        return values, torch.zeros_like(values)
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Make ``n_epochs`` shuffled passes over the rollout."""
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        sampling, minibatches = self._split.sample, self._minibatches
+        metrics: dict[str, list[Tensor]] = {}
+        for _ in range(self.n_epochs):
+            for batch in sampling.timing(minibatches(self.batch_size)):
+                for name, value in self.learner.update(batch).metrics.items():
+                    metrics.setdefault(name, []).append(value)
+        self._n_updates += self.n_epochs
+        self._record(metrics)

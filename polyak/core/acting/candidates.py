@@ -1,0 +1,89 @@
+"""Acting as many candidates at once, which are sets of parameters of one policy.
+
+Shape letters: N environments, P parameters.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from polyak.core.runner import Acted
+from polyak.data.step import Observations
+from polyak.nn.fast.stacked import StackedActor, stacked_actor
+from polyak.nn.policies.base import Policy
+
+
+class CandidateActor:
+    """Acts in each environment with parameters of its own.
+
+    Args:
+        policy: of which they are the parameters.
+
+    Attributes:
+        weights: [N, P] of the policy's parameters that can be trained, in their order. Change its rows in place.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.weights = torch.empty(0)
+        self._stacked: StackedActor | None = None
+
+    def begin(self, policy: Policy, weights: Tensor) -> None:
+        """Act with these parameters [N, P] of this policy from now on."""
+        policy.set_training_mode(False)
+        fits = policy is self.policy and weights.shape == self.weights.shape and weights.device == self.weights.device
+        if fits and self._stacked is not None and self._stacked.unchanged():
+            self.weights.copy_(weights)
+        else:
+            self.policy, self.weights = policy, weights.clone()
+            self._stacked = stacked_actor(policy, self.weights)
+
+    def prepare(self, observations: Observations) -> None:
+        """Nothing: there are no candidates yet."""
+
+    def act(
+        self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
+    ) -> Acted:
+        """Actions for observations [N, ...]."""
+        actions = None
+        if self._stacked is not None and self._stacked.current():
+            actions = self._stacked.act(observations, deterministic=True)
+        if actions is None:
+            actions = self._by_torch(observations)
+        return Acted(self.policy.codec.to_env(actions), actions, {})
+
+    @torch.no_grad()
+    def _by_torch(self, observations: Observations) -> np.ndarray:
+        """[N, ...]"""
+        chooser = _Chooser(self.policy)
+        named = {name: p for name, p in chooser.named_parameters() if p.requires_grad}
+        parts = self.weights.split([p.numel() for p in named.values()], dim=1)
+        rows = {name: part.unflatten(1, p.shape) for (name, p), part in zip(named.items(), parts, strict=True)}
+        choose = vmap(lambda parameters, observation: functional_call(chooser, parameters, (observation,)))
+        return choose(rows, self.policy.obs_to_tensor(observations)[0]).numpy(force=True)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing: whose turn it is, the algorithm knows."""
+        return {}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """There is nothing to take back."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_stacked": None}  # which looks at the weights of this one
+
+
+class _Chooser(nn.Module):
+    """A policy's way from one observation to one action, as the call of a module."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, observation: Any) -> Tensor:
+        several = isinstance(observation, dict)
+        batch = {key: part[None] for key, part in observation.items()} if several else observation[None]
+        return torch.as_tensor(self.policy._predict(batch, deterministic=True))[0]

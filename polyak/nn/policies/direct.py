@@ -1,0 +1,94 @@
+"""A policy that is one network and nothing else: what a search among weights varies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.envs.spaces import get_action_dim
+from polyak.nn.errors import PolicyError
+from polyak.nn.fast.acting import Chain, is_plain, plain
+from polyak.nn.fast.array_layers import DeterministicHead, GreedyHead
+from polyak.nn.networks.encoders import ExtractorClass, Obs
+from polyak.nn.networks.layers import Activation, check_widths, create_mlp
+from polyak.nn.options import keywords_of
+from polyak.nn.policies.base import Policy
+
+
+class DirectPolicy(Policy):
+    """Features -> hidden layers -> actions of a Box, or scores of which the highest is the choice.
+
+    Args:
+        observation_space: what it reads.
+        action_space: Box or Discrete.
+        net_arch: widths of the hidden layers; ``None`` takes [64, 64], and none at all is a linear policy.
+        activation_fn: follows every hidden layer.
+        with_bias: whether the layers have a bias.
+        squash_output: for a Box: pass actions through tanh and stretch them to the bounds, instead of clipping.
+        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
+        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
+        normalize_images: divide uint8 pictures by 255.
+
+    Raises:
+        PolicyError: another action space, or an argument out of range.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        *,
+        net_arch: Sequence[int] | None = None,
+        activation_fn: Activation = nn.ReLU,
+        with_bias: bool = True,
+        squash_output: bool = True,
+        features_extractor_class: ExtractorClass | None = None,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+    ) -> None:
+        if not isinstance(action_space, spaces.Box | spaces.Discrete):
+            raise PolicyError(f"this policy acts in a Box or a Discrete, but the action space is {action_space}.")
+        chooses = isinstance(action_space, spaces.Discrete)
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class=features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+            squash_output=squash_output and not chooses,
+        )
+        self.chooses, self.with_bias = chooses, with_bias
+        self.net_arch = [64, 64] if net_arch is None else check_widths(net_arch, "net_arch")
+        self.activation_fn = activation_fn
+        self._build_networks()
+
+    @classmethod
+    def keywords(cls, net_arch: Sequence[int] | None = None, **defaults: Any) -> set[str]:
+        """Names that ``policy_kwargs`` may hold; a policy that is linear by its name stays linear."""
+        return keywords_of(cls) - ({"net_arch", "activation_fn"} if net_arch is not None else set())
+
+    def _build_networks(self) -> None:
+        self.features_extractor = self.make_features_extractor()
+        inputs: int = self.features_extractor.features_dim  # type: ignore[assignment]
+        outputs = int(self.action_space.n) if self.chooses else get_action_dim(self.action_space)  # type: ignore[attr-defined]
+        layers = create_mlp(inputs, outputs, self.net_arch, self.activation_fn, self.squash_output, self.with_bias)
+        self.action_net = nn.Sequential(*layers)
+
+    @plain
+    def forward(self, obs: Obs) -> Tensor:
+        """Observations [B, ...] -> actions [B, ...] in the network's units."""
+        outputs = self.action_net(self.extract_features(obs, self.features_extractor))
+        return outputs.argmax(1) if self.chooses else outputs.reshape(-1, *(self.action_space.shape or ()))
+
+    @plain
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        return self(obs)
+
+    def acting_chain(self) -> Chain | None:
+        if not is_plain(self, "forward", "act", "_predict", "extract_features"):
+            return None
+        head = GreedyHead if self.chooses else DeterministicHead
+        return Chain((self,), (self.features_extractor, self.action_net), head)
