@@ -42,7 +42,18 @@ _ONE_MODULE = {
 """Names that mean something else in one module."""
 
 _VARIABLES = (
-    *("SelfA2C", "SelfDDPG", "SelfDQN", "SelfPPO", "SelfQRDQN", "SelfSAC", "SelfTD3", "SelfTQC", "SelfTRPO"),
+    *(
+        "SelfA2C",
+        "SelfDDPG",
+        "SelfDQN",
+        "SelfPPO",
+        "SelfQRDQN",
+        "SelfRecurrentPPO",
+        "SelfSAC",
+        "SelfTD3",
+        "SelfTQC",
+        "SelfTRPO",
+    ),
     *("SelfBaseAlgorithm", "SelfOffPolicyAlgorithm", "SelfOnPolicyAlgorithm", "SelfBaseModel"),
     *("SelfDistribution", "SelfDiagGaussianDistribution", "SelfSquashedDiagGaussianDistribution"),
     *("SelfCategoricalDistribution", "SelfMultiCategoricalDistribution", "SelfBernoulliDistribution"),

@@ -32,6 +32,15 @@ _QRDQN_POLICIES = (
     f"{_POLICIES}: QuantileNetwork QRDQNPolicy MlpPolicy=QRDQNPolicy CnnPolicy=QRDQNCnnPolicy "
     "MultiInputPolicy=QRDQNMultiInputPolicy",
 )
+_RECURRENT = "polyak.compat.recurrent"
+_RECURRENT_POLICIES = (
+    f"{_RECURRENT}.policies: RecurrentActorCriticPolicy RecurrentActorCriticCnnPolicy "
+    "RecurrentMultiInputActorCriticPolicy"
+)
+_RECURRENT_SHORT = (
+    f"{_RECURRENT}.policies: MlpLstmPolicy=RecurrentActorCriticPolicy CnnLstmPolicy=RecurrentActorCriticCnnPolicy "
+    "MultiInputLstmPolicy=RecurrentMultiInputActorCriticPolicy"
+)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _LSTD = ("polyak.nn.policies.continuous: LOG_STD_MAX LOG_STD_MIN",)
 _BUFFERS = "BaseBuffer ReplayBuffer RolloutBuffer DictReplayBuffer DictRolloutBuffer NStepReplayBuffer"
@@ -180,14 +189,28 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: CrossQ QRDQN TQC TRPO",
+        f"{_ALGORITHMS}: CrossQ QRDQN RecurrentPPO TQC TRPO",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
     **_algorithm("CrossQ", (*_CROSSQ_POLICIES, *_LSTD)),
     **_algorithm("QRDQN", _QRDQN_POLICIES),
     **_algorithm("TQC", (*_TQC_POLICIES, *_LSTD)),
     **_algorithm("TRPO", _ON_POLICY_POLICIES),
+    "ppo_recurrent": (f"{_ALGORITHMS}: RecurrentPPO", _RECURRENT_SHORT),
+    "ppo_recurrent.ppo_recurrent": (f"{_ALGORITHMS}: RecurrentPPO", _RECURRENT_SHORT),
+    "ppo_recurrent.policies": (_RECURRENT_SHORT, _RECURRENT_POLICIES),
     "common": (),
+    "common.recurrent": (),
+    "common.recurrent.buffers": (
+        f"{_RECURRENT}.buffers: RecurrentRolloutBuffer RecurrentDictRolloutBuffer create_sequencers pad "
+        "pad_and_flatten",
+        f"{_RECURRENT}.type_aliases: RNNStates RecurrentRolloutBufferSamples RecurrentDictRolloutBufferSamples",
+    ),
+    "common.recurrent.policies": (_RECURRENT_POLICIES, f"{_RECURRENT}.type_aliases: RNNStates"),
+    "common.recurrent.type_aliases": (
+        f"{_RECURRENT}.type_aliases: RNNStates RecurrentRolloutBufferSamples RecurrentDictRolloutBufferSamples",
+        f"{_FUNCTIONS}: TensorDict",
+    ),
     "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
     "common.utils": (f"{_FUNCTIONS}: quantile_huber_loss conjugate_gradient_solver flat_grad",),
 }

@@ -28,6 +28,8 @@ ENVS = {
     "crossq": "Pendulum-v1",
     "qrdqn": "CartPole-v1",
     "trpo": "Pendulum-v1",
+    "ppo_recurrent": "CartPole-v1",
+    "ppo_recurrent_linear": "Pendulum-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4}
 
@@ -41,10 +43,21 @@ def observations(env: str, n: int = 1000) -> Any:
     return rng.normal(size=(n, SIZES[env])).astype(np.float32)
 
 
+def remembering(model: Any, seen: Any) -> list[np.ndarray]:
+    """A model's actions for batches of ten observations one after another, with its memory carried along, and that
+    memory in the end. The episodes of half of a batch begin anew at each third step."""
+    state, actions = None, []
+    for step, batch in enumerate(seen.reshape(-1, 10, *seen.shape[1:])):
+        starts = (np.arange(10) % 2 == 0) & (step % 3 == 0)
+        action, state = model.predict(batch, state, starts, deterministic=True)
+        actions.append(action)
+    return [np.concatenate(actions), *state]
+
+
 def main(*names: str) -> None:
     """Write these models, or everything if none is named."""
     import torch
-    from sb3_contrib import QRDQN, TQC, TRPO
+    from sb3_contrib import QRDQN, TQC, TRPO, RecurrentPPO
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
     from stable_baselines3.common.noise import NormalActionNoise
@@ -81,6 +94,16 @@ def main(*names: str) -> None:
         "tqc": (TQC("MlpPolicy", ENVS["tqc"], top_quantiles_to_drop_per_net=1, **quantiles), 20),
         "qrdqn": (QRDQN("MlpPolicy", ENVS["qrdqn"], learning_rate=0.01, **levels), 45),
         "trpo": (TRPO("MlpPolicy", ENVS["trpo"], n_steps=32, batch_size=16, n_critic_updates=2, **tiny()), 64),
+        "ppo_recurrent": (
+            RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **_remembering(tiny(), n_lstm_layers=2)),
+            64,
+        ),
+        "ppo_recurrent_linear": (
+            RecurrentPPO(
+                "MlpLstmPolicy", ENVS["ppo_recurrent_linear"], **_remembering(tiny(), enable_critic_lstm=False)
+            ),
+            64,
+        ),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
     expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}
@@ -89,6 +112,9 @@ def main(*names: str) -> None:
         model.learn(steps)
         model.save(DATA / f"{name}.zip")
         expected[name] = model.predict(observations(ENVS.get(name, "BitFlipping")), deterministic=True)[0]
+        if name.startswith("ppo_recurrent"):
+            parts = zip(("actions", "hidden", "cell"), remembering(model, observations(ENVS[name])), strict=True)
+            expected |= {f"{name}/{part}": array for part, array in parts}
         if name in ("sac", "dqn_her"):
             model.save_replay_buffer(DATA / f"{name}_replay.pkl")
             buffer = model.replay_buffer
@@ -152,6 +178,12 @@ def crossq(options: dict[str, Any]) -> None:
     arrays |= {"mean": layer.ra_mean, "variance": layer.ra_var}
     results |= {f"batch_renorm/{name}": np.asarray(array) for name, array in arrays.items()}
     np.savez_compressed(DATA / "crossq.npz", **results)
+
+
+def _remembering(options: dict[str, Any], **memory: Any) -> dict[str, Any]:
+    """Options of a policy that remembers in four units."""
+    kwargs = options["policy_kwargs"] | {"lstm_hidden_size": 4, **memory}
+    return {**options, "n_steps": 32, "batch_size": 16, "n_epochs": 2, "policy_kwargs": kwargs}
 
 
 def _single(options: dict[str, Any]) -> dict[str, Any]:

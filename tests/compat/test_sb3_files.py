@@ -35,6 +35,7 @@ from polyak import (
     DeepSARSA,
     HerReplayBuffer,
     Rainbow,
+    RecurrentPPO,
 )
 from polyak.compat import algorithms as compat
 from polyak.compat.sb3_files import names, unpickle, writer
@@ -47,7 +48,7 @@ from polyak.core.watching.evaluation import evaluate_policy
 from polyak.data import PrioritizedReplayBuffer
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.nn import BaseFeaturesExtractor
-from tests.compat.make_sb3_files import DATA, ENVS, observations
+from tests.compat.make_sb3_files import DATA, ENVS, observations, remembering
 from tests.tolerance import LIKELY, bound
 
 MODELS = {
@@ -63,6 +64,8 @@ MODELS = {
     "crossq": CrossQ,
     "qrdqn": QRDQN,
     "trpo": TRPO,
+    "ppo_recurrent": RecurrentPPO,
+    "ppo_recurrent_linear": RecurrentPPO,
     "dqn_her": DQN,
 }
 EXPECTED = {**np.load(DATA / "expected.npz"), **np.load(DATA / "crossq.npz")}
@@ -119,6 +122,22 @@ def test_a_model_acts_as_it_did(name: str) -> None:
     assert model.seed == 0
     assert model.num_timesteps >= 20
     assert model._n_updates > 0
+
+
+@pytest.mark.parametrize("name", ["ppo_recurrent", "ppo_recurrent_linear"])
+@pytest.mark.parametrize("cls", [RecurrentPPO, compat.RecurrentPPO])
+def test_a_model_remembers_as_it_did(cls: type[RecurrentPPO], name: str, tmp_path: Path) -> None:
+    model = cls.load(DATA / f"{name}.zip", device="cpu")
+    actions = remembering(model, seen(name))
+    for part, array in zip(("actions", "hidden", "cell"), actions, strict=True):
+        agree(array, EXPECTED[f"{name}/{part}"])
+    model.save(tmp_path / "again")
+    model.save_sb3(tmp_path / "exported")
+    for other in (RecurrentPPO, compat.RecurrentPPO):
+        for file in ("again", "exported"):
+            loaded = other.load(tmp_path / file, device="cpu")
+            for mine, theirs in zip(remembering(loaded, seen(name)), actions, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -220,7 +239,6 @@ def test_the_algorithm_is_found_out() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "algorithm"),
     [
-        ("sb3_contrib.common.recurrent.policies", "RecurrentActorCriticPolicy", "RecurrentPPO"),
         ("sb3_contrib.common.maskable.policies", "MaskableActorCriticPolicy", "MaskablePPO"),
         ("sb3_contrib.ars.policies", "ARSPolicy", "ARS"),
     ],

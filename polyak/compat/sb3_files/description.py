@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import RMSprop
 
 from polyak import algorithms
+from polyak.compat.recurrent.options import to_polyak
 from polyak.compat.sb3_files import unpickle
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, PolicyName
 from polyak.compat.sb3_files.translate import whole
@@ -39,7 +40,7 @@ _COUNTERS = (
 _HYPERPARAMETERS = frozenset(
     name
     for algorithm in ALGORITHMS
-    for name in inspect.signature(algorithms.get(algorithm)).parameters
+    for name in inspect.signature(getattr(algorithms, algorithm)).parameters
     if name not in NOT_ATTRIBUTES | {"policy", "env"}
 )
 """Arguments of polyak's algorithms: the peer keeps them as attributes of the same names."""
@@ -106,6 +107,8 @@ def describe(
     """
     policy = entries.get("policy_class")
     algorithm = algorithm_of(entries, policy)
+    if algorithm == "PPO" and any(key.startswith("actor_memory.") for key in weights):  # with a policy of a user's own
+        algorithm = "RecurrentPPO"
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(
             f"{name} holds a model of {algorithm}, which polyak does not have. Load it with the library that wrote it; "
@@ -264,4 +267,4 @@ def _policy_kwargs(
     # Sharing features was the default before 1.8, and the file does not say so.
     if groups and len(own) < len(critic) and len(groups[0].get("params", ())) == len(own):
         kept.setdefault("share_features_extractor", True)
-    return kept
+    return to_polyak(kept)
