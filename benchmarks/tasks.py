@@ -59,6 +59,9 @@ TASKS: dict[str, SpeedTask] = {
         "MaskablePPO", "CartPole-v1", 81_920, n_envs=8, masked=True, libraries=("polyak", "contrib")
     ),
     "ppo-halfcheetah": SpeedTask("PPO", "HalfCheetah-v5", 81_920),
+    "recurrent-ppo-cartpole-8": SpeedTask(
+        "RecurrentPPO", "CartPole-v1", 8_192, n_envs=8, policy="MlpLstmPolicy", libraries=("polyak", "contrib")
+    ),
     "a2c-cartpole-8": SpeedTask("A2C", "CartPole-v1", 500_000, n_envs=8, libraries=("polyak", "sb3")),
     "ppo-breakout-8": SpeedTask(
         "PPO", "BreakoutNoFrameskip-v4", 8_192, n_envs=8, policy="CnnPolicy", settings=_PPO_ATARI, atari=True

@@ -20,13 +20,31 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from polyak.algorithms import a2c, ars, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, sac, td3, tqc, trpo
+from polyak.algorithms import (
+    a2c,
+    ars,
+    crossq,
+    ddpg,
+    dqn,
+    maskable_ppo,
+    ppo,
+    qrdqn,
+    recurrent_ppo,
+    sac,
+    td3,
+    tqc,
+    trpo,
+)
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
 from polyak.compat.maskable import policies as maskable_policies
 from polyak.compat.maskable.buffers import MASKS, MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
-from polyak.compat.sb3_files.names import renamed
+from polyak.compat.recurrent import options as recurrent_options
+from polyak.compat.recurrent import policies as recurrent_policies
+from polyak.compat.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
+from polyak.compat.recurrent.type_aliases import RNNStates
+from polyak.compat.sb3_files.names import renamed, renamed_memory
 from polyak.compat.signatures import in_order, with_defaults
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration
@@ -82,6 +100,11 @@ MASKABLE_ALIASES: Aliases = {
     "MlpPolicy": maskable_policies.MaskableActorCriticPolicy,
     "CnnPolicy": maskable_policies.MaskableActorCriticCnnPolicy,
     "MultiInputPolicy": maskable_policies.MaskableMultiInputActorCriticPolicy,
+}
+RECURRENT_ALIASES: Aliases = {
+    "MlpLstmPolicy": recurrent_policies.RecurrentActorCriticPolicy,
+    "CnnLstmPolicy": recurrent_policies.RecurrentActorCriticCnnPolicy,
+    "MultiInputLstmPolicy": recurrent_policies.RecurrentMultiInputActorCriticPolicy,
 }
 DQN_ALIASES: Aliases = {
     "MlpPolicy": policies.DQNPolicy,
@@ -953,6 +976,113 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         return step
 
 
+class _Renaming(DeepAlgorithm):
+    """Networks whose names are sb3-contrib's here, and polyak's in its files."""
+
+    @staticmethod
+    def _renamed(tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """Tensors by the other names."""
+        raise NotImplementedError
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        saved.networks = self._renamed(saved.networks)
+
+    def _load_state(self, saved: Saved) -> None:
+        saved.networks = self._renamed(saved.networks)
+        super()._load_state(saved)
+
+    def set_parameters(
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
+    ) -> None:
+        values = load_path_or_dict
+        if not isinstance(values, Mapping):
+            values = all_parameters(checkpoint.read(values, weights_only=True))
+            values["policy"] = self._renamed(values["policy"])
+        super().set_parameters(values, exact_match, device)
+
+    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
+
+
+@in_order(
+    "learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range clip_range_vf normalize_advantage ent_coef "
+    f"vf_coef max_grad_norm use_sde sde_sample_freq target_kl {_TAIL}"
+)
+class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
+    """See :class:`polyak.RecurrentPPO`. Its policies and buffers hand about memory as ``lstm_states``; its
+    ``policy_kwargs`` are in sb3-contrib's words, and in polyak's in its files."""
+
+    policy_aliases = RECURRENT_ALIASES
+    learn = with_defaults(recurrent_ppo.RecurrentPPO.learn, tb_log_name="RecurrentPPO")
+    _check_batch_size = PPO._check_batch_size
+    _renamed = staticmethod(renamed_memory)
+
+    def _make_rollout_buffer(self) -> RolloutBuffer:
+        nested = isinstance(self.observation_space, spaces.Dict)
+        self._rollout_buffer_class = RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer  # type: ignore[misc]
+        return super(OnPolicyAlgorithm, self)._make_rollout_buffer()
+
+    def _column_options(self) -> dict[str, Any]:
+        options = super()._column_options()
+        if issubclass(self.rollout_buffer_class or RecurrentRolloutBuffer, RecurrentRolloutBuffer):
+            options["hidden_state_shape"] = (self.n_steps, *self._state_shape)
+        return options
+
+    @property
+    def _state_shape(self) -> tuple[int, int, int]:
+        """Of memory in all environments: [K, N, H]."""
+        policy: Any = self.policy
+        layers, _, units = policy.lstm_hidden_state_shape
+        return layers, self.n_envs, units
+
+    def _sequence_length(self, longest: int | None) -> int:
+        """Any ``n_steps`` will do: where they have no factor of about ``batch_size``, sequences are longer."""
+        try:
+            return super()._sequence_length(longest)
+        except ValueError:
+            length = min(n for n in range(self.batch_size, self.n_steps + 1) if self.n_steps % n == 0)
+            warnings.warn(
+                f"minibatches are made of equal sequences, but n_steps={self.n_steps} has no factor of about "
+                f"batch_size={self.batch_size}: they have {length} steps. Use a multiple of batch_size.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return length
+
+    @property
+    def _minibatches(self) -> Callable[[int | None], Iterator[Any]]:
+        """Equal sequences, which the learner reads, and not those of the buffer's ``get``."""
+        buffer = self.rollout_buffer
+        if type(buffer).get is not RecurrentRolloutBuffer.get:
+            return super()._minibatches
+        if self._gathers_late:
+            return buffer.minibatches
+        return lambda size: (rows.gathered() for rows in buffer.minibatches(size))
+
+    @property
+    def _last_lstm_states(self) -> RNNStates | None:
+        """What is remembered before the next step, [K, N, H] each; ``None`` before the first."""
+        memory = None if self.runner is None else self._remembering.recall(self.runner.episode_starts)
+        if memory is None:
+            return None
+        policy: Any = self.policy
+        return policy.states_of(memory)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        values = super().hyperparameters()
+        if values.get("policy_kwargs"):
+            values["policy_kwargs"] = recurrent_options.to_polyak(values["policy_kwargs"])
+        return values
+
+    @classmethod
+    def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
+        if options := hyperparameters.get("policy_kwargs"):
+            hyperparameters = {**hyperparameters, "policy_kwargs": recurrent_options.to_contrib(options)}
+        return super()._unbuilt(policy, device, hyperparameters)
+
+
 class TRPOLearner(trpo.TRPOLearner):
     """Makes the peer's draws, and measures steps the peer's way round."""
 
@@ -1061,13 +1191,14 @@ class QRDQNLearner(qrdqn.QRDQNLearner):
 
 
 @in_order(_GREEDY)
-class QRDQN(qrdqn.QRDQN, OffPolicyAlgorithm):
+class QRDQN(_Renaming, qrdqn.QRDQN, OffPolicyAlgorithm):
     """See :class:`polyak.QRDQN`. Its networks have other names, which stand in no file of polyak's."""
 
     heeds_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = QRDQN_ALIASES
     learner_class = QRDQNLearner
+    _renamed = staticmethod(renamed)
     quantile_net, quantile_net_target = Part("policy.quantile_net"), Part("policy.quantile_net_target")
     n_quantiles = Part("policy.n_quantiles")
     learn = with_defaults(qrdqn.QRDQN.learn, tb_log_name="QRDQN")
@@ -1078,25 +1209,6 @@ class QRDQN(qrdqn.QRDQN, OffPolicyAlgorithm):
         if options.get("optimizer_class") is not None:
             return options
         return {"optimizer_kwargs": dict(default.kwargs), **options, "optimizer_class": default.cls}
-
-    def _save_state(self, saved: Saved, include: set[str]) -> None:
-        super()._save_state(saved, include)
-        saved.networks = renamed(saved.networks)
-
-    def _load_state(self, saved: Saved) -> None:
-        saved.networks = renamed(saved.networks)
-        super()._load_state(saved)
-
-    def set_parameters(
-        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
-    ) -> None:
-        values = load_path_or_dict
-        if not isinstance(values, Mapping):
-            values = all_parameters(checkpoint.read(values, weights_only=True))
-            values["policy"] = renamed(values["policy"])
-        super().set_parameters(values, exact_match, device)
-
-    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
 
 
 @in_order(f"{_REPLAY} policy_delay target_policy_noise target_noise_clip {_TAIL}")

@@ -42,8 +42,8 @@ _ONE_MODULE = {
 """Names that mean something else in one module."""
 
 _VARIABLES = (
-    *("SelfA2C", "SelfARS", "SelfDDPG", "SelfDQN", "SelfMaskablePPO", "SelfPPO", "SelfQRDQN", "SelfSAC", "SelfTD3"),
-    *("SelfTQC", "SelfTRPO"),
+    *("SelfA2C", "SelfARS", "SelfDDPG", "SelfDQN", "SelfMaskablePPO", "SelfPPO", "SelfQRDQN", "SelfRecurrentPPO"),
+    *("SelfSAC", "SelfTD3", "SelfTQC", "SelfTRPO"),
     *("SelfBaseAlgorithm", "SelfOffPolicyAlgorithm", "SelfOnPolicyAlgorithm", "SelfBaseModel"),
     *("SelfDistribution", "SelfDiagGaussianDistribution", "SelfSquashedDiagGaussianDistribution"),
     *("SelfCategoricalDistribution", "SelfMultiCategoricalDistribution", "SelfBernoulliDistribution"),

@@ -41,6 +41,15 @@ _MASKABLE_SHORT = (
     "MultiInputPolicy=MaskableMultiInputActorCriticPolicy"
 )
 _ARS_POLICIES = (f"{_POLICIES}: ARSPolicy ARSLinearPolicy MlpPolicy=ARSPolicy LinearPolicy=ARSLinearPolicy",)
+_RECURRENT = "polyak.compat.recurrent"
+_RECURRENT_POLICIES = (
+    f"{_RECURRENT}.policies: RecurrentActorCriticPolicy RecurrentActorCriticCnnPolicy "
+    "RecurrentMultiInputActorCriticPolicy"
+)
+_RECURRENT_SHORT = (
+    f"{_RECURRENT}.policies: MlpLstmPolicy=RecurrentActorCriticPolicy CnnLstmPolicy=RecurrentActorCriticCnnPolicy "
+    "MultiInputLstmPolicy=RecurrentMultiInputActorCriticPolicy"
+)
 _BASE_POLICY = (f"{_POLICIES}: BasePolicy BaseModel ContinuousCritic",)
 _INVALID_ACTIONS = (
     "polyak.envs.testing: InvalidActionEnvDiscrete InvalidActionEnvMultiDiscrete InvalidActionEnvMultiBinary"
@@ -192,7 +201,7 @@ SB3: dict[str, tuple[str, ...]] = {
 
 CONTRIB: dict[str, tuple[str, ...]] = {
     "": (
-        f"{_ALGORITHMS}: ARS CrossQ MaskablePPO QRDQN TQC TRPO",
+        f"{_ALGORITHMS}: ARS CrossQ MaskablePPO QRDQN RecurrentPPO TQC TRPO",
         f"{_FUNCTIONS}: __version__=SB3_VERSION",
     ),
     **_algorithm("ARS", _ARS_POLICIES),
@@ -222,6 +231,20 @@ CONTRIB: dict[str, tuple[str, ...]] = {
     "common.wrappers": ("polyak.envs: ActionMasker TimeFeatureWrapper",),
     "common.wrappers.action_masker": ("polyak.envs: ActionMasker",),
     "common.wrappers.time_feature": ("polyak.envs: TimeFeatureWrapper",),
+    "ppo_recurrent": (f"{_ALGORITHMS}: RecurrentPPO", _RECURRENT_SHORT),
+    "ppo_recurrent.ppo_recurrent": (f"{_ALGORITHMS}: RecurrentPPO", _RECURRENT_SHORT),
+    "ppo_recurrent.policies": (_RECURRENT_SHORT, _RECURRENT_POLICIES),
+    "common.recurrent": (),
+    "common.recurrent.buffers": (
+        f"{_RECURRENT}.buffers: RecurrentRolloutBuffer RecurrentDictRolloutBuffer create_sequencers pad "
+        "pad_and_flatten",
+        f"{_RECURRENT}.type_aliases: RNNStates RecurrentRolloutBufferSamples RecurrentDictRolloutBufferSamples",
+    ),
+    "common.recurrent.policies": (_RECURRENT_POLICIES, f"{_RECURRENT}.type_aliases: RNNStates"),
+    "common.recurrent.type_aliases": (
+        f"{_RECURRENT}.type_aliases: RNNStates RecurrentRolloutBufferSamples RecurrentDictRolloutBufferSamples",
+        f"{_FUNCTIONS}: TensorDict",
+    ),
     "common.torch_layers": ("polyak.nn: BatchRenorm=BatchRenorm1d BatchRenorm1d",),
     "common.vec_env": (f"{_FUNCTIONS}: AsyncEval",),
     "common.vec_env.async_eval": (f"{_FUNCTIONS}: AsyncEval",),

@@ -87,21 +87,25 @@ def check_policy_fits(name: str, observation_space: spaces.Space, normalize_imag
     Raises:
         PolicyError: naming the policy, the space and the policy to use.
     """
+    lstm = "Lstm" if "Lstm" in name else ""  # of RecurrentPPO
     if isinstance(observation_space, spaces.Dict):
-        if name != "MultiInputPolicy":
+        if name != f"MultiInput{lstm}Policy":
             raise PolicyError(
-                f"{name!r} cannot read the Dict observation space {observation_space}. Use 'MultiInputPolicy', or give "
+                f"{name!r} cannot read the Dict observation space {observation_space}. Use "
+                f"'MultiInput{lstm}Policy', or give "
                 "policy_kwargs a features_extractor_class that reads it."
             )
         return
     suitable = default_extractor(observation_space, normalize_images)
     better = next(key for key, extractor in POLICY_EXTRACTORS.items() if extractor is suitable)
-    if name == "MultiInputPolicy":
+    better = better.replace("Policy", f"{lstm}Policy")
+    if name == f"MultiInput{lstm}Policy":
         raise PolicyError(
-            f"'MultiInputPolicy' reads Dict observation spaces, but the space is {observation_space}. Use {better!r}."
+            f"{name!r} reads Dict observation spaces, but the space is {observation_space}. Use {better!r}."
         )
-    if name == "CnnPolicy" and not (isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3):
+    pictures = isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3
+    if name == f"Cnn{lstm}Policy" and not pictures:
         raise PolicyError(
-            f"'CnnPolicy' reads pictures (a Box of three dimensions), but the space is {observation_space}. "
+            f"{name!r} reads pictures (a Box of three dimensions), but the space is {observation_space}. "
             f"Use {better!r}."
         )

@@ -31,6 +31,8 @@ ENVS = {
     "ppo_mask": "InvalidDiscrete",
     "ppo_mask_coins": "InvalidMultiBinary",
     "ars": "Pendulum-v1",
+    "ppo_recurrent": "CartPole-v1",
+    "ppo_recurrent_linear": "Pendulum-v1",
 }
 SIZES = {"CartPole-v1": 4, "Pendulum-v1": 3, "BitFlipping": 4, "InvalidDiscrete": 5, "InvalidMultiBinary": 3}
 
@@ -57,10 +59,21 @@ def masks(env: str, n: int = 1000) -> np.ndarray:
     return (sides | rng.integers(0, 2, (n, SIZES[env], 1)).astype(bool)).reshape(n, -1)
 
 
+def remembering(model: Any, seen: Any) -> list[np.ndarray]:
+    """A model's actions for batches of ten observations one after another, with its memory carried along, and that
+    memory in the end. The episodes of half of a batch begin anew at each third step."""
+    state, actions = None, []
+    for step, batch in enumerate(seen.reshape(-1, 10, *seen.shape[1:])):
+        starts = (np.arange(10) % 2 == 0) & (step % 3 == 0)
+        action, state = model.predict(batch, state, starts, deterministic=True)
+        actions.append(action)
+    return [np.concatenate(actions), *state]
+
+
 def main(*names: str) -> None:
     """Write these models, or everything if none is named."""
     import torch
-    from sb3_contrib import ARS, QRDQN, TQC, TRPO, MaskablePPO
+    from sb3_contrib import ARS, QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
     from sb3_contrib.common.envs import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary
     from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3, HerReplayBuffer
     from stable_baselines3.common.envs import BitFlippingEnv
@@ -105,6 +118,16 @@ def main(*names: str) -> None:
             64,
         ),
         "ars": (ARS("MlpPolicy", ENVS["ars"], n_delta=3, n_top=2, delta_std=0.1, **tiny()), 200),
+        "ppo_recurrent": (
+            RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **_remembering(tiny(), n_lstm_layers=2)),
+            64,
+        ),
+        "ppo_recurrent_linear": (
+            RecurrentPPO(
+                "MlpLstmPolicy", ENVS["ppo_recurrent_linear"], **_remembering(tiny(), enable_critic_lstm=False)
+            ),
+            64,
+        ),
         "dqn_her": (DQN("MultiInputPolicy", BitFlippingEnv(n_bits=4, max_steps=4), **hindsight, **replay()), 40),
     }
     expected: dict[str, np.ndarray] = dict(np.load(DATA / "expected.npz")) if names else {}
@@ -116,6 +139,9 @@ def main(*names: str) -> None:
         if name.startswith("ppo_mask"):
             seen, allowed = observations(ENVS[name]), masks(ENVS[name])
             expected[f"{name}/masked"] = model.predict(seen, deterministic=True, action_masks=allowed)[0]
+        if name.startswith("ppo_recurrent"):
+            parts = zip(("actions", "hidden", "cell"), remembering(model, observations(ENVS[name])), strict=True)
+            expected |= {f"{name}/{part}": array for part, array in parts}
         if name in ("sac", "dqn_her"):
             model.save_replay_buffer(DATA / f"{name}_replay.pkl")
             buffer = model.replay_buffer
@@ -179,6 +205,12 @@ def crossq(options: dict[str, Any]) -> None:
     arrays |= {"mean": layer.ra_mean, "variance": layer.ra_var}
     results |= {f"batch_renorm/{name}": np.asarray(array) for name, array in arrays.items()}
     np.savez_compressed(DATA / "crossq.npz", **results)
+
+
+def _remembering(options: dict[str, Any], **memory: Any) -> dict[str, Any]:
+    """Options of a policy that remembers in four units."""
+    kwargs = options["policy_kwargs"] | {"lstm_hidden_size": 4, **memory}
+    return {**options, "n_steps": 32, "batch_size": 16, "n_epochs": 2, "policy_kwargs": kwargs}
 
 
 def _single(options: dict[str, Any]) -> dict[str, Any]:

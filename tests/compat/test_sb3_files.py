@@ -37,6 +37,7 @@ from polyak import (
     HerReplayBuffer,
     MaskablePPO,
     Rainbow,
+    RecurrentPPO,
 )
 from polyak.compat import algorithms as compat
 from polyak.compat.sb3_files import names, unpickle, writer
@@ -55,7 +56,7 @@ from polyak.envs import (
     VecNormalize,
 )
 from polyak.nn import BaseFeaturesExtractor
-from tests.compat.make_sb3_files import DATA, ENVS, masks, observations
+from tests.compat.make_sb3_files import DATA, ENVS, masks, observations, remembering
 from tests.tolerance import LIKELY, bound
 
 MODELS = {
@@ -74,6 +75,8 @@ MODELS = {
     "ppo_mask": MaskablePPO,
     "ppo_mask_coins": MaskablePPO,
     "ars": ARS,
+    "ppo_recurrent": RecurrentPPO,
+    "ppo_recurrent_linear": RecurrentPPO,
     "dqn_her": DQN,
 }
 EXPECTED = {**np.load(DATA / "expected.npz"), **np.load(DATA / "crossq.npz")}
@@ -154,6 +157,22 @@ def test_a_model_keeps_to_masks_as_it_did(cls: type[MaskablePPO], name: str, tmp
     model.save(tmp_path / "again")
     again = (MaskablePPO if cls is compat.MaskablePPO else compat.MaskablePPO).load(tmp_path / "again", device="cpu")
     agree(again.predict(seen(name), deterministic=True, action_masks=allowed)[0], actions)
+
+
+@pytest.mark.parametrize("name", ["ppo_recurrent", "ppo_recurrent_linear"])
+@pytest.mark.parametrize("cls", [RecurrentPPO, compat.RecurrentPPO])
+def test_a_model_remembers_as_it_did(cls: type[RecurrentPPO], name: str, tmp_path: Path) -> None:
+    model = cls.load(DATA / f"{name}.zip", device="cpu")
+    actions = remembering(model, seen(name))
+    for part, array in zip(("actions", "hidden", "cell"), actions, strict=True):
+        agree(array, EXPECTED[f"{name}/{part}"])
+    model.save(tmp_path / "again")
+    model.save_sb3(tmp_path / "exported")
+    for other in (RecurrentPPO, compat.RecurrentPPO):
+        for file in ("again", "exported"):
+            loaded = other.load(tmp_path / file, device="cpu")
+            for mine, theirs in zip(remembering(loaded, seen(name)), actions, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -264,22 +283,6 @@ def test_the_algorithm_is_found_out() -> None:
         """A user's own."""
 
     assert type(MyPPO.load(DATA / "ppo.zip")) is MyPPO
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "algorithm"),
-    [
-        ("sb3_contrib.common.recurrent.policies", "RecurrentActorCriticPolicy", "RecurrentPPO"),
-        ("sb3_contrib.ars.policies", "ARSPolicy", "ARS"),
-        ("sb3_contrib.common.maskable.policies", "MaskableActorCriticPolicy", "MaskablePPO"),
-    ],
-)
-def test_algorithms_that_polyak_lacks_are_named(tmp_path: Path, module: str, name: str, algorithm: str) -> None:
-    def change(data: dict[str, Any], members: dict[str, bytes]) -> None:
-        data["policy_class"] = written(writer.Global((module, name)))
-
-    with pytest.raises(ValueError, match=f"holds a model of {algorithm}, which polyak does not have. Load it with"):
-        PPO.load(rewritten("ppo", tmp_path / "m.zip", change))
 
 
 def test_a_policy_class_that_cannot_be_read_is_named_by_its_module(tmp_path: Path) -> None:

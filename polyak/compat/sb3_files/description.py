@@ -16,6 +16,7 @@ from torch.optim import RMSprop
 
 from polyak import algorithms
 from polyak.compat.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from polyak.compat.recurrent.options import to_polyak
 from polyak.compat.sb3_files import unpickle
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, PolicyName
 from polyak.compat.sb3_files.translate import whole
@@ -112,11 +113,8 @@ def describe(
     """
     policy = entries.get("policy_class")
     algorithm = algorithm_of(entries, policy)
-    if algorithm is not None and algorithm not in ALGORITHMS:
-        raise ValueError(
-            f"{name} holds a model of {algorithm}, which polyak does not have. Load it with the library that wrote it; "
-            f"polyak reads files of {', '.join(ALGORITHMS)}."
-        )
+    if algorithm == "PPO" and any(key.startswith("actor_memory.") for key in weights):  # with a policy of a user's own
+        algorithm = "RecurrentPPO"
     hyper = {key: _encoded(entries[key]) for key in _HYPERPARAMETERS if key in entries}
     hyper |= {key: value for key, value in _adjusted(entries, weights, optimizers).items() if key in hyper}
     if algorithm == "A2C" and isinstance(entries.get("policy_kwargs"), dict):
@@ -274,4 +272,4 @@ def _policy_kwargs(
     # Sharing features was the default before 1.8, and the file does not say so.
     if groups and len(own) < len(critic) and len(groups[0].get("params", ())) == len(own):
         kept.setdefault("share_features_extractor", True)
-    return kept
+    return to_polyak(kept)

@@ -26,8 +26,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.compat.recurrent.options import to_contrib
 from polyak.compat.sb3_files import names
-from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, Name, PolicyName, renamed
+from polyak.compat.sb3_files.names import (
+    ALGORITHMS,
+    BUFFER_OPTIONS,
+    NOT_ATTRIBUTES,
+    Name,
+    PolicyName,
+    renamed,
+    renamed_memory,
+)
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
 from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.deep import DeepAlgorithm
@@ -89,9 +98,12 @@ def _check_options(model: DeepAlgorithm, algorithm: str) -> None:
         raise ValueError(f"Stable-Baselines3's {algorithm} cannot act in {model.action_space}. Use save().")
     standard, known = _options_of(algorithm), _policy_options_of(algorithm)
     policy_is_theirs = isinstance(_policy_class(model, algorithm), Global)
-    unknown = sorted(model._policy_options().keys() - known) if policy_is_theirs else []
+    asked = model._policy_options()
+    asked = to_contrib(asked) if algorithm == "RecurrentPPO" else asked
+    unknown = sorted(asked.keys() - known) if policy_is_theirs else []
     for field in fields(model):
-        if field.name not in standard | NOT_ATTRIBUTES and (value := getattr(model, field.name)) != field.default:
+        value = getattr(model, field.name)
+        if field.name not in standard | NOT_ATTRIBUTES and value not in (field.default, {}):
             fix = f" To write a model that trains on without it, set model.{field.name} = {field.default!r} first."
             raise ValueError(
                 f"{field.name}={value!r:.100} has no equal in Stable-Baselines3: its {algorithm} has no such option."
@@ -112,7 +124,7 @@ def _options_of(algorithm: str) -> set[str]:
 
 def _policy_options_of(algorithm: str) -> set[str]:
     """What the peer's ``policy_kwargs`` may hold."""
-    policy = _namesake(algorithm).policy_aliases["MlpPolicy"]
+    policy = next(iter(_namesake(algorithm).policy_aliases.values()))
     return set(inspect.signature(policy).parameters) - {"observation_space", "action_space", "lr_schedule"}
 
 
@@ -128,6 +140,8 @@ def _tensors(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     parts = parameters(model.learner)
     if algorithm == "QRDQN" and any(name.startswith("q_net.") for name in parts["policy"]):
         parts["policy"] = renamed(parts["policy"])
+    if any(name.startswith("actor_memory.") for name in parts["policy"]):
+        parts["policy"] = renamed_memory(parts["policy"])
     variables: dict[str, Tensor] = {}
     own = dict(model.learner.named_parameters(recurse=False))
     if "log_ent_coef" in own:
@@ -204,6 +218,7 @@ def _description(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
         )
         values["replay_buffer_kwargs"] = _buffer_options(model)
     elif isinstance(model, RolloutAlgorithm):
+        values.setdefault("rollout_buffer_class", None)
         values["rollout_buffer_kwargs"] = dict(values.get("rollout_buffer_kwargs") or {})
     return values
 
@@ -220,7 +235,7 @@ def _policy_class(model: DeepAlgorithm, algorithm: str) -> Any:
     policy = model._policy_name
     known = [(name, found) for name, found in names.POLICIES.items() if algorithm in found.algorithms]
     for name, found in known:
-        if policy == found.alias or _stands_for(policy, name, found, algorithm):
+        if policy in (found.alias, found.alias.replace("Lstm", "")) or _stands_for(policy, name, found, algorithm):
             return Global(name)
     if isinstance(policy, str) or getattr(policy, "__module__", "polyak.").startswith("polyak."):
         raise ValueError(f"policy={policy!r} has no equal among Stable-Baselines3's policies of {algorithm}.")
@@ -244,6 +259,8 @@ def _policy_kwargs(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
     if algorithm == "QRDQN":
         recipe = model.make_optimizer()
         options |= {"optimizer_class": recipe.cls, "optimizer_kwargs": dict(recipe.kwargs)}
+    if algorithm == "RecurrentPPO":
+        options = to_contrib(options)
     if algorithm == "DDPG":
         options.setdefault("n_critics", 1)
     if algorithm in ("SAC", "TQC", "CrossQ"):

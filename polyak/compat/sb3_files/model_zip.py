@@ -23,7 +23,7 @@ from torch import Tensor
 
 from polyak.compat.sb3_files import description
 from polyak.compat.sb3_files.description import Entry
-from polyak.compat.sb3_files.names import renamed
+from polyak.compat.sb3_files.names import renamed, renamed_memory
 from polyak.core.files.archive import DAMAGED, check_members
 from polyak.core.files.checkpoint import Saved, check_nesting
 from polyak.core.files.parameters import optimizer_key, split_optimizer
@@ -62,6 +62,8 @@ def read(
     weights = _tensors(parts.pop("policy", {}), f"{name}: policy.pth")
     if any(key.startswith("quantile_net.") for key in weights):
         weights = renamed(weights)
+    if any(key.startswith("lstm_actor.") for key in weights):
+        weights = renamed_memory(weights)
     variables: dict[str, Any] = {}
     for part in _VARIABLES:
         variables |= parts.pop(part, None) or {}

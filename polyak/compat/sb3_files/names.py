@@ -112,7 +112,7 @@ POLICIES: dict[Name, PolicyName] = {
     **_policies(f"{_CONTRIB}.ars.policies", {"ARSPolicy": "MlpPolicy", "ARSLinearPolicy": "LinearPolicy"}, "ARS"),
     **_policies(
         f"{_CONTRIB}.common.recurrent.policies",
-        _prefixed("Recurrent"),
+        {name: alias.replace("Policy", "LstmPolicy") for name, alias in _prefixed("Recurrent").items()},
         "RecurrentPPO",
     ),
     **_policies(
@@ -183,7 +183,23 @@ CONTRIB_BUFFERS = frozenset(
 )
 """Named by files of algorithms that are refused by name further on."""
 
-ALGORITHMS = ("A2C", "ARS", "CrossQ", "DDPG", "DQN", "MaskablePPO", "PPO", "QRDQN", "SAC", "TD3", "TQC", "TRPO")
+ALGORITHMS = (
+    *(
+        "A2C",
+        "ARS",
+        "CrossQ",
+        "DDPG",
+        "DQN",
+        "MaskablePPO",
+        "PPO",
+        "QRDQN",
+        "RecurrentPPO",
+        "SAC",
+        "TD3",
+        "TQC",
+        "TRPO",
+    ),
+)
 """Those that are here too."""
 NOT_ATTRIBUTES = frozenset(
     ("device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps")
@@ -207,6 +223,17 @@ def renamed(tensors: Mapping[str, T]) -> dict[str, T]:
 
 def _exchanged(found: re.Match[str]) -> str:
     return re.sub("quantile_net|q_net", lambda name: _RENAMED[name[0]], found[0])
+
+
+_MEMORIES = {"lstm_actor": "actor_memory", "lstm_critic": "critic_memory", "critic": "critic_layer"}
+"""Of RecurrentPPO."""
+_MEMORIES |= {ours: theirs for theirs, ours in _MEMORIES.items()}
+_MEMORY = re.compile(rf"^(policy\.)?({'|'.join(_MEMORIES)})(?=\.)")
+
+
+def renamed_memory(tensors: Mapping[str, T]) -> dict[str, T]:
+    """RecurrentPPO's tensors by the peer's names if these are polyak's, or the other way round."""
+    return {_MEMORY.sub(lambda found: (found[1] or "") + _MEMORIES[found[2]], name): t for name, t in tensors.items()}
 
 
 # -- functions that older files hold by value --------------------------------------------------------------------------

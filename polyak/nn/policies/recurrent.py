@@ -71,6 +71,10 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
 
     def _build_networks(self) -> None:
         super()._build_networks()
+        self._build_memories()
+
+    def _build_memories(self) -> None:
+        """Set ``actor_memory``, and ``critic_memory`` or ``critic_layer`` if there is one."""
         self.actor_memory = self._make_memory()
         if self.critic_reads == "own":
             self.critic_memory = self._make_memory()

@@ -1,0 +1,92 @@
+"""Options of policies that remember, in sb3-contrib's words and in polyak's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal
+
+_WORDS = {"lstm_hidden_size": "memory_size", "n_lstm_layers": "memory_layers"}
+_CRITIC: dict[tuple[bool, bool], Literal["own", "shared", "none"]] = {
+    (False, True): "own",
+    (True, False): "shared",
+    (False, False): "none",
+}
+"""(``shared_lstm``, ``enable_critic_lstm``) -> ``critic_memory``."""
+_ONLY = {"bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False, "proj_size": 0}
+"""Arguments of ``torch.nn.LSTM`` that are at their defaults here."""
+_THEIRS = {"shared_lstm", "enable_critic_lstm", "lstm_kwargs"} | _WORDS.keys()
+_OURS = {"memory", "critic_memory", "max_seq_len"}
+
+
+def critic_memory(
+    shared_lstm: bool, enable_critic_lstm: bool, share_features_extractor: bool = True
+) -> Literal["own", "shared", "none"]:
+    """polyak's word for what the value function remembers by.
+
+    Raises:
+        AssertionError: it cannot be both, nor read the actor's memory of other features.
+    """
+    assert not (shared_lstm and enable_critic_lstm), (
+        "shared_lstm=True lets the value function read the actor's LSTM, but enable_critic_lstm=True gives it one of "
+        "its own. Set one of them to False."
+    )
+    assert share_features_extractor or not shared_lstm, (
+        "shared_lstm=True lets the value function read the actor's features, but share_features_extractor=False asks "
+        "for others. Leave one of them out."
+    )
+    return _CRITIC[bool(shared_lstm), bool(enable_critic_lstm)]
+
+
+def lstm_words(given: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
+    """``lstm_kwargs``, if they ask for nothing that is not there.
+
+    Raises:
+        ValueError: they do.
+    """
+    given = dict(given or {})
+    for name, value in given.items():
+        if name == "dropout" and layers == 1:  # it would lie between layers
+            warnings.warn(
+                f"lstm_kwargs: dropout={value} has no effect with n_lstm_layers=1.", UserWarning, stacklevel=2
+            )
+        elif name not in _ONLY or value != _ONLY[name]:
+            fix = f"Leave it out: there is only {_ONLY[name]!r}." if name in _ONLY else f"There are {sorted(_ONLY)}."
+            raise ValueError(f"lstm_kwargs: {name}={value!r} is not supported. {fix}")
+    return given
+
+
+def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
+    """``policy_kwargs`` of sb3-contrib's in polyak's words.
+
+    Raises:
+        ValueError: they have no equal.
+    """
+    kept = {name: value for name, value in options.items() if name not in _THEIRS}
+    lstm_words(options.get("lstm_kwargs"), options.get("n_lstm_layers", 1))
+    kept |= {ours: options[theirs] for theirs, ours in _WORDS.items() if theirs in options}
+    if "shared_lstm" in options or "enable_critic_lstm" in options:
+        kept["critic_memory"] = critic_memory(
+            options.get("shared_lstm", False), options.get("enable_critic_lstm", True)
+        )
+    return kept
+
+
+def to_contrib(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of :func:`to_polyak`; what is in sb3-contrib's words stays as it is.
+
+    Raises:
+        ValueError: they have no equal.
+    """
+    if options.get("memory", "lstm") != "lstm" or options.get("max_seq_len") is not None:
+        asked = {name: options[name] for name in ("memory", "max_seq_len") if name in options}
+        raise ValueError(
+            f"policy_kwargs: {asked} have no equal in sb3-contrib, whose memory is an LSTM that learns from sequences "
+            "as long as a minibatch. Use memory='lstm' and max_seq_len=None."
+        )
+    back = {ours: theirs for theirs, ours in _WORDS.items()}
+    kept = {back.get(name, name): value for name, value in options.items() if name not in _OURS}
+    if "critic_memory" in options:
+        pair = next(pair for pair, word in _CRITIC.items() if word == options["critic_memory"])
+        kept |= dict(zip(("shared_lstm", "enable_critic_lstm"), pair, strict=True))
+    return kept
