@@ -131,7 +131,7 @@ def test_any_number_of_steps_will_do(n_steps: int) -> None:
     assert made.rollout_buffer.sequence_length == {17: 17, 16: 8, 12: 6}[n_steps]
 
 
-@pytest.mark.parametrize(("name", "value"), [("dropout", 0.5), ("bias", False), ("proj_size", 2), ("nonsense", 1)])
+@pytest.mark.parametrize(("name", "value"), [("bias", False), ("proj_size", 2), ("nonsense", 1)])
 def test_other_lstms_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"lstm_kwargs: {name}={value} is not supported"):
         model(policy_kwargs=TINY | {"n_lstm_layers": 2, "lstm_kwargs": {name: value}})
@@ -144,6 +144,15 @@ def test_options_that_exclude_each_other_are_refused() -> None:
         options.critic_memory(True, False, share_features_extractor=False)
     with pytest.warns(UserWarning, match="no effect with n_lstm_layers=1"):
         model(policy_kwargs=TINY | {"lstm_kwargs": {"dropout": 0.5}})
+
+
+def test_layers_lose_some_of_what_they_hand_on() -> None:
+    made = model(policy_kwargs=TINY | {"n_lstm_layers": 2, "lstm_kwargs": {"dropout": 0.5}})
+    made.learn(32)
+    assert made.policy.lstm_actor.dropout == 0.5
+    kept = options.to_polyak(made.policy_kwargs)
+    assert kept["memory_dropout"] == 0.5
+    assert options.to_contrib(kept)["lstm_kwargs"] == {"dropout": 0.5}
 
 
 @pytest.mark.parametrize("word", ["own", "shared", "none"])

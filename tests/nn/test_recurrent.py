@@ -95,6 +95,22 @@ def test_without_new_episodes_the_layers_are_torchs(kind: str, layers: int) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_dropout_lies_between_layers_in_training(kind: str) -> None:
+    torch.manual_seed(0)
+    ours, theirs = Recurrent(kind, 3, WIDTH, 2, dropout=0.4), KINDS[kind][-1](3, WIDTH, 2, dropout=0.4)
+    theirs.load_state_dict(ours.state_dict())
+    inputs, near = torch.randn(7, 4, 3), 7 * bound(3 + WIDTH, size=4)
+    found = []
+    for training in (True, False):
+        ours.train(training), theirs.train(training)
+        torch.manual_seed(1)
+        found.append(ours(inputs, ours.initial(4))[0])
+        torch.manual_seed(1)
+        torch.testing.assert_close(found[-1], theirs(inputs)[0], rtol=0, atol=near)
+    assert not torch.allclose(*found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_runs_of_rows_are_single_steps_one_after_another(kind: str) -> None:
     torch.manual_seed(0)
     core, length, runs = Recurrent(kind, 3, WIDTH, 2), 5, 3
@@ -158,6 +174,11 @@ def test_rows_of_sequences_start_from_what_was_remembered_there() -> None:
         ({"memory": "rnn"}, "memory must be one of .'gru', 'lstm'., .* got 'rnn'"),
         ({"memory": "lstm", "memory_size": 0}, "memory_size must be a positive integer, got 0"),
         ({"memory": "lstm", "memory_layers": 1.5}, "memory_layers must be a positive integer, got 1.5"),
+        ({"memory": "lstm", "memory_dropout": 0.5}, "it needs memory_layers of at least 2, got 1"),
+        (
+            {"memory": "lstm", "memory_dropout": 1.0, "memory_layers": 2},
+            "memory_dropout must be a number in .0, 1., got 1",
+        ),
         ({"memory": "lstm", "max_seq_len": 0}, "max_seq_len must be a positive integer, got 0"),
         ({"memory": "lstm", "critic_memory": "both"}, "critic_memory must be 'own', 'shared' or 'none', got 'both'"),
         (

@@ -13,7 +13,7 @@ _CRITIC: dict[tuple[bool, bool], Literal["own", "shared", "none"]] = {
     (False, False): "none",
 }
 """(``shared_lstm``, ``enable_critic_lstm``) -> ``critic_memory``."""
-_ONLY = {"bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False, "proj_size": 0}
+_ONLY = {"bias": True, "batch_first": False, "bidirectional": False, "proj_size": 0}
 """Arguments of ``torch.nn.LSTM`` that are at their defaults here."""
 _THEIRS = {"shared_lstm", "enable_critic_lstm", "lstm_kwargs"} | _WORDS.keys()
 _OURS = {"memory", "critic_memory", "max_seq_len"}
@@ -46,14 +46,20 @@ def lstm_words(given: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
     """
     given = dict(given or {})
     for name, value in given.items():
-        if name == "dropout" and layers == 1:  # it would lie between layers
-            warnings.warn(
-                f"lstm_kwargs: dropout={value} has no effect with n_lstm_layers=1.", UserWarning, stacklevel=2
-            )
+        if name == "dropout":
+            if value and layers == 1:  # it would lie between layers
+                text = f"lstm_kwargs: dropout={value} has no effect with n_lstm_layers=1."
+                warnings.warn(text, UserWarning, stacklevel=2)
         elif name not in _ONLY or value != _ONLY[name]:
-            fix = f"Leave it out: there is only {_ONLY[name]!r}." if name in _ONLY else f"There are {sorted(_ONLY)}."
+            known = sorted(["dropout", *_ONLY])
+            fix = f"Leave it out: there is only {_ONLY[name]!r}." if name in _ONLY else f"There are {known}."
             raise ValueError(f"lstm_kwargs: {name}={value!r} is not supported. {fix}")
     return given
+
+
+def dropout_of(given: Mapping[str, Any], layers: int) -> float:
+    """polyak's ``memory_dropout``: there is none in a single layer."""
+    return float(given.get("dropout", 0.0)) if layers > 1 else 0.0
 
 
 def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +69,9 @@ def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: they have no equal.
     """
     kept = {name: value for name, value in options.items() if name not in _THEIRS}
-    lstm_words(options.get("lstm_kwargs"), options.get("n_lstm_layers", 1))
+    layers = options.get("n_lstm_layers", 1)
+    if dropout := dropout_of(lstm_words(options.get("lstm_kwargs"), layers), layers):
+        kept["memory_dropout"] = dropout
     kept |= {ours: options[theirs] for theirs, ours in _WORDS.items() if theirs in options}
     if "shared_lstm" in options or "enable_critic_lstm" in options:
         kept["critic_memory"] = critic_memory(
@@ -86,6 +94,8 @@ def to_contrib(options: Mapping[str, Any]) -> dict[str, Any]:
         )
     back = {ours: theirs for theirs, ours in _WORDS.items()}
     kept = {back.get(name, name): value for name, value in options.items() if name not in _OURS}
+    if "memory_dropout" in kept:
+        kept["lstm_kwargs"] = {"dropout": kept.pop("memory_dropout")}
     if "critic_memory" in options:
         pair = next(pair for pair, word in _CRITIC.items() if word == options["critic_memory"])
         kept |= dict(zip(("shared_lstm", "enable_critic_lstm"), pair, strict=True))

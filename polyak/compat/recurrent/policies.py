@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from polyak.compat.distributions import Distribution
 from polyak.compat.policies import ActorCriticPolicy, Kwargs, reads_by
-from polyak.compat.recurrent.options import critic_memory, lstm_words
+from polyak.compat.recurrent.options import critic_memory, dropout_of, lstm_words
 from polyak.compat.recurrent.type_aliases import RNNStates, State
 from polyak.core.schedules import Schedule
 from polyak.nn.fast.acting import plain
@@ -27,8 +27,8 @@ from polyak.nn.policies import recurrent
 class LSTM(Recurrent):
     """Layers of LSTM cells, see :class:`~polyak.nn.networks.recurrent.Recurrent`."""
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1) -> None:
-        super().__init__("lstm", input_size, hidden_size, num_layers)
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__("lstm", input_size, hidden_size, num_layers, dropout)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
 
 
@@ -41,7 +41,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         n_lstm_layers: K.
         shared_lstm: the value function reads the actor's memory, which its losses do not train.
         enable_critic_lstm: the value function has a memory of its own; without either it has a linear layer instead.
-        lstm_kwargs: further arguments of ``torch.nn.LSTM``. There is nothing but its defaults.
+        lstm_kwargs: further arguments of ``torch.nn.LSTM``: ``dropout``; others are there at their defaults alone.
 
     Raises:
         AssertionError: both ``shared_lstm`` and ``enable_critic_lstm``.
@@ -82,6 +82,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
             memory="lstm",
             memory_size=lstm_hidden_size,
             memory_layers=n_lstm_layers,
+            memory_dropout=dropout_of(self.lstm_kwargs, n_lstm_layers),
             critic_memory=critic_memory(shared_lstm, enable_critic_lstm, share_features_extractor),
             max_seq_len=None,
             lr_schedule=lr_schedule,
@@ -112,7 +113,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         self.critic = None if linear else nn.Linear(self.features_dim, self.lstm_output_dim)
 
     def _make_memory(self) -> LSTM:
-        return LSTM(self.features_dim, self.memory_size, self.memory_layers)
+        return LSTM(self.features_dim, self.memory_size, self.memory_layers, self.memory_dropout)
 
     @property
     def actor_memory(self) -> LSTM:  # type: ignore[override]

@@ -52,14 +52,19 @@ class Recurrence(NamedTuple):
     """Rows of a replayed sequence to learn from, n."""
     burn_in: int
     """Rows before them."""
+    dropout: float = 0.0
 
     def __call__(self, extractor: nn.Module) -> RecurrentExtractor:
         """A features extractor that remembers what another one extracts."""
         features: int = extractor.features_dim  # type: ignore[assignment]
-        return RecurrentExtractor(extractor, Recurrent(self.kind, features, self.units, self.layers), self.burn_in)
+        return RecurrentExtractor(
+            extractor, Recurrent(self.kind, features, self.units, self.layers, self.dropout), self.burn_in
+        )
 
 
-def recurrence(memory: str | None, size: int, layers: int, max_seq_len: int, burn_in: int) -> Recurrence | None:
+def recurrence(
+    memory: str | None, size: int, layers: int, max_seq_len: int, burn_in: int, dropout: float
+) -> Recurrence | None:
     """What ``policy_kwargs`` ask for; ``None`` without ``memory``.
 
     Raises:
@@ -67,10 +72,10 @@ def recurrence(memory: str | None, size: int, layers: int, max_seq_len: int, bur
     """
     if memory is None:
         return None
-    check_memory(memory, size, layers, max_seq_len)
+    check_memory(memory, size, layers, max_seq_len, dropout)
     if not isinstance(burn_in, int) or burn_in < 0:
         raise PolicyError(f"burn_in must be an integer of at least 0, got {burn_in!r}.")
-    return Recurrence(memory, size, layers, max_seq_len, burn_in)
+    return Recurrence(memory, size, layers, max_seq_len, burn_in, dropout)
 
 
 class RecurrentExtractor(nn.Module):

@@ -27,13 +27,15 @@ class Recurrent(nn.Module):
         inputs: F.
         units: H.
         layers: K.
+        dropout: probability that an output of a layer, but for the last, is lost on its way to the next, in training.
 
     Attributes:
         in_operations: step by step in operations that can be differentiated twice, which takes longer.
     """
 
-    def __init__(self, kind: str, inputs: int, units: int, layers: int = 1) -> None:
+    def __init__(self, kind: str, inputs: int, units: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = dropout
         self.kind, self.units, self.layers, self.in_operations = kind, units, layers, False
         gates, self.names, self._whole, self._steps = KINDS[kind]
         for k in range(layers):
@@ -77,6 +79,8 @@ class Recurrent(nn.Module):
         then: list[tuple[Tensor, ...]] = []
         for k in range(self.layers):
             from_inputs, weight, bias, own_bias = self.weights(k)
+            if k and self.dropout:
+                inputs = nn.functional.dropout(inputs, self.dropout, self.training)
             brought = nn.functional.linear(inputs, from_inputs, bias)
             first = tuple(memory[name][:, k] for name in self.names)
             inputs, states = run(brought, first, weight, own_bias, keep)
@@ -117,7 +121,7 @@ def part_of(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name[len(prefix) :]: value for name, value in memory.items() if name.startswith(prefix)}
 
 
-def check_memory(memory: str, size: int, layers: int, max_seq_len: int | None) -> None:
+def check_memory(memory: str, size: int, layers: int, max_seq_len: int | None, dropout: float = 0.0) -> None:
     """Check the options of a policy that remembers.
 
     Raises:
@@ -130,3 +134,7 @@ def check_memory(memory: str, size: int, layers: int, max_seq_len: int | None) -
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise PolicyError(f"{name} must be a positive integer, got {value!r}.")
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise PolicyError(f"memory_dropout must be a number in [0, 1), got {dropout!r}.")
+    if dropout and layers == 1:
+        raise PolicyError(f"memory_dropout={dropout} lies between layers: it needs memory_layers of at least 2, got 1.")

@@ -332,6 +332,7 @@ class ContinuousPolicy(Policy):
         memory: ``"lstm"`` or ``"gru"``: networks remember what they have seen; ``None``: they do not.
         memory_size: units of each layer that remembers.
         memory_layers: how many of them, one above the other.
+        memory_dropout: share of what a layer hands to the next that is lost in training.
         max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
         burn_in: steps before them, which only bring the stored memory up to date (R2D2).
         **options: further arguments of the actor (``use_sde`` of :class:`SquashedGaussianActor`, say), of the critics
@@ -359,6 +360,7 @@ class ContinuousPolicy(Policy):
         memory: str | None = None,
         memory_size: int = 256,
         memory_layers: int = 1,
+        memory_dropout: float = 0.0,
         max_seq_len: int = 32,
         burn_in: int = 8,
         **options: Any,
@@ -372,7 +374,7 @@ class ContinuousPolicy(Policy):
             normalize_images=normalize_images,
             squash_output=True,
         )
-        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in)
+        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in, memory_dropout)
         self.actor_class = _actor_class(actor)
         self.critic_class = critic
         check_keywords(type(self).__name__, options, self.keywords(actor=self.actor_class, critic=critic))

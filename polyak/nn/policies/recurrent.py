@@ -33,6 +33,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         memory: ``"lstm"`` or ``"gru"``.
         memory_size: units of each layer that remembers.
         memory_layers: how many of them, one above the other.
+        memory_dropout: share of what a layer hands to the next that is lost in training.
         critic_memory: the value function has a memory of its ``"own"``; it reads the actor's (``"shared"``), which its
             losses do not train; or has ``"none"``, but a linear layer in its place.
         max_seq_len: most steps through which gradients go back. Rollouts are cut into equal sequences no longer than
@@ -51,11 +52,12 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         memory: str = "lstm",
         memory_size: int = 256,
         memory_layers: int = 1,
+        memory_dropout: float = 0.0,
         critic_memory: Literal["own", "shared", "none"] = "own",
         max_seq_len: int | None = 32,
         **options: Any,
     ) -> None:
-        check_memory(memory, memory_size, memory_layers, max_seq_len)
+        check_memory(memory, memory_size, memory_layers, max_seq_len, memory_dropout)
         if critic_memory not in ("own", "shared", "none"):
             raise PolicyError(f"critic_memory must be 'own', 'shared' or 'none', got {critic_memory!r}.")
         if critic_memory == "shared" and not options.get("share_features_extractor", True):
@@ -64,7 +66,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
                 "share_features_extractor=False asks for others. Leave one of them out."
             )
         self.memory, self.memory_size, self.memory_layers = memory, memory_size, memory_layers
-        self.critic_reads, self.max_seq_len = critic_memory, max_seq_len
+        self.critic_reads, self.max_seq_len, self.memory_dropout = critic_memory, max_seq_len, memory_dropout
         self.sequence_length = 1
         super().__init__(observation_space, action_space, **options)
         self.acts_by_forward = False  # but by decide()
@@ -82,7 +84,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
             self.critic_layer = nn.Linear(self.features_dim, self.memory_size)
 
     def _make_memory(self) -> Recurrent:
-        return Recurrent(self.memory, self.features_dim, self.memory_size, self.memory_layers)
+        return Recurrent(self.memory, self.features_dim, self.memory_size, self.memory_layers, self.memory_dropout)
 
     def _build_mlp_extractor(self) -> None:
         self.mlp_extractor = MlpExtractor(self.memory_size, self.net_arch, self.activation_fn, device=self.device)

@@ -254,6 +254,7 @@ class GreedyPolicy(Policy):
         memory: ``"lstm"`` or ``"gru"``: networks remember what they have seen; ``None``: they do not.
         memory_size: units of each layer that remembers.
         memory_layers: how many of them, one above the other.
+        memory_dropout: share of what a layer hands to the next that is lost in training.
         max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
         burn_in: steps before them, which only bring the stored memory up to date (R2D2).
         **options: further arguments of the networks, such as ``dueling`` of :class:`QNetwork`.
@@ -281,6 +282,7 @@ class GreedyPolicy(Policy):
         memory: str | None = None,
         memory_size: int = 256,
         memory_layers: int = 1,
+        memory_dropout: float = 0.0,
         max_seq_len: int = 32,
         burn_in: int = 8,
         **options: Any,
@@ -292,7 +294,7 @@ class GreedyPolicy(Policy):
             features_extractor_kwargs=features_extractor_kwargs,
             normalize_images=normalize_images,
         )
-        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in)
+        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in, memory_dropout)
         if not isinstance(action_space, spaces.Discrete):
             raise PolicyError(f"action values need a Discrete action space, got {action_space}.")
         check_keywords(type(self).__name__, options, self.keywords(network))
