@@ -97,7 +97,7 @@ def test_unbounded_and_unhandled_action_spaces() -> None:
     with pytest.raises(ValueError, match="Multi-dimensional MultiBinary"):
         PPO("MlpPolicy", Fake(action_space=spaces.MultiBinary([2, 2])))
     with pytest.raises(ValueError, match="only supports"):
-        PPO("MlpPolicy", Fake(action_space=spaces.Tuple([spaces.Discrete(2)])))
+        PPO("MlpPolicy", Fake(action_space=spaces.Text(3)))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

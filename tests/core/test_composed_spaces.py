@@ -80,6 +80,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "A2C": {"n_steps": 8},
     "TRPO": {"n_steps": 32, "batch_size": 32, "n_critic_updates": 2},
     "REINFORCE": {},
+    "RecurrentPPO": {"n_steps": 32, "batch_size": 32, "n_epochs": 2},
 }
 
 

@@ -50,14 +50,14 @@ class Recurrent(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
-    def weights(self, layer: int) -> tuple[nn.Parameter, ...]:
+    def weights(self, layer: int) -> tuple[Tensor, ...]:
         """Of a layer: from inputs [gates, F], from what it remembers [gates, H], and their biases [gates]."""
         names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-        return tuple(map(self.get_parameter, names))
+        return tuple(getattr(self, name) for name in names)
 
     def initial(self, batch: int) -> dict[str, Tensor]:
         """What B sequences begin with, by name: zeros [B, K, H]."""
-        device = self.get_parameter("bias_hh_l0").device
+        device = self.weights(0)[0].device
         return {name: torch.zeros(batch, self.layers, self.units, device=device) for name in self.names}
 
     def forward(
