@@ -197,6 +197,8 @@ def test_what_cannot_remember_says_so() -> None:
         polyak.REINFORCE("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs={"memory": "lstm"})
     with pytest.raises(ValueError, match=r"n_steps=37 is not possible: .*equal sequences of at most 8 steps|n_steps"):
         model_of("PPO", "lstm", n_steps=37, batch_size=37)
+    with pytest.raises(PolicyError, match="memory_size=64 has no effect without memory. Add memory='lstm'"):
+        polyak.DQN("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs={"memory_size": 64})
     with pytest.raises(ValueError, match="burn_in must be an integer of at least 0, got -1"):
         model_of("DQN", "lstm", kwargs={"burn_in": -1})
     with pytest.raises(ValueError, match="n_steps"):

@@ -42,6 +42,10 @@ class Successors(NamedTuple):
     observations: Any  # [B, n, ...] after the sequences' ``rows``
 
 
+DEFAULTS = {"memory_size": 256, "memory_layers": 1, "memory_dropout": 0.0, "max_seq_len": 32, "burn_in": 8}
+"""Of the options of policies for replay that remember."""
+
+
 class Recurrence(NamedTuple):
     """What a policy's networks remember by: see :class:`~polyak.nn.policies.base.Policy`."""
 
@@ -68,9 +72,14 @@ def recurrence(
     """What ``policy_kwargs`` ask for; ``None`` without ``memory``.
 
     Raises:
-        PolicyError: naming the option, its value and what it may be.
+        PolicyError: naming the option, its value and what it may be; or it would have no effect.
     """
     if memory is None:
+        given = {"memory_size": size, "memory_layers": layers, "max_seq_len": max_seq_len}
+        given |= {"burn_in": burn_in, "memory_dropout": dropout}
+        for name, value in given.items():
+            if value != DEFAULTS[name]:
+                raise PolicyError(f"{name}={value!r} has no effect without memory. Add memory='lstm', or leave it out.")
         return None
     check_memory(memory, size, layers, max_seq_len, dropout)
     if not isinstance(burn_in, int) or burn_in < 0:
