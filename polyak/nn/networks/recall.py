@@ -75,7 +75,7 @@ def recurrence(
         PolicyError: naming the option, its value and what it may be; or it would have no effect.
     """
     if memory is None:
-        given = {"memory_size": size, "memory_layers": layers, "max_seq_len": max_seq_len}
+        given: dict[str, float] = {"memory_size": size, "memory_layers": layers, "max_seq_len": max_seq_len}
         given |= {"burn_in": burn_in, "memory_dropout": dropout}
         for name, value in given.items():
             if value != DEFAULTS[name]:
