@@ -36,6 +36,8 @@ class Task:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     without_velocity: bool = False
     """Whether velocities are taken out of the observations, so that one must remember."""
+    normalize: Mapping[str, Any] | None = None
+    """Arguments of ``VecNormalize``; evaluation normalises observations only. None leaves everything as it is."""
     noise: float | None = None
     """Standard deviation of Gaussian exploration noise (scaled action units)."""
     her: Mapping[str, Any] | None = None
@@ -76,6 +78,8 @@ class Library:
     """A namespace with the library's other test environments."""
     mask_velocity: Any = None
     """A wrapper that takes velocities out of observations."""
+    normalizer: Any = None
+    """``VecNormalize``."""
 
 
 _DQN_CARTPOLE = {
@@ -155,9 +159,38 @@ _PPO_PENDULUM_GSDE = {
     "sde_sample_freq": 4,
 }
 _PPO_PANEL = {"n_steps": 64, "batch_size": 128, "n_epochs": 5, "gamma": 0.0, "learning_rate": "lin_3e-3"}
-_PPO_MEMORY = {"n_steps": 128, "batch_size": 256, "n_epochs": 10, "learning_rate": "lin_1e-3"}
+_PPO_MEMORY = {
+    "n_steps": 128,
+    "batch_size": 256,
+    "n_epochs": 10,
+    "gamma": 0.98,
+    "gae_lambda": 0.9,
+    "learning_rate": "lin_1e-3",
+}
 _LSTM = {"policy_kwargs": {"memory": "lstm", "memory_size": 64}}
 _GRU = {"policy_kwargs": {"memory": "gru", "memory_size": 64}}
+_DQN_LSTM_CARTPOLE = {
+    "learning_rate": "lin_1e-3",
+    "batch_size": 128,
+    "learning_starts": 1_000,
+    "buffer_size": 100_000,
+    "train_freq": 4,
+    "gradient_steps": 1,
+    "target_update_interval": 1,
+    "tau": 0.01,
+    "n_steps": 3,
+    "double": True,
+    "exploration_fraction": 0.2,
+    "exploration_final_eps": 0.02,
+    "policy_kwargs": {"net_arch": [64], "memory": "lstm", "memory_size": 64, "max_seq_len": 16, "burn_in": 8},
+}
+_SAC_LSTM_PENDULUM = {
+    "learning_rate": 1e-3,
+    "batch_size": 256,
+    "learning_starts": 1_000,
+    "policy_kwargs": {"net_arch": [64, 64], "memory": "lstm", "memory_size": 64, "max_seq_len": 8, "burn_in": 4},
+}
+_SAC_NO_MEMORY = {**_SAC_LSTM_PENDULUM, "policy_kwargs": {"net_arch": [64, 64]}}
 _MASKABLE = {"learning_rate": 3e-3, "n_steps": 128, "batch_size": 256, "n_epochs": 4, "gamma": 0.1}
 _TRPO_CARTPOLE = {
     "n_steps": 512,
@@ -238,13 +271,24 @@ LEARNING: dict[str, Task] = {
     "trpo-cartpole": Task("TRPO", "CartPole-v1", 100_000, _TRPO_CARTPOLE, n_envs=2, at_least=475),
     "trpo-pendulum": Task("TRPO", "Pendulum-v1", 100_000, _TRPO_PENDULUM, n_envs=2, at_least=-250),
     "ppo-cartpole-without-velocity": Task(
-        "PPO", "CartPole-v1", 100_000, _PPO_MEMORY, n_envs=8, without_velocity=True, below=200
+        "PPO", "CartPole-v1", 100_000, _PPO_MEMORY, n_envs=8,
+        without_velocity=True, normalize={"gamma": 0.98}, below=200,
     ),
     "ppo-lstm-cartpole": Task(
-        "PPO", "CartPole-v1", 100_000, {**_PPO_MEMORY, **_LSTM}, n_envs=8, without_velocity=True, at_least=450
+        "PPO", "CartPole-v1", 100_000, {**_PPO_MEMORY, **_LSTM}, n_envs=8,
+        without_velocity=True, normalize={"gamma": 0.98}, at_least=450,
     ),
     "ppo-gru-cartpole": Task(
-        "PPO", "CartPole-v1", 100_000, {**_PPO_MEMORY, **_GRU}, n_envs=8, without_velocity=True, at_least=450
+        "PPO", "CartPole-v1", 100_000, {**_PPO_MEMORY, **_GRU}, n_envs=8,
+        without_velocity=True, normalize={"gamma": 0.98}, at_least=450,
+    ),
+    "dqn-lstm-cartpole": Task(
+        "DQN", "CartPole-v1", 100_000, _DQN_LSTM_CARTPOLE,
+        without_velocity=True, normalize={"norm_reward": False}, at_least=300,
+    ),
+    "sac-lstm-pendulum": Task("SAC", "Pendulum-v1", 30_000, _SAC_LSTM_PENDULUM, without_velocity=True, at_least=-400),
+    "sac-pendulum-without-velocity": Task(
+        "SAC", "Pendulum-v1", 30_000, _SAC_NO_MEMORY, without_velocity=True, below=-400
     ),
     "maskable-one": Task(
         "MaskablePPO", "InvalidActionEnvDiscrete", 100_000, _MASKABLE, n_envs=8,
@@ -330,6 +374,8 @@ def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
 def make_model(task: Task, library: Library, seed: int) -> Any:
     """The untrained model, on its own training environment."""
     env = make_env(task, library, seed, task.n_envs)
+    if task.normalize is not None:
+        env = library.normalizer(env, **task.normalize)
     settings = {name: _schedule(value) for name, value in task.settings.items()}
     if task.noise is not None:
         shape = env.action_space.shape
@@ -351,9 +397,11 @@ def evaluate(task: Task, model: Any, env: Any) -> list[float]:
     """Score of each of ``task.episodes`` deterministic episodes: returns, or 1.0 and 0.0 for success and failure."""
     scores: list[float] = []
     observation, masked = env.reset(), env.has_attr("action_masks")
+    normalizer, state, dones = model.get_vec_normalize_env(), None, np.ones(1, dtype=bool)
     while len(scores) < task.episodes:
         allowed = {"action_masks": np.array(env.env_method("action_masks"))} if masked else {}
-        action, _ = model.predict(observation, deterministic=True, **allowed)
+        seen = observation if normalizer is None else normalizer.normalize_obs(observation)
+        action, state = model.predict(seen, state, dones, deterministic=True, **allowed)
         observation, _, dones, infos = env.step(action)
         if dones[0]:
             info = infos[0]

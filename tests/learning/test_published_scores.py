@@ -7,7 +7,7 @@ import pytest
 
 import polyak
 from polyak.core.acting.noise import NormalActionNoise
-from polyak.envs import MaskVelocityWrapper, make_vec_env, testing
+from polyak.envs import MaskVelocityWrapper, VecNormalize, make_vec_env, testing
 
 from .small_envs import Panel
 from .tasks import LEARNING, PARITY, PEER_SAC_HALFCHEETAH, Library, train_and_score
@@ -21,6 +21,7 @@ POLYAK = Library(
     panel=Panel,
     testing=testing,
     mask_velocity=MaskVelocityWrapper,
+    normalizer=VecNormalize,
 )
 SEEDS = (0, 1, 2)
 

@@ -62,8 +62,16 @@ class CandidateActor:
         named = {name: p for name, p in chooser.named_parameters() if p.requires_grad}
         parts = self.weights.split([p.numel() for p in named.values()], dim=1)
         rows = {name: part.unflatten(1, p.shape) for (name, p), part in zip(named.items(), parts, strict=True)}
-        choose = vmap(lambda parameters, observation: functional_call(chooser, parameters, (observation,)))
-        return choose(rows, self.policy.obs_to_tensor(observations)[0]).numpy(force=True)
+
+        def choose(parameters: dict[str, Tensor], observation: Any) -> Tensor:
+            return functional_call(chooser, parameters, (observation,))
+
+        seen = self.policy.obs_to_tensor(observations)[0]
+        if not any(isinstance(module, nn.Conv2d) for module in chooser.modules()):
+            return vmap(choose)(rows, seen).numpy(force=True)
+        # The memory layout that convolutions are fastest in cannot be asked for inside of vmap.
+        each = [choose(_row(rows, n), _row(seen, n)) for n in range(len(self.weights))]
+        return torch.stack(each).numpy(force=True)
 
     def state(self) -> dict[str, np.ndarray]:
         """Nothing: whose turn it is, the algorithm knows."""
@@ -74,6 +82,11 @@ class CandidateActor:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_stacked": None}  # which looks at the weights of this one
+
+
+def _row(tensors: Any, n: int) -> Any:
+    """Row `n` of a tensor or of each in a dict."""
+    return {key: part[n] for key, part in tensors.items()} if isinstance(tensors, dict) else tensors[n]
 
 
 class _Chooser(nn.Module):

@@ -192,7 +192,8 @@ class MixedNoise(Exploration):
 
     def after(self, actions: np.ndarray) -> np.ndarray:
         sizes = self.sizes.reshape(-1, *[1] * (actions.ndim - 1))
-        return np.clip(actions + sizes * np.random.standard_normal(actions.shape), -1, 1)
+        noisy = actions + sizes * np.random.standard_normal(actions.shape)
+        return np.clip(noisy, -1, 1).astype(actions.dtype, copy=False)
 
     def state(self, policy: Policy) -> Arrays:
         return {"sizes": self.sizes}

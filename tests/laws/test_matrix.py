@@ -1,0 +1,175 @@
+"""Every algorithm with every kind of space, memory and masks: it trains, or is refused at once with the reason."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from polyak.algorithms import REGISTRY, get
+from polyak.core import advice
+from polyak.core.deep import DeepAlgorithm
+from polyak.core.hyperparameters import HyperparameterError
+from polyak.envs import make_vec_env
+
+BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
+PICTURE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
+OBSERVATIONS = {"box": BOX, "dict": spaces.Dict({"where": BOX, "which": spaces.Discrete(3)}), "picture": PICTURE}
+ACTIONS = {
+    "discrete": spaces.Discrete(3),
+    "continuous": spaces.Box(-1.0, 1.0, (2,), np.float32),
+    "multi-discrete": spaces.MultiDiscrete([2, 3]),
+    "dict": spaces.Dict({"button": spaces.Discrete(3), "lever": spaces.Box(-1.0, 1.0, (1,), np.float32)}),
+}
+POLICIES = {"box": "MlpPolicy", "dict": "MultiInputPolicy", "picture": "CnnPolicy"}
+CELLS = ("box", "dict", "picture", "mask", "memory", "multi-discrete", "dict action")
+NAMES = sorted(REGISTRY)
+
+#: What a refusal must say, by cell.
+REASONS = {
+    "dict": "(?i)observation|MultiInput",
+    "picture": "(?i)CnnPolicy|picture|image|convolution",
+    "mask": "(?i)action",
+    "memory": "(?i)memory|remember",
+    "multi-discrete": "(?i)action",
+    "dict action": "(?i)action",
+}
+
+#: Take discrete actions, and warn at construction that they do not heed masks.
+HEEDLESS = {"ars", "deep_sarsa", "discrete_sac"}
+COMPOSED = {"ppo", "a2c", "trpo", "reinforce", "recurrent_ppo"}
+REMEMBERING = {
+    "ppo",
+    "a2c",
+    "trpo",
+    "recurrent_ppo",
+    "dqn",
+    "c51",
+    "qrdqn",
+    "iqn",
+    "rainbow",
+    "sac",
+    "td3",
+    "ddpg",
+    "redq",
+}
+
+
+def choices(action_space: spaces.Space[Any]) -> list[int]:
+    """How many there are in each part of an action."""
+    if isinstance(action_space, spaces.Discrete):
+        return [int(action_space.n)]
+    return [int(n) for n in action_space.nvec] if isinstance(action_space, spaces.MultiDiscrete) else []
+
+
+def is_masked(name: str, cell: str) -> bool:
+    """MaskablePPO has masks everywhere, but where there is nothing to mask."""
+    return cell == "mask" or (name == "maskable_ppo" and cell != "dict action")
+
+
+class Anything(gym.Env[Any, Any]):
+    """Episodes of 7 steps of noise; if `masked`, the first choice is always allowed, the others are now and then."""
+
+    def __init__(
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], masked: bool, strict: bool
+    ) -> None:
+        self.observation_space, self.action_space, self.strict = observation_space, action_space, strict
+        self.time = 0
+        self.allowed = [np.ones(n, dtype=bool) for n in choices(action_space)]
+        if masked:
+            self.action_masks = lambda: np.concatenate(self.allowed)
+
+    def _observation(self) -> Any:
+        self.allowed = [np.append(True, self.np_random.random(len(part) - 1) < 0.5) for part in self.allowed]
+        return self.observation_space.sample()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.time = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        if self.strict:
+            parts = zip(self.allowed, np.atleast_1d(action), strict=True)
+            assert all(part[choice] for part, choice in parts), "took an action that is not allowed"
+        self.time += 1
+        return self._observation(), float(self.np_random.normal()), self.time == 7, False, {}
+
+
+def build(name: str, cell: str) -> Any:
+    """The small model of this algorithm that the cell asks for."""
+    cls = get(name)
+    seen = cell if cell in OBSERVATIONS else "box"
+    native = "discrete" if spaces.Discrete in cls.action_spaces else "continuous"
+    acted = {"mask": "discrete", "multi-discrete": "multi-discrete", "dict action": "dict"}.get(cell, native)
+    masked = is_masked(name, cell)
+    maker = partial(Anything, OBSERVATIONS[seen], ACTIONS[acted], masked, masked and name not in HEEDLESS)
+    options = {**cls.trial(), "policy": POLICIES[seen], "env": make_vec_env(maker, n_envs=1, seed=3)}
+    if cell == "memory":
+        options["policy_kwargs"] = {**options.get("policy_kwargs", {}), "memory": "lstm", "memory_size": 8}
+    if cell == "picture":
+        options["policy_kwargs"] = {
+            **options.get("policy_kwargs", {}),
+            "features_extractor_kwargs": {"features_dim": 16},
+        }
+    return cls(**options)
+
+
+def is_refused(name: str, cell: str) -> bool:
+    """Whether the algorithm cannot do this at all."""
+    acts = get(name).action_spaces
+    return {
+        "mask": spaces.Discrete not in acts,
+        "multi-discrete": spaces.MultiDiscrete not in acts,
+        "dict action": name not in COMPOSED,
+        "memory": name not in REMEMBERING,
+        "picture": not issubclass(get(name), DeepAlgorithm),
+        "dict": not issubclass(get(name), DeepAlgorithm),
+    }.get(cell, False)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_built_or_refused_with_the_reason(name: str, cell: str) -> None:
+    if is_refused(name, cell):
+        with pytest.raises((ValueError, HyperparameterError, NotImplementedError), match=REASONS[cell]):
+            build(name, cell)
+    elif cell == "mask" and name in HEEDLESS:
+        advice.forget()
+        with pytest.warns(UserWarning, match="does not heed masks"):
+            build(name, cell)
+    else:
+        build(name, cell)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the environment says which actions it allows")
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_trains_is_saved_and_goes_on(name: str, cell: str, tmp_path: Path) -> None:
+    if is_refused(name, cell):
+        pytest.skip("refused at construction")
+    model = build(name, cell).learn(200)
+    assert model.num_timesteps >= 200
+    model.save(tmp_path / "model")
+    loaded = type(model).load(tmp_path / "model", env=model.get_env())
+    start, state = np.ones(1, dtype=bool), None
+    observation = model.get_env().reset()
+    masked = is_masked(name, cell) and name not in HEEDLESS
+    masks = {"action_masks": np.stack(model.get_env().env_method("action_masks"))} if masked else {}
+    for _ in range(3):
+        ours, after = model.predict(observation, state, start, deterministic=True, **masks)
+        theirs, _ = loaded.predict(observation, state, start, deterministic=True, **masks)
+        for one, other in zip(np.atleast_1d(ours), np.atleast_1d(theirs), strict=True):
+            np.testing.assert_equal(one, other)
+        state, start = after, np.zeros(1, dtype=bool)
+    loaded.learn(200, reset_num_timesteps=False)
+    assert loaded.num_timesteps >= 400
