@@ -115,9 +115,10 @@ def run_task(name: str, args: argparse.Namespace) -> dict[str, list[dict[str, An
                     continue
             result["other_cores"] = load.cores
             runs[library].append(result)
+            step = f"{result['ms_per_gradient_step']:8.3f}" if "ms_per_gradient_step" in result else "       -"
             print(
                 f"{name:16} {library:7} {repeat + 1}/{args.repeats}: {result['env_steps_per_s']:9,.0f} steps/s, "
-                f"{result['ms_per_gradient_step']:8.3f} ms/gradient step, start {result['start_up_s']:5.2f} s, "
+                f"{step} ms/gradient step, start {result['start_up_s']:5.2f} s, "
                 f"{result['peak_memory_mib']:5.0f} MiB | load {os.getloadavg()[0]:.2f}, others "
                 f"{'?' if load.cores is None else f'{load.cores:.2f}'} cores",
                 flush=True,
@@ -126,9 +127,13 @@ def run_task(name: str, args: argparse.Namespace) -> dict[str, list[dict[str, An
 
 
 def summarise(runs: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
-    """Medians over repeats: library -> metric -> value, and the worst disturbance."""
+    """Medians over repeats: library -> metric -> value where there is one, and the worst disturbance."""
     return {
-        library: {metric.key: statistics.median(run[metric.key] for run in results) for metric in METRICS}
+        library: {
+            metric.key: statistics.median(run[metric.key] for run in results)
+            for metric in METRICS
+            if metric.key in results[0]
+        }
         | {"other_cores": max(run["other_cores"] or 0.0 for run in results), "repeats": len(results)}
         for library, results in runs.items()
         if results
@@ -163,13 +168,13 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
         for name, row in summary.items():
             cells = []
             for library in libraries:
-                if library not in row:
+                if metric.key not in row.get(library, {}):
                     cells.append("-")
                     continue
                 noisy = "*" if row[library]["other_cores"] > NOISY else ""
                 cells.append(f"{row[library][metric.key]:,.{metric.digits}f}{noisy}")
             for peer in peers:
-                known = "polyak" in row and peer in row
+                known = all(metric.key in row.get(library, {}) for library in ("polyak", peer))
                 cells.append(
                     f"{how_many_times_better(metric, row['polyak'][metric.key], row[peer][metric.key]):.2f}x"
                     if known

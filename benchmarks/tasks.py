@@ -62,6 +62,12 @@ TASKS: dict[str, SpeedTask] = {
     "recurrent-ppo-cartpole-8": SpeedTask(
         "RecurrentPPO", "CartPole-v1", 8_192, n_envs=8, policy="MlpLstmPolicy", libraries=("polyak", "contrib")
     ),
+    "trpo-cartpole-8": SpeedTask("TRPO", "CartPole-v1", 65_536, n_envs=8, libraries=("polyak", "contrib")),
+    "trpo-halfcheetah": SpeedTask("TRPO", "HalfCheetah-v5", 40_960, libraries=("polyak", "contrib")),
+    "ars-cartpole": SpeedTask("ARS", "CartPole-v1", 100_000, policy="LinearPolicy", libraries=("polyak", "contrib")),
+    "ars-cartpole-8": SpeedTask(
+        "ARS", "CartPole-v1", 100_000, n_envs=8, policy="LinearPolicy", libraries=("polyak", "contrib")
+    ),
     "a2c-cartpole-8": SpeedTask("A2C", "CartPole-v1", 500_000, n_envs=8, libraries=("polyak", "sb3")),
     "ppo-breakout-8": SpeedTask(
         "PPO", "BreakoutNoFrameskip-v4", 8_192, n_envs=8, policy="CnnPolicy", settings=_PPO_ATARI, atari=True

@@ -58,7 +58,12 @@ def gradient_steps_per_train(model: Any) -> int:
 
 
 def time_gradient_steps(model: Any, budget_s: float) -> dict[str, float]:
-    """Milliseconds per gradient step: ``train()`` again and again on the buffer as ``learn`` left it."""
+    """Milliseconds per gradient step: ``train()`` again and again on the buffer as ``learn`` left it.
+
+    Nothing of an algorithm that takes no such step.
+    """
+    if not hasattr(model, "train"):
+        return {}
     if hasattr(model, "replay_buffer"):
         steps = 100
         train = lambda: model.train(gradient_steps=steps, batch_size=model.batch_size)  # noqa: E731
