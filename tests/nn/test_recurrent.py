@@ -15,7 +15,9 @@ from polyak.core.acting.actor import Actor
 from polyak.core.engine.program import Program
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.data import Transition
+from polyak.data.sampling.reduce import NStep
 from polyak.envs import DummyVecEnv, MaskVelocityWrapper, make_vec_env
+from polyak.envs.testing import BitFlippingEnv
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.recall import Recalled, Recurrence
 from polyak.nn.networks.recurrent import Recurrent
@@ -432,3 +434,35 @@ def compare_with_eager(name: str, kind: str) -> None:
     for key, tensor in eager.learner.networks().items():
         theirs = compiled.learner.networks()[key]
         torch.testing.assert_close(theirs, tensor, rtol=0, atol=near, msg=lambda text, key=key: f"{key}: {text}")
+
+
+@pytest.mark.parametrize(("algorithm", "continuous"), [("SAC", True), ("DQN", False)])
+def test_replayed_sequences_pursue_one_goal(algorithm: str, continuous: bool) -> None:
+    env = BitFlippingEnv(n_bits=4, continuous=continuous, max_steps=4)
+    model = getattr(polyak, algorithm)(
+        "MultiInputPolicy",
+        env,
+        seed=0,
+        learning_starts=40,
+        batch_size=16,
+        buffer_size=200,
+        replay_buffer_class=polyak.HerReplayBuffer,
+        policy_kwargs={"net_arch": [8], "memory": "gru", "memory_size": 4, "max_seq_len": 3, "burn_in": 2},
+        device="cpu",
+    ).learn(60)
+    batch = model.replay_buffer.sample(16)
+    goals, valid = batch.observations["desired_goal"], batch.valid
+    assert goals.shape[:2] == valid.shape == (16, 5)
+    first = goals.gather(1, valid.int().argmax(1).view(-1, 1, 1).expand(-1, 1, goals.shape[2]))
+    assert torch.equal(goals * valid[..., None], first * valid[..., None])
+
+
+def test_sequences_of_ones_own_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"replay_buffer_kwargs\['reduce'\]"):
+        polyak.DQN(
+            "MlpPolicy",
+            "CartPole-v1",
+            replay_buffer_kwargs={"reduce": NStep(2, 0.9)},
+            policy_kwargs={"memory": "lstm"},
+            device="cpu",
+        )

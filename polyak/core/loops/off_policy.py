@@ -185,6 +185,9 @@ class OffPolicyAlgorithm(Collecting):
         many: dict[str, Any] = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps != 1 else {}
         if (recurrence := self.policy.recurrence) is not None:
             assert isinstance(self.n_steps, int)
+            fix = "a policy that remembers draws sequences as its own max_seq_len and burn_in say: leave it out."
+            own = (self.replay_buffer_kwargs or {}).get("reduce")
+            require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
             n_step = NStep(self.n_steps, self.gamma)
             many = {"reduce": Sequence(recurrence.length + self.n_steps - 1, recurrence.burn_in, n_step)}
         return {**(self.replay_buffer_kwargs or {}), **many, **self._sampler_options()}
