@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyak.envs.names import did_you_mean
+from polyak.envs.providers import provide
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module
 
@@ -78,8 +79,7 @@ def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
         file = find_env_file(text)
         return Environment(name, gymnasium.envs.registration.EnvSpec(name, entry_point=file), file.source, is_own=True)
     imported += [import_module(module)] if module else []
-    if is_atari_id(name):
-        register_atari()
+    provide(name)
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
@@ -94,14 +94,3 @@ def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
 def is_atari_id(env_id: str) -> bool:
     """Say whether an environment id is one of the Arcade Learning Environment's."""
     return env_id.startswith("ALE/") or "NoFrameskip-v" in env_id
-
-
-def register_atari() -> None:
-    """Register the Atari games with gymnasium; ZooError naming the extra if ale-py is missing."""
-    import gymnasium
-
-    try:
-        import ale_py
-    except ImportError as error:
-        raise ZooError("Atari games need ale-py: pip install 'polyak[atari]'.") from error
-    gymnasium.register_envs(ale_py)
