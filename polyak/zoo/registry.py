@@ -23,14 +23,29 @@ def algorithm_names() -> list[str]:
     return list(REGISTRY)
 
 
+#: The peers' names of algorithms that have another here; both work, and name the run's folder as they were given.
+ALIASES = {"ppo_lstm": "recurrent_ppo", "ppo_mask": "maskable_ppo"}
+
+
+def canonical_name(name: str) -> str:
+    """Return the registry's name of an algorithm: ``PPO_LSTM`` -> ``recurrent_ppo``."""
+    return ALIASES.get(name.lower(), name.lower())
+
+
 def find_algorithm(name: str) -> type[Any]:
     """Return the algorithm class registered as `name` (upper and lower case are alike); ZooError if there is none."""
     from polyak.algorithms import get
 
     names = algorithm_names()
-    if name.lower() not in names:
-        raise ZooError(f"Unknown algorithm --algo {name!r}.{did_you_mean(name, names)} Available: {', '.join(names)}.")
-    return get(name)
+    if name.lower() == "her":
+        raise ZooError(
+            "--algo 'her' is no algorithm but a kind of replay buffer: use --algo tqc (or sac, td3, ddpg, dqn) with "
+            "replay_buffer_class: HerReplayBuffer among the settings, as those tuned for goal environments have it."
+        )
+    if canonical_name(name) not in names:
+        known = [*names, *ALIASES]
+        raise ZooError(f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}.")
+    return get(canonical_name(name))
 
 
 def summary(algorithm: type[Any]) -> str:

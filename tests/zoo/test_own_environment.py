@@ -139,7 +139,7 @@ def test_advice_of_the_checker_is_printed(home: Path, capsys: pytest.CaptureFixt
         ("corridor.py:FourValues", "cannot be trained in yet: `step()` must return a tuple of 5"),
         ("corridor.py:Broken", "AttributeError: 'Broken' object has no attribute 'no_such_thing' (corridor.py, line"),
         ("broken_module:X-v0", "The module 'broken_module' cannot be imported: ZeroDivisionError"),
-        ("wants:X-v0", "The module 'wants' of the environment imports another: No module named 'no_such_package'"),
+        ("wants:X-v0", "The module 'wants' imports another: No module named 'no_such_package'"),
     ],
 )
 def test_mistakes_are_told_in_a_line_and_nothing_is_left(
