@@ -9,8 +9,8 @@ from polyak.core.watching.logger import CSVOutputFormat, HumanOutputFormat, JSON
 class RawStatisticsCallback(BaseCallback):
     """Logs every training episode by itself, where ``rollout/ep_rew_mean`` is a mean of the last hundred.
 
-    Writes ``raw/rollouts/episodic_return`` and ``raw/rollouts/episodic_length`` to TensorBoard, W&B and MLflow, over the
-    number of steps in finished episodes; tables, CSV and JSON files are spared. As RL Baselines3 Zoo's.
+    Writes ``raw/rollouts/episodic_return`` and ``raw/rollouts/episodic_length`` to TensorBoard, W&B and MLflow, over
+    the number of steps in finished episodes; tables, CSV and JSON files are spared. As RL Baselines3 Zoo's.
     """
 
     _steps = 0

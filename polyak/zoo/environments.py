@@ -95,13 +95,15 @@ def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict
 
 
 def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> VecEnv:
-    """Put VecNormalize around `envs` with the options of the settings; `evaluation` freezes it and keeps rewards raw.
+    """Put VecNormalize around `envs`, unless they are normalised; `evaluation` freezes it and keeps rewards raw.
 
-    It is the outermost wrapper, as when a saved model brings its own statistics; only for files of Stable-Baselines3's it
-    lies where the Zoo has it (see `make_envs`).
+    It is the outermost wrapper, as when a saved model brings its own statistics. In files of Stable-Baselines3's it
+    lies beneath the stack of frames, as the Zoo has it: see `make_envs`.
     """
-    from polyak.envs import VecNormalize
+    from polyak.envs import VecNormalize, unwrap_vec_normalize
 
+    if unwrap_vec_normalize(envs) is not None:
+        return envs
     options = {"gamma": settings.gamma, **(settings.normalize or {})}
     if evaluation:
         options.update(training=False, norm_reward=False)

@@ -1,4 +1,4 @@
-"""Import paths of RL Baselines3 Zoo and Stable-Baselines3, as setting files have them, and what stands for them here."""
+"""Import paths of RL Baselines3 Zoo and Stable-Baselines3, as setting files have them, and what they are here."""
 
 from __future__ import annotations
 

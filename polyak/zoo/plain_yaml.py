@@ -1,7 +1,7 @@
 """YAML that is data: written without Python objects, read without running code.
 
-RL Baselines3 Zoo writes config.yml and args.yml with two tags of Python's, an ``OrderedDict`` of pairs and tuples. These
-are read as a dict and a tuple; any other tag is refused, since reading it would mean to call what it names.
+RL Baselines3 Zoo writes config.yml and args.yml with two tags of Python's, an ``OrderedDict`` of pairs and tuples.
+These are read as a dict and a tuple; any other tag is refused, since reading it would mean to call what it names.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ def read_yaml(text: str, source: str) -> Any:
     class Loader(yaml.SafeLoader):
         """Plain data, and the two tags of the Zoo's."""
 
+    def wrong(node: yaml.Node, what: str) -> Exception:
+        return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
+
     def ordered_dict(loader: yaml.SafeLoader, node: yaml.Node) -> dict[Any, Any]:
         arguments = loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else None
         if arguments is None or len(arguments) > 1:
-            raise yaml.constructor.ConstructorError(
-                None, None, "an OrderedDict that is no list of pairs", node.start_mark
-            )
+            raise wrong(node, "an OrderedDict that is no list of pairs")
         try:
             return dict(arguments[0]) if arguments else {}
         except (TypeError, ValueError) as error:
-            raise yaml.constructor.ConstructorError(None, None, f"an OrderedDict: {error}", node.start_mark) from error
+            raise wrong(node, f"an OrderedDict: {error}") from error
 
     def to_tuple(loader: yaml.SafeLoader, node: yaml.Node) -> tuple[Any, ...]:
         if not isinstance(node, yaml.SequenceNode):
-            raise yaml.constructor.ConstructorError(None, None, "a tuple that is no list", node.start_mark)
+            raise wrong(node, "a tuple that is no list")
         return tuple(loader.construct_sequence(node, deep=True))
 
     Loader.add_constructor(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
     Loader.add_constructor(f"{_PYTHON}tuple", to_tuple)
     try:
-        return yaml.load(text, Loader)  # noqa: S506  (a SafeLoader)
+        return yaml.load(text, Loader)
     except (yaml.YAMLError, RecursionError) as error:
         raise ZooError(f"Cannot read {source} as plain YAML (Python objects are refused): {_told(error)}") from error
 

@@ -1,8 +1,8 @@
 """Tuned settings: one YAML file per algorithm, one block per environment, checked against the algorithm's constructor.
 
 A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, which say how to run: number of steps and
-environments, normalisation, wrappers. Files are plain YAML and no value is ever executed; those of RL Baselines3 Zoo are
-read as they are.
+environments, normalisation, wrappers. Files are plain YAML and no value is ever executed; those of RL Baselines3 Zoo
+are read as they are.
 """
 
 from __future__ import annotations
@@ -151,9 +151,7 @@ def _python_blocks(conf_file: str) -> Any:
     else:
         raise ZooError(f"--conf-file {conf_file!r} must be a .yml or .py file, or the name of a Python module.")
     if not hasattr(module, "hyperparams"):
-        raise ZooError(
-            f"--conf-file {conf_file!r} has no dict called hyperparams: hyperparams = {{'CartPole-v1': ...}}."
-        )
+        raise ZooError(f"--conf-file {conf_file!r} has no dict called hyperparams, of environment ids and settings.")
     return module.hyperparams
 
 

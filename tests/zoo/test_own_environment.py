@@ -101,7 +101,7 @@ def test_train_and_enjoy(home: Path, capsys: pytest.CaptureFixture[str], vec_env
     assert (home / "logs" / "ppo" / f"{name}_1" / f"{name}.zip").is_file()
     for again in (named, name):
         assert run("enjoy", "--env", again, "-n", 60, "--no-render") == 0
-        assert "Mean return:" in capsys.readouterr().out
+        assert "Mean reward:" in capsys.readouterr().out
     assert run("plot", "--env", named, "-o", "x.png") == 0
     assert run("list", "--env", named) == 0
 
