@@ -203,6 +203,21 @@ def interpret(algorithm: type[Any], algo: str, raw: dict[str, Any], source: str)
     return settings
 
 
+def fit_batch(settings: Settings) -> str:
+    """Take all of a rollout as one minibatch where `settings` ask for a larger one, as the Zoo does for some tasks.
+
+    Changes ``settings.arguments`` in place and returns a sentence about it, which is empty if nothing was to be done.
+    """
+    batch, steps = settings.arguments.get("batch_size"), settings.arguments.get("n_steps")
+    if not isinstance(batch, int) or not isinstance(steps, int) or batch <= steps * settings.n_envs:
+        return ""
+    rows = steps * settings.n_envs
+    settings.arguments["batch_size"] = rows
+    return (
+        f"batch_size={batch} of {settings.source} is more than the {rows} rows of a rollout: minibatches have {rows}."
+    )
+
+
 def import_paths(raw: dict[str, Any]) -> list[str]:
     """Return the import paths that a block names: of a policy, wrappers and callbacks."""
     policy = raw.get("policy")

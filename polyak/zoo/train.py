@@ -21,7 +21,7 @@ from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import Environment, find_algorithm, find_env, is_atari_id, parameter_names
 from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
-from polyak.zoo.settings import Settings, load_settings
+from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.tracking import Tracked, TrackingCallback, check_tracker, start_tracking
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings]:
     _check(options, algorithm)
     if options.n_envs > 0:
         settings.n_envs = options.n_envs
+    if "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm) and (changed := fit_batch(settings)):
+        note(changed)
     return algorithm, environment, settings
 
 
