@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from polyak.envs.wrap import as_vec_env
     from polyak.envs.wrappers.action_masker import ActionMasker
+    from polyak.envs.wrappers.actions import ActionNoiseWrapper, ActionSmoothingWrapper
     from polyak.envs.wrappers.atari import (
         AtariWrapper,
         ClipRewardEnv,
@@ -52,8 +53,11 @@ if TYPE_CHECKING:
     )
     from polyak.envs.wrappers.by_name import NamedObservation, VecNamedObservation
     from polyak.envs.wrappers.check_nan import VecCheckNan
+    from polyak.envs.wrappers.delayed_reward import DelayedRewardWrapper
     from polyak.envs.wrappers.extract_dict import VecExtractDictObs
+    from polyak.envs.wrappers.frame_skip import FrameSkip
     from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
+    from polyak.envs.wrappers.history import HistoryWrapper, HistoryWrapperObsDict
     from polyak.envs.wrappers.mask_velocity import MaskVelocityWrapper
     from polyak.envs.wrappers.monitor import (
         LoadMonitorResultsError,
@@ -63,7 +67,9 @@ if TYPE_CHECKING:
         load_results,
     )
     from polyak.envs.wrappers.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+    from polyak.envs.wrappers.resize import YAMLCompatResizeObservation
     from polyak.envs.wrappers.running import RunningMeanStd
+    from polyak.envs.wrappers.success import TruncatedOnSuccessWrapper
     from polyak.envs.wrappers.time_feature import TimeFeatureWrapper
     from polyak.envs.wrappers.transpose import VecTransposeImage
     from polyak.envs.wrappers.vec_monitor import VecMonitor
@@ -71,22 +77,28 @@ if TYPE_CHECKING:
 
 _NAMES_BY_FILE = {
     "wrappers.action_masker": "ActionMasker",
+    "wrappers.actions": "ActionNoiseWrapper ActionSmoothingWrapper",
     "wrappers.atari": (
         "AtariWrapper ClipRewardEnv EpisodicLifeEnv FireResetEnv MaxAndSkipEnv NoopResetEnv StickyActionEnv WarpFrame"
     ),
     "wrappers.by_name": "NamedObservation VecNamedObservation",
     "wrappers.check_nan": "VecCheckNan",
+    "wrappers.delayed_reward": "DelayedRewardWrapper",
     "checker": "check_env",
     "vec.dummy": "DummyVecEnv",
     "wrappers.extract_dict": "VecExtractDictObs",
     "wrappers.frame_stack": "StackedObservations VecFrameStack",
+    "wrappers.frame_skip": "FrameSkip",
+    "wrappers.history": "HistoryWrapper HistoryWrapperObsDict",
     "native.gym_vector": "GymVectorEnv",
     "make": "is_wrapped make_atari_env make_env make_vec_env unwrap_wrapper",
     "wrappers.mask_velocity": "MaskVelocityWrapper",
     "wrappers.monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
     "native.make": "AtariGameVecEnv make_native_vec_env",
     "wrappers.normalize": "VecNormalize sync_envs_normalization unwrap_vec_normalize",
+    "wrappers.resize": "YAMLCompatResizeObservation",
     "wrappers.running": "RunningMeanStd",
+    "wrappers.success": "TruncatedOnSuccessWrapper",
     "vec.subproc": "EnvTimeoutError EnvWorkerError SubprocVecEnv",
     "testing.bit_flipping": "BitFlippingEnv",
     "testing.identity": "FakeImageEnv IdentityEnv IdentityEnvBox IdentityEnvMultiBinary IdentityEnvMultiDiscrete",

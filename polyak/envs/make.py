@@ -13,6 +13,7 @@ from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from polyak.envs.names import did_you_mean
+from polyak.envs.providers import provide
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.env_slot import is_env_wrapped
 from polyak.envs.vec.vec_env import VecEnv
@@ -67,18 +68,17 @@ def make_env(env_id: str | EnvSpec, **env_kwargs: Any) -> gym.Env:
 
 
 def find_spec(env_id: str) -> EnvSpec:
-    """The registered spec of a name; registers the games of ale-py when the name may be one.
+    """The registered spec of a name; imports the package that brings it, if it is one of those that are known.
 
     Raises:
         ValueError: for an unknown name; the message has the names closest to it.
         DeprecatedEnv: gymnasium's own, for an old version of an environment.
-        ImportError: when the module in front of the name, or ale-py, is not installed.
+        ImportError: when the module in front of the name, or the package that brings it, is not installed.
     """
     module, _, name = env_id.rpartition(":")
     if module:
         _import_module(module, env_id)
-    if _looks_like_atari(name) and name not in gym.registry:
-        register_atari(env_id)
+    provide(name)
     try:
         return gym.spec(name)
     except gym_error.DeprecatedEnv:
@@ -94,10 +94,6 @@ def _import_module(module: str, env_id: str) -> None:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, but imports one that is not
         raise ImportError(f"The module {module!r} of environment {env_id!r} is not installed.") from error
-
-
-def _looks_like_atari(name: str) -> bool:
-    return name.startswith("ALE/") or "NoFrameskip-v" in name or "Deterministic-v" in name
 
 
 def register_atari(needed_by: str = "Atari") -> None:

@@ -1,4 +1,4 @@
-"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list``, ``demo``, ``doctor`` and ``run``."""
+"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot`` and the others of `COMMANDS`, and ``run``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.listing import ListOptions, show
 from polyak.zoo.options import build_command, list_flags, spread_lists
 from polyak.zoo.plot import PlotOptions, plot
+from polyak.zoo.record import RecordTrainingOptions, RecordVideoOptions, record_training, record_video
 from polyak.zoo.train import TrainOptions, train
 
 #: Name, options and function of each command.
 COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "train": (TrainOptions, train),
     "enjoy": (EnjoyOptions, enjoy),
+    "record-video": (RecordVideoOptions, record_video),
+    "record-training": (RecordTrainingOptions, record_training),
     "plot": (PlotOptions, plot),
     "list": (ListOptions, show),
     "demo": (DemoOptions, demo),
@@ -108,6 +111,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     environment variable ``POLYAK_TRACEBACK`` is set), 1 for a failure while running.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0].replace("_", "-") in COMMANDS:  # record_video, as the Zoo's modules are called
+        arguments[0] = arguments[0].replace("_", "-")
     flags = list_flags(*(options_class for options_class, _ in COMMANDS.values()))
     try:
         build_app()(args=arguments if arguments[:1] == ["run"] else spread_lists(arguments, flags))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ from polyak.zoo.settings import Settings, WrapperSpec
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
 
+_WITH_GOALS = re.compile(r"(parking|Panda|Fetch|HandReach|HandManipulate).*")
+
 
 def make_envs(
     environment: Environment,
@@ -24,10 +28,12 @@ def make_envs(
     env_kwargs: dict[str, Any] | None = None,
     vec_env: str = "dummy",
     monitor_dir: Path | None = None,
+    normalize: Callable[[VecEnv], VecEnv] | None = None,
 ) -> VecEnv:
-    """Build `n_envs` vectorised copies of `environment`: monitored, wrapped and stacked, not normalised.
+    """Build `n_envs` vectorised copies of `environment`: monitored, wrapped and stacked.
 
-    `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy.
+    `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy. They are not
+    normalised, unless `normalize` does it, beneath the stack of frames: there the Zoo's statistics belong.
     """
     from polyak.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, as_vec_env, make_vec_env
 
@@ -42,13 +48,20 @@ def make_envs(
         wrapper_class=WrapperChain(settings.env_wrapper) if settings.env_wrapper else None,
         env_kwargs={**settings.env_kwargs, **(env_kwargs or {})},
         vec_env_cls=classes[vec_env],
-        monitor_kwargs=settings.monitor_kwargs or None,
+        monitor_kwargs=settings.monitor_kwargs or _successes(environment.name),
     )
     for wrapper in settings.vec_env_wrapper:
         envs = wrapper(envs)
+    if normalize is not None:
+        envs = normalize(envs)
     if settings.frame_stack is not None:
         envs = VecFrameStack(envs, settings.frame_stack)
     return as_vec_env(envs)
+
+
+def _successes(name: str) -> dict[str, Any] | None:
+    """Arguments of Monitor for tasks with goals: whether each episode was a success is a column of its own."""
+    return {"info_keywords": ("is_success",)} if _WITH_GOALS.fullmatch(name) else None
 
 
 def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict[str, Any]) -> list[str]:
@@ -82,12 +95,15 @@ def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict
 
 
 def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> VecEnv:
-    """Put VecNormalize around `envs` with the options of the settings; `evaluation` freezes it and keeps rewards raw.
+    """Put VecNormalize around `envs`, unless they are normalised; `evaluation` freezes it and keeps rewards raw.
 
-    It is the outermost wrapper, as when a saved model brings its own statistics.
+    It is the outermost wrapper, as when a saved model brings its own statistics. In files of Stable-Baselines3's it
+    lies beneath the stack of frames, as the Zoo has it: see `make_envs`.
     """
-    from polyak.envs import VecNormalize
+    from polyak.envs import VecNormalize, unwrap_vec_normalize
 
+    if unwrap_vec_normalize(envs) is not None:
+        return envs
     options = {"gamma": settings.gamma, **(settings.normalize or {})}
     if evaluation:
         options.update(training=False, norm_reward=False)

@@ -46,6 +46,23 @@ def build_command(options_class: type[Options], run: Callable[[Options], Any]) -
     return command
 
 
+def to_arguments(options: Any) -> list[str]:
+    """Return the words that make these `options` again on the command line; what is at its default is left out."""
+    words: list[str] = []
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if value == (item.default if item.default_factory is MISSING else item.default_factory()):
+            continue
+        flag, _, negation = item.metadata["flags"][0].partition("/")
+        if isinstance(value, bool):
+            words.append(flag if value else negation)
+        elif isinstance(value, str | int | float):
+            words.append(f"{flag}={value}")  # so that a value may begin with a dash
+        else:
+            words += [f"{flag}={word}" for word in value]
+    return words
+
+
 def list_flags(*options_classes: type[Any]) -> set[str]:
     """Return the flags of all options that hold a list."""
     return {

@@ -100,17 +100,17 @@ def make_importable(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def import_module(name: str) -> ModuleType:
-    """Import a module that is installed or lies in the current folder; ZooError if that is impossible."""
+def import_module(name: str, role: str = "that should register environments") -> ModuleType:
+    """Import a module that is installed or lies in the current folder; ZooError, saying its `role`, if it cannot be."""
     make_importable(Path.cwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise ZooError(f"The module {name!r} of the environment imports another: {error}. Install that.") from error
+            raise ZooError(f"The module {name!r} imports another: {error}. Install that.") from error
         raise ZooError(
-            f"Cannot import the package {name!r} that should register environments: {error}. It must be installed or "
-            f"lie in the current folder, {Path.cwd()}."
+            f"Cannot import the package {name!r} {role}: {error}. It must be installed or lie in the current folder, "
+            f"{Path.cwd()}."
         ) from error
     except Exception as error:
         raise ZooError(f"The module {name!r} cannot be imported: {_told(error)}") from error

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -31,26 +33,114 @@ def check_path(path: str) -> Path:
     return writable_file("--record", path)
 
 
-def write_video(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
-    """Write `frames`, each [height, width, 3] uint8, at `fps` pictures a second.
+class Film:
+    """Writes pictures to a .gif or .mp4 file as they come; the file appears when the film is complete.
 
-    A GIF shows at most 50 pictures a second, so faster ones are thinned out. Raises ImportError naming the extra when
-    imageio or its ffmpeg is missing, and ZooError when there is no frame.
+    Used as a context; a film that an error cuts short leaves no file. A GIF shows at most 50 pictures a second, so
+    faster ones are thinned out. MP4 frames go to the file at once, those of a GIF are kept, one byte a pixel.
+    While ``caption`` is set, it stands in the upper left corner of the pictures.
+
+    Args:
+        path: the file; its suffix says which kind. Its folder is made if missing.
+        fps: pictures a second.
+
+    Raises:
+        ImportError: imageio, or for MP4 its ffmpeg, is not installed; the message names the extra.
+        ZooError: at the end, if there was no picture.
     """
-    if not frames:
-        raise ZooError(f"Nothing to record in {path}: the environment gave no picture. It needs render_mode rgb_array.")
+
+    def __init__(self, path: Path, fps: float) -> None:
+        self.path = path
+        self.caption = ""
+        self.frames = 0
+        self._partial = path.with_name(f".partial-{path.name}")
+        _import_imageio(with_ffmpeg=path.suffix.lower() != ".gif")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer: _Gif | _Mp4 = (_Gif if path.suffix.lower() == ".gif" else _Mp4)(self._partial, fps)
+
+    def extend(self, frames: Iterable[np.ndarray]) -> None:
+        """Add pictures, each [height, width, 3] uint8."""
+        for frame in frames:
+            self._writer.add(captioned(frame, self.caption) if self.caption else frame)
+            self.frames += 1
+
+    def __enter__(self) -> Film:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self._writer.close()
+            if kind is None and self.frames:
+                os.replace(self._partial, self.path)
+        finally:
+            self._partial.unlink(missing_ok=True)
+        if kind is None and not self.frames:
+            raise ZooError(
+                f"Nothing to record in {self.path}: the environment gave no picture. It needs render_mode rgb_array."
+            )
+
+
+class _Mp4:
+    def __init__(self, path: Path, fps: float) -> None:
+        imageio = _import_imageio(with_ffmpeg=True)
+        self._file = imageio.get_writer(path, format="FFMPEG", fps=fps, codec="libx264", macro_block_size=2)
+
+    def add(self, frame: np.ndarray) -> None:
+        self._file.append_data(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Gif:
+    def __init__(self, path: Path, fps: float) -> None:
+        self._path = path
+        self._step = max(1, int(np.ceil(fps / 50)))
+        self._milliseconds = 1000 * self._step / fps
+        self._seen = 0
+        self._pictures: list[Any] = []
+
+    def add(self, frame: np.ndarray) -> None:
+        from PIL import Image
+
+        if self._seen % self._step == 0:
+            self._pictures.append(Image.fromarray(frame).quantize())
+        self._seen += 1
+
+    def close(self) -> None:
+        if self._pictures:
+            first, *rest = self._pictures
+            first.save(self._path, format="GIF", save_all=True, append_images=rest, duration=self._milliseconds, loop=0)
+
+
+def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
+    """Write `frames`, each [height, width, 3] uint8, at `fps` pictures a second; see `Film`."""
+    with Film(path, fps) as film:
+        film.extend(frames)
+
+
+def captioned(frame: np.ndarray, text: str) -> np.ndarray:
+    """Return a copy of a picture [height, width, 3] with `text` on a dark ground in its upper left corner."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = Image.fromarray(frame)
+    draw = ImageDraw.Draw(picture)
+    font = ImageFont.load_default(size=max(10, frame.shape[0] // 20))
+    margin = max(2, frame.shape[0] // 80)
+    left, top, right, bottom = draw.textbbox((2 * margin, 2 * margin), text, font=font)
+    draw.rectangle((left - margin, top - margin, right + margin, bottom + margin), fill=(20, 20, 20))
+    draw.text((2 * margin, 2 * margin), text, font=font, fill=(255, 255, 255))
+    return np.asarray(picture)
+
+
+def _import_imageio(with_ffmpeg: bool) -> Any:
     try:
-        import imageio.v3 as imageio
+        import imageio.v2 as imageio
     except ImportError as error:
         raise ImportError("Recording needs imageio: pip install 'polyak[video]'.") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix.lower() == ".gif":
-        step = max(1, int(np.ceil(fps / 50)))
-        imageio.imwrite(path, list(frames[::step]), duration=1000 * step / fps, loop=0, plugin="pillow")
-        return
-    try:
-        import imageio_ffmpeg  # noqa: F401  (imageio's own error does not say which extra brings it)
-    except ImportError as error:
-        raise ImportError("Recording MP4 needs ffmpeg: pip install 'polyak[video]', or record a .gif.") from error
-    even = [frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2] for frame in frames]
-    imageio.imwrite(path, np.stack(even), fps=fps, codec="libx264", plugin="FFMPEG", macro_block_size=2)
+    if with_ffmpeg:
+        try:
+            import imageio_ffmpeg  # noqa: F401  (imageio's own error does not say which extra brings it)
+        except ImportError as error:
+            raise ImportError("Recording MP4 needs ffmpeg: pip install 'polyak[video]', or record a .gif.") from error
+    return imageio

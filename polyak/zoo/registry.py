@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from polyak.envs.names import did_you_mean
+from polyak.envs.providers import provide
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module
 
@@ -22,14 +23,29 @@ def algorithm_names() -> list[str]:
     return list(REGISTRY)
 
 
+#: The peers' names of algorithms that have another here; both work, and name the run's folder as they were given.
+ALIASES = {"ppo_lstm": "recurrent_ppo", "ppo_mask": "maskable_ppo"}
+
+
+def canonical_name(name: str) -> str:
+    """Return the registry's name of an algorithm: ``PPO_LSTM`` -> ``recurrent_ppo``."""
+    return ALIASES.get(name.lower(), name.lower())
+
+
 def find_algorithm(name: str) -> type[Any]:
     """Return the algorithm class registered as `name` (upper and lower case are alike); ZooError if there is none."""
     from polyak.algorithms import get
 
     names = algorithm_names()
-    if name.lower() not in names:
-        raise ZooError(f"Unknown algorithm --algo {name!r}.{did_you_mean(name, names)} Available: {', '.join(names)}.")
-    return get(name)
+    if name.lower() == "her":
+        raise ZooError(
+            "--algo 'her' is no algorithm but a kind of replay buffer: use --algo tqc (or sac, td3, ddpg, dqn) with "
+            "replay_buffer_class: HerReplayBuffer among the settings, as those tuned for goal environments have it."
+        )
+    if canonical_name(name) not in names:
+        known = [*names, *ALIASES]
+        raise ZooError(f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}.")
+    return get(canonical_name(name))
 
 
 def summary(algorithm: type[Any]) -> str:
@@ -78,8 +94,7 @@ def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
         file = find_env_file(text)
         return Environment(name, gymnasium.envs.registration.EnvSpec(name, entry_point=file), file.source, is_own=True)
     imported += [import_module(module)] if module else []
-    if is_atari_id(name):
-        register_atari()
+    provide(name)
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
@@ -94,14 +109,3 @@ def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
 def is_atari_id(env_id: str) -> bool:
     """Say whether an environment id is one of the Arcade Learning Environment's."""
     return env_id.startswith("ALE/") or "NoFrameskip-v" in env_id
-
-
-def register_atari() -> None:
-    """Register the Atari games with gymnasium; ZooError naming the extra if ale-py is missing."""
-    import gymnasium
-
-    try:
-        import ale_py
-    except ImportError as error:
-        raise ZooError("Atari games need ale-py: pip install 'polyak[atari]'.") from error
-    gymnasium.register_envs(ale_py)

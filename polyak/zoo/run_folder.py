@@ -6,7 +6,8 @@
     best_model.zip  evaluations.npz      written by the evaluations
     rl_model_<steps>_steps.zip           checkpoints
     <EnvId>.zip                          the final model
-    <EnvId>/config.yml  args.yml  command.txt  vecnormalize.*
+    replay_buffer.pkl                    the replay buffer
+    <EnvId>/config.yml  args.yml  command.txt  vecnormalize.pkl
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from polyak.core.files.archive import replacing
 from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
+from polyak.zoo.plain_yaml import read_yaml, write_yaml
 
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
@@ -116,6 +119,12 @@ class RunFolder:
         """The statistics of VecNormalize at the end of training."""
         return self.settings_folder / "vecnormalize.pkl"
 
+    def normalizer_of(self, model: Path) -> Path | None:
+        """The file of the statistics that belong to a model file without any: its checkpoint's, or the run's."""
+        match = _CHECKPOINT.fullmatch(model.name)
+        own = [self.path / f"rl_model_vecnormalize_{match.group(1)}_steps.pkl"] if match else []
+        return next((path for path in (*own, self.normalizer) if path.is_file()), None)
+
     def checkpoints(self) -> dict[int, Path]:
         """Return the checkpoints by number of steps."""
         matches = [(_CHECKPOINT.fullmatch(path.name), path) for path in self.path.glob("rl_model_*_steps.zip")]
@@ -138,23 +147,18 @@ class RunFolder:
 
     def write_yaml(self, name: str, content: dict[str, Any]) -> None:
         """Write ``<EnvId>/<name>`` as plain YAML (no Python objects)."""
-        import yaml
-
-        text = yaml.safe_dump(plain(content), sort_keys=False, allow_unicode=True)
-        (self.settings_folder / name).write_text(text, encoding="utf-8")
+        with replacing(self.settings_folder / name) as file:
+            file.write(write_yaml(content).encode())
 
     def read_yaml(self, name: str) -> dict[str, Any]:
-        """Read ``<EnvId>/<name>``, or return an empty dict when the file is missing; ZooError if it is not plain."""
-        import yaml
-
+        """Read ``<EnvId>/<name>``, the Zoo's own too; an empty dict when the file is missing, ZooError if not plain."""
         path = self.settings_folder / name
         if not path.is_file():
             return {}
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except yaml.YAMLError as error:
-            raise ZooError(f"{path} is not plain YAML (files with Python objects are refused): {error}") from error
-        return content or {}
+        content = read_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path)) or {}
+        if not isinstance(content, dict):
+            raise ZooError(f"{path} must map names to values, but holds {content!r:.80}. Is it half-written?")
+        return content
 
     def remove(self) -> None:
         """Delete the folder of a run that never started, and those above it that hold nothing else."""
@@ -162,19 +166,6 @@ class RunFolder:
         with suppress(OSError):  # another run is in there by now
             for folder in self.new:
                 folder.rmdir()
-
-
-def plain(value: Any) -> Any:
-    """Return `value` made of dicts, lists, numbers, strings and None only; classes become their import path."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, type):
-        return f"{value.__module__}.{value.__qualname__}"
-    return str(value)
 
 
 def _what_there_is(parent: Path, runs: dict[int, Path]) -> str:

@@ -1,7 +1,8 @@
 """Tuned settings: one YAML file per algorithm, one block per environment, checked against the algorithm's constructor.
 
 A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, which say how to run: number of steps and
-environments, normalisation, wrappers. Files are plain YAML and no value is ever executed.
+environments, normalisation, wrappers. Files are plain YAML and no value is ever executed; those of RL Baselines3 Zoo
+are read as they are.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from polyak.compat.recurrent.options import to_polyak
 from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.literals import import_name, parse_value
-from polyak.zoo.registry import is_atari_id, parameter_names
+from polyak.zoo.own_code import errors_of_own_code, import_module, load_file
+from polyak.zoo.peer_names import our_path
+from polyak.zoo.plain_yaml import read_yaml
+from polyak.zoo.registry import canonical_name, is_atari_id, parameter_names
 
 #: Keys that are not constructor parameters, and what they mean.
 RUN_KEYS: dict[str, str] = {
@@ -46,7 +51,7 @@ class WrapperSpec:
 
     def __call__(self, *args: Any) -> Any:
         """Import the class and build it on `args`."""
-        return import_name(self.path)(*args, **self.kwargs)
+        return import_name(our_path(self.path))(*args, **self.kwargs)
 
 
 @dataclass
@@ -109,31 +114,45 @@ def load_settings(
 
 
 def read_blocks(algo: str, conf_file: str | None = None) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return all blocks of the packaged file of `algo`, or of `conf_file`, and a name for where they came from."""
-    import yaml
+    """Return all blocks of the packaged file of `algo`, or of `conf_file`, and a name for where they came from.
 
-    if conf_file:
-        path = Path(conf_file)
-        if path.suffix not in (".yml", ".yaml"):
-            raise ZooError(
-                f"--conf-file {conf_file!r} must be a .yml or .yaml file: settings are data, not Python code."
-            )
-        if not path.is_file():
-            raise ZooError(f"--conf-file {conf_file!r} does not exist.")
-        text, source = path.read_text(encoding="utf-8"), str(path)
-    else:
-        resource = files("polyak.zoo").joinpath("hyperparams", f"{algo.lower()}.yml")
-        source = f"tuned settings of {algo.lower()}"
+    `conf_file` is a YAML file, or Python code that the user names: a ``.py`` file or a module (``my.settings``) with a
+    dict called ``hyperparams``, which is run. Raises ZooError if there is none, or it does not hold blocks.
+    """
+    if not conf_file:
+        name = canonical_name(algo)
+        resource = files("polyak.zoo").joinpath("hyperparams", f"{name}.yml")
+        source = f"tuned settings of {name}"
         if not resource.is_file():
             raise ZooError(f"There are no {source}. Give your own file with --conf-file settings.yml.")
-        text = resource.read_text(encoding="utf-8")
-    try:
-        blocks = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ZooError(f"Cannot read {source} as plain YAML: {error}") from error
+        blocks: Any = read_yaml(resource.read_text(encoding="utf-8"), source) or {}
+    else:
+        source = conf_file
+        suffix = Path(conf_file).suffix
+        if suffix in (".yml", ".yaml", ".py") and not Path(conf_file).is_file():
+            raise ZooError(f"--conf-file {conf_file!r} does not exist.")
+        if suffix in (".yml", ".yaml"):
+            blocks = read_yaml(Path(conf_file).read_text(encoding="utf-8", errors="replace"), source) or {}
+        else:
+            blocks = _python_blocks(conf_file)
     if not isinstance(blocks, dict) or not all(isinstance(block, dict) for block in blocks.values()):
         raise ZooError(f"{source} must map environment ids to blocks of key: value lines.")
     return blocks, source
+
+
+def _python_blocks(conf_file: str) -> Any:
+    """Run the Python file or module that --conf-file names, and return its ``hyperparams``."""
+    if conf_file.endswith(".py"):
+        path = Path(conf_file).expanduser().resolve()
+        with errors_of_own_code(f"--conf-file {conf_file!r}: the file cannot be loaded", str(path)):
+            module = load_file(path)
+    elif re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", conf_file):
+        module = import_module(conf_file, "that should hold settings (--conf-file)")
+    else:
+        raise ZooError(f"--conf-file {conf_file!r} must be a .yml or .py file, or the name of a Python module.")
+    if not hasattr(module, "hyperparams"):
+        raise ZooError(f"--conf-file {conf_file!r} has no dict called hyperparams, of environment ids and settings.")
+    return module.hyperparams
 
 
 def _choose_block(blocks: dict[str, dict[str, Any]], env_id: str, source: str) -> str:
@@ -164,7 +183,7 @@ def interpret(algorithm: type[Any], algo: str, raw: dict[str, Any], source: str)
             )
     values = {key: value if key in _VERBATIM else _read(value) for key, value in raw.items()}
     run = {key: values.pop(key) for key in list(values) if key in RUN_KEYS}
-    _set_algorithm_conventions(values)
+    _set_algorithm_conventions(values, algo)
     settings = Settings(
         raw=raw,
         source=source,
@@ -184,11 +203,27 @@ def interpret(algorithm: type[Any], algo: str, raw: dict[str, Any], source: str)
     return settings
 
 
+def fit_batch(settings: Settings) -> str:
+    """Take all of a rollout as one minibatch where `settings` ask for a larger one, as the Zoo does for some tasks.
+
+    Changes ``settings.arguments`` in place and returns a sentence about it, which is empty if nothing was to be done.
+    """
+    batch, steps = settings.arguments.get("batch_size"), settings.arguments.get("n_steps")
+    if not isinstance(batch, int) or not isinstance(steps, int) or batch <= steps * settings.n_envs:
+        return ""
+    rows = steps * settings.n_envs
+    settings.arguments["batch_size"] = rows
+    return (
+        f"batch_size={batch} of {settings.source} is more than the {rows} rows of a rollout: minibatches have {rows}."
+    )
+
+
 def import_paths(raw: dict[str, Any]) -> list[str]:
     """Return the import paths that a block names: of a policy, wrappers and callbacks."""
     policy = raw.get("policy")
     specs = [spec for key in _IMPORTED for spec in _wrappers(key, raw.get(key))]
-    return [spec.path for spec in specs] + ([policy] if isinstance(policy, str) and "." in policy else [])
+    paths = [spec.path for spec in specs] + ([policy] if isinstance(policy, str) and "." in policy else [])
+    return [our_path(path) for path in paths]
 
 
 def _read(value: Any) -> Any:
@@ -202,14 +237,16 @@ def _read(value: Any) -> Any:
     return value
 
 
-def _set_algorithm_conventions(values: dict[str, Any]) -> None:
-    """Apply ``lin_<value>`` schedules and turn ``train_freq: [n, unit]`` into a tuple, in place."""
+def _set_algorithm_conventions(values: dict[str, Any], algo: str) -> None:
+    """Apply ``lin_<value>`` schedules, make ``train_freq: [n, unit]`` a tuple, read sb3-contrib's words; in place."""
     for key in _SCHEDULED:
         value = values.get(key)
         if isinstance(value, str):
             values[key] = _schedule(key, value)
     if isinstance(values.get("train_freq"), list):
         values["train_freq"] = tuple(values["train_freq"])
+    if isinstance(values.get("policy_kwargs"), dict) and canonical_name(algo) == "recurrent_ppo":
+        values["policy_kwargs"] = to_polyak(values["policy_kwargs"])  # lstm_hidden_size -> memory_size ...
 
 
 def _schedule(key: str, text: str) -> Any:
@@ -228,9 +265,7 @@ def _whole_number(key: str, value: Any) -> int:
 
 
 def _policy(value: Any) -> Any:
-    if isinstance(value, str) and "." in value:
-        return import_name(value)
-    return value
+    return import_name(our_path(value)) if isinstance(value, str) and "." in value else value
 
 
 def _normalize(value: Any) -> dict[str, Any] | None:

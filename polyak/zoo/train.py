@@ -5,19 +5,24 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
-from polyak.zoo.options import option
+from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
+from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
+from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import Environment, find_algorithm, find_env, is_atari_id, parameter_names
 from polyak.zoo.run_folder import RunFolder, file_name
-from polyak.zoo.settings import Settings, load_settings
+from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
+from polyak.zoo.settings import Settings, fit_batch, load_settings
+from polyak.zoo.tracking import Tracked, TrackingCallback, check_tracker, start_tracking
 
 if TYPE_CHECKING:
     from polyak.core.watching.callbacks import BaseCallback
@@ -38,6 +43,8 @@ class TrainOptions:
     env: str = option("CartPole-v1", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")
     n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; -1 takes the tuned number.")
     seed: int = option(-1, "--seed", help="Seed of everything random; -1 draws one and prints it.")
+    seeds: Sequence[str] = option([], "--seeds", help="Train once for each of these: 0..9, or 0 1 2.")
+    processes: int = option(-1, "--processes", help="Trainings at a time with --seeds; -1: as many as there are CPUs.")
     n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.")
     vec_env: str = option("dummy", "--vec-env", help="dummy (in this process) or subproc (worker processes).")
     device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
@@ -47,7 +54,9 @@ class TrainOptions:
     hyperparams: Sequence[str] = option(
         [], "--hyperparams", "-params", help="key:value ... replacing tuned settings (see `polyak list --arguments`)."
     )
-    conf_file: str = option("", "--conf-file", "-conf", help="YAML file of settings instead of the packaged ones.")
+    conf_file: str = option(
+        "", "--conf-file", "-conf", help="Settings: a YAML file, or a .py file or module with a dict `hyperparams`."
+    )
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
     eval_env_kwargs: Sequence[str] = option(
         [], "--eval-env-kwargs", help="key:value ... for evaluation environments, on top of --env-kwargs."
@@ -60,6 +69,7 @@ class TrainOptions:
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
     )
+    save_format: str = option("polyak", "--save-format", help="polyak, or sb3: files that Stable-Baselines3 loads.")
     log_folder: str = option("logs", "--log-folder", "-f", help="Where runs are kept.")
     log_interval: int = option(
         -1, "--log-interval", help="Iterations or episodes between tables; -1 default, -2 never."
@@ -71,13 +81,19 @@ class TrainOptions:
         "--truncate-last-trajectory/--keep-last-trajectory",
         help="End the unfinished episode of a loaded HER replay buffer as a time limit would.",
     )
+    track: bool = option(False, "--track/--no-track", help="Send settings and metrics to an experiment tracker.")
+    track_with: str = option("wandb", "--track-with", help="wandb (Weights & Biases) or mlflow.")
+    wandb_project_name: str = option("sb3", "--wandb-project-name", help="Project of W&B, or experiment of MLflow.")
+    wandb_entity: str = option("", "--wandb-entity", help="Entity (team) of W&B.")
+    wandb_group: str = option("", "--wandb-group", help="Group of the run where it is tracked.")
+    wandb_tags: Sequence[str] = option([], "--wandb-tags", "-tags", help="Tags of the run where it is tracked.")
     progress: bool = option(False, "--progress/--no-progress", "-P", help="Show a progress bar.")
     uuid: bool = option(False, "--uuid/--no-uuid", "-uuid", help="Append a random identifier to the run's folder.")
     verbose: int = option(1, "--verbose", help="0 silent, 1 tables, 2 also details.")
 
 
 def train(options: TrainOptions) -> Any:
-    """Train as `options` say and return the trained model.
+    """Train as `options` say and return the trained model (None with ``--seeds``, which train in other processes).
 
     Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C stops early, still saves, and exits with status
     130. Raises ZooError for a wrong option, algorithm, environment or setting, before any folder is made or after
@@ -85,15 +101,11 @@ def train(options: TrainOptions) -> Any:
     """
     from polyak.core.engine.threads import chosen_threads
 
+    if options.seeds:
+        return _train_each(options)
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
-    algorithm = find_algorithm(options.algo)
-    environment = find_env(options.env, options.gym_packages)
-    overrides = parse_pairs(options.hyperparams, "--hyperparams")
-    settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides)
-    _check(options, algorithm)
-    if options.n_envs > 0:
-        settings.n_envs = options.n_envs
+    algorithm, environment, settings = _look_up(options)
     with outlasting_the_reader("training"), chosen_threads(options.num_threads):
         if environment.is_own:
             _check_own_env(options, environment, settings)
@@ -101,20 +113,49 @@ def train(options: TrainOptions) -> Any:
         return _execute(_Run(options, algorithm, environment, settings, folder))
 
 
+def _train_each(options: TrainOptions) -> None:
+    """Train with each of the seeds; what is wrong with the options is told once, before any training begins."""
+    seeds = parse_seeds(options.seeds)
+    if options.seed >= 0:
+        raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")
+    _look_up(options)
+    alike = replace(options, seeds=[], processes=-1)
+    with outlasting_the_reader("training"):
+        status = train_seeds(to_arguments(alike), seeds, number_of_processes(options.processes, len(seeds)))
+    if status:
+        raise SystemExit(status)
+
+
+def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings]:
+    """Find what the options name, and refuse what no run could use; nothing is written."""
+    algorithm = find_algorithm(options.algo)
+    environment = find_env(options.env, options.gym_packages)
+    overrides = parse_pairs(options.hyperparams, "--hyperparams")
+    settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides)
+    _check(options, algorithm)
+    if options.n_envs > 0:
+        settings.n_envs = options.n_envs
+    if "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm) and (changed := fit_batch(settings)):
+        note(changed)
+    return algorithm, environment, settings
+
+
 def _execute(run: _Run) -> Any:
     """Build, train and save; a run that cannot be built leaves no folder behind."""
     try:
         model, callbacks = run.build()
     except BaseException:
-        run.close()
+        run.close(exit_code=1)
         run.folder.remove()
         raise
+    exit_code = 1
     try:
         run.announce(model)
         finished = run.learn(model, callbacks)
         run.save(model)
+        exit_code = 0 if finished else INTERRUPTED
     finally:
-        run.close()
+        run.close(exit_code)
     if not finished:
         note(f"interrupted after {model.num_timesteps:,} steps; the model is in {run.folder.final_model}")
         raise SystemExit(INTERRUPTED)
@@ -142,6 +183,9 @@ def _check(options: TrainOptions, algorithm: type[Any]) -> None:
         raise ZooError(f"--save-replay-buffer: {options.algo} has no replay buffer. Leave the flag out.")
     if options.trained_agent and not Path(options.trained_agent).is_file():
         raise ZooError(f"--trained-agent {options.trained_agent!r} is not a file. Give the path of a saved .zip model.")
+    check_format(options.save_format)
+    if options.track:
+        check_tracker(options.track_with)
     writable_folder("--log-folder", options.log_folder)
     if options.tensorboard_log:
         writable_folder("--tensorboard-log", options.tensorboard_log)
@@ -167,15 +211,35 @@ class _Run:
         self.n_timesteps = options.n_timesteps if options.n_timesteps > 0 else settings.n_timesteps
         self.env_kwargs = parse_pairs(options.env_kwargs, "--env-kwargs")
         self.envs: list[VecEnv] = []
+        self.tracker: Any = None
+        self._is_beneath = False
 
     def build(self) -> tuple[Any, list[BaseCallback]]:
         """Write what will be run, then make environments, model and callbacks."""
         self._write_settings()
         with usage_errors(f"Cannot make the environment {self.env_id}"):
-            env = self._make_envs(self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path)
+            normalize = self._normalize_beneath()
+            self._is_beneath = normalize is not None
+            env = self._make_envs(
+                self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path, normalize=normalize
+            )
         with usage_errors(f"Cannot build {self.options.algo} for {self.env_id}"):
             model = self._continued_model(env) if self.options.trained_agent else self._new_model(env)
+        with usage_errors(f"--save-format {self.options.save_format}"):
+            check_writable(model, self.options.save_format)
         return model, self._callbacks(model)
+
+    def _normalize_beneath(self) -> Callable[[VecEnv], VecEnv] | None:
+        """What normalises beneath the stack of frames, if there it must be: in files of Stable-Baselines3's."""
+        if self.options.trained_agent:
+            path = Path(self.options.trained_agent)
+            found = RunFolder(path.parent, self.env_id).normalizer_of(path)
+            if found is not None and has_no_statistics(path):
+                self._say(f"Loaded the normalisation statistics {found}")
+                return partial(load_statistics, found)
+        elif self.options.save_format == "sb3" and self.settings.normalize is not None:
+            return partial(normalized, settings=self.settings)
+        return None
 
     def _make_envs(self, n_envs: int, seed: int, **how: Any) -> VecEnv:
         kwargs = {"env_kwargs": self.env_kwargs, "vec_env": self.options.vec_env, **how}
@@ -229,7 +293,11 @@ class _Run:
         return model
 
     def _callbacks(self, model: Any) -> list[BaseCallback]:
-        callbacks: list[BaseCallback] = [spec() for spec in self.settings.callback]
+        callbacks: list[BaseCallback] = []
+        if self.options.track:
+            self.tracker = self._start_tracking()
+            callbacks.append(TrackingCallback(self.tracker))
+        callbacks += [spec() for spec in self.settings.callback]
         if self.options.save_freq > 0:
             callbacks.append(self._checkpoints())
         if self.options.eval_freq > 0:
@@ -240,20 +308,39 @@ class _Run:
         from polyak.core.watching.callbacks import CheckpointCallback
 
         return CheckpointCallback(
-            self.options.save_freq, str(self.folder.path), verbose=self.options.verbose, unit="timesteps"
+            self.options.save_freq,
+            str(self.folder.path),
+            save_vecnormalize=self.options.save_format == "sb3",  # whose models are without statistics
+            verbose=self.options.verbose,
+            unit="timesteps",
+            file_format=self.options.save_format,  # type: ignore[arg-type]
         )
+
+    def _start_tracking(self) -> Any:
+        options = self.options
+        run = Tracked(
+            options.wandb_project_name,
+            f"{self.env_id}__{options.algo}__{options.seed}__{self.folder.path.name}",
+            options.wandb_entity,
+            options.wandb_group,
+            options.wandb_tags,
+            plain({**self.settings.raw, "n_envs": self.settings.n_envs, "args": asdict(options)}),
+        )
+        return start_tracking(options.track_with, run)
 
     def _evaluations(self, model: Any) -> BaseCallback:
         from polyak.core.watching.callbacks import EvalCallback
 
+        frozen = partial(normalized, settings=self.settings, evaluation=True)
         with usage_errors(f"Cannot make the evaluation environment {self.env_id}"):
             envs = self._make_envs(
                 self.options.n_eval_envs,
                 self.options.seed + EVAL_SEED_OFFSET,
                 env_kwargs={**self.env_kwargs, **parse_pairs(self.options.eval_env_kwargs, "--eval-env-kwargs")},
+                normalize=frozen if self._is_beneath else None,
             )
         if model.get_vec_normalize_env() is not None:
-            envs = normalized(envs, self.settings, evaluation=True)
+            envs = frozen(envs)
         return EvalCallback(
             envs,
             n_eval_episodes=self.options.eval_episodes,
@@ -263,6 +350,7 @@ class _Run:
             best_model_save_path=str(self.folder.path),
             deterministic=not is_atari_id(self.env_id),
             verbose=self.options.verbose,
+            file_format=self.options.save_format,  # type: ignore[arg-type]
         )
 
     def announce(self, model: Any) -> None:
@@ -293,15 +381,18 @@ class _Run:
     def save(self, model: Any) -> None:
         """Save the final model, the normalisation statistics and, if wanted, the replay buffer."""
         self._say(f"Saving to {self.folder.path}")
-        model.save(self.folder.final_model)
+        save(model, self.folder.final_model, self.options.save_format)
         if self.options.save_replay_buffer:
             model.save_replay_buffer(self.folder.replay_buffer)
         normalizer = model.get_vec_normalize_env()
         if normalizer is not None:
-            normalizer.save(str(self.folder.normalizer))
+            save(normalizer, self.folder.normalizer, self.options.save_format)
 
-    def close(self) -> None:
-        """Close every environment that was made."""
+    def close(self, exit_code: int = 0) -> None:
+        """Close every environment that was made, and end the tracking: other than 0, `exit_code` marks a failure."""
+        if self.tracker is not None:
+            self.tracker.close(exit_code)
+            self.tracker = None
         while self.envs:
             self.envs.pop().close()
 

@@ -154,7 +154,8 @@ def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     enjoy = ["enjoy", "--algo", "ppo", "--env", "CartPole-v1", "-f", logs, "-n", 300]
     assert run(*enjoy, "--record", gif, "--reward-log", tmp_path / "rewards") == 0
     printed = capsys.readouterr().out
-    assert "Mean return:" in printed
+    assert "Mean reward:" in printed
+    assert "Episode Reward: " in printed
     assert gif.stat().st_size > 1000
     assert (tmp_path / "rewards" / "0.monitor.csv").is_file()
     assert run(*enjoy, "--load-best", "--no-render", "--stochastic", "--n-envs", 2) == 0

@@ -101,7 +101,7 @@ def test_train_and_enjoy(home: Path, capsys: pytest.CaptureFixture[str], vec_env
     assert (home / "logs" / "ppo" / f"{name}_1" / f"{name}.zip").is_file()
     for again in (named, name):
         assert run("enjoy", "--env", again, "-n", 60, "--no-render") == 0
-        assert "Mean return:" in capsys.readouterr().out
+        assert "Mean reward:" in capsys.readouterr().out
     assert run("plot", "--env", named, "-o", "x.png") == 0
     assert run("list", "--env", named) == 0
 
@@ -139,7 +139,7 @@ def test_advice_of_the_checker_is_printed(home: Path, capsys: pytest.CaptureFixt
         ("corridor.py:FourValues", "cannot be trained in yet: `step()` must return a tuple of 5"),
         ("corridor.py:Broken", "AttributeError: 'Broken' object has no attribute 'no_such_thing' (corridor.py, line"),
         ("broken_module:X-v0", "The module 'broken_module' cannot be imported: ZeroDivisionError"),
-        ("wants:X-v0", "The module 'wants' of the environment imports another: No module named 'no_such_package'"),
+        ("wants:X-v0", "The module 'wants' imports another: No module named 'no_such_package'"),
     ],
 )
 def test_mistakes_are_told_in_a_line_and_nothing_is_left(

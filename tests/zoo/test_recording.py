@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.recording import check_path, write_video
+from polyak.zoo.recording import Film, captioned, check_path, write_video
 
 imageio = pytest.importorskip("imageio.v3")
 
@@ -37,3 +37,22 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         check_path("x.avi")
     with pytest.raises(ZooError, match="Nothing to record"):
         write_video(tmp_path / "x.gif", [], fps=30)
+
+
+def test_a_film_that_is_cut_short_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.gif"
+    with pytest.raises(KeyError), Film(path, 30) as film:
+        film.extend(frames(3))
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_captions_change_the_corner_only() -> None:
+    frame = np.full((100, 200, 3), 99, np.uint8)
+    marked = captioned(frame, "1,000 steps")
+    assert (frame == 99).all()
+    assert marked.shape == frame.shape
+    changed = np.argwhere((marked != frame).any(axis=2))
+    assert len(changed) > 50
+    assert changed[:, 0].max() < 30
+    assert (marked[changed[:, 0], changed[:, 1]] > 200).any(), "light letters"

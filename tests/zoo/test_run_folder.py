@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.run_folder import RunFolder, plain, run_numbers
+from polyak.zoo.plain_yaml import plain
+from polyak.zoo.run_folder import RunFolder, run_numbers
 
 
 def test_numbers_go_up_and_environments_do_not_mix(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_yaml_is_plain_both_ways(tmp_path: Path) -> None:
     assert folder.read_yaml("config.yml") == plain(content)
     assert folder.read_yaml("missing.yml") == {}
     (folder.settings_folder / "config.yml").write_text("!!python/object/apply:os.mkdir ['/tmp/never']")
-    with pytest.raises(ZooError, match="not plain YAML"):
+    with pytest.raises(ZooError, match="as plain YAML"):
         folder.read_yaml("config.yml")
 
 

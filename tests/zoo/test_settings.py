@@ -9,6 +9,7 @@ import gymnasium
 import pytest
 
 from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from polyak.envs.providers import PROVIDERS
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names
 from polyak.zoo.settings import interpret, load_settings, read_blocks
@@ -23,7 +24,7 @@ def test_every_packaged_block_fits_its_algorithm(algo: str, key: str) -> None:
     assert settings.n_timesteps >= 1000
     assert set(settings.arguments) <= set(parameter_names(find_algorithm(algo)))
     if key not in ("default", "atari"):
-        assert key in gymnasium.registry
+        assert key in gymnasium.registry or any(provider.ids.fullmatch(key) for provider in PROVIDERS)
 
 
 @pytest.mark.parametrize("algo", algorithm_names())
@@ -114,8 +115,8 @@ def test_setting_files_are_data(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match="Cannot read the value"):
         load_settings(dqn, "dqn", "CartPole-v1", str(evil))
     assert not marker.exists()
-    with pytest.raises(ZooError, match=r"must be a .yml or .yaml file"):
-        load_settings(dqn, "dqn", "CartPole-v1", "settings.py")
+    with pytest.raises(ZooError, match=r"'settings,json' must be a .yml or .py file, or the name of a Python module"):
+        load_settings(dqn, "dqn", "CartPole-v1", "settings,json")
     with pytest.raises(ZooError, match="does not exist"):
         load_settings(dqn, "dqn", "CartPole-v1", str(tmp_path / "missing.yml"))
     evil.write_text("Other-v1: {n_envs: 1}")

@@ -151,6 +151,7 @@ CLASSES: dict[Name, str] = {
 FLOAT_SCHEDULE: Name = (f"{_SB3}.common.utils", "FloatSchedule")
 CONSTANT_SCHEDULE: Name = (f"{_SB3}.common.utils", "ConstantSchedule")
 LINEAR_SCHEDULE: Name = (f"{_SB3}.common.utils", "LinearSchedule")
+ZOO_SCHEDULE: Name = ("rl_zoo3.utils", "SimpleLinearSchedule")
 TRAIN_FREQ: Name = (f"{_SB3}.common.type_aliases", "TrainFreq")
 TRAIN_UNIT: Name = (f"{_SB3}.common.type_aliases", "TrainFrequencyUnit")
 GOAL_STRATEGY: Name = (f"{_SB3}.her.goal_selection_strategy", "GoalSelectionStrategy")
@@ -165,6 +166,7 @@ OBJECTS = frozenset(
         FLOAT_SCHEDULE,
         CONSTANT_SCHEDULE,
         LINEAR_SCHEDULE,
+        ZOO_SCHEDULE,
         TRAIN_FREQ,
         TRAIN_UNIT,
         GOAL_STRATEGY,

@@ -333,6 +333,11 @@ def _linear_schedule(record: Record, read: _Translator) -> LinearSchedule:
     return LinearSchedule(*(number(state[name], f"schedule's {name}") for name in ("start", "end", "end_fraction")))
 
 
+def _zoo_schedule(record: Record, read: _Translator) -> LinearSchedule:
+    state = read(dict(attributes(record, "initial_value")))
+    return LinearSchedule(number(state["initial_value"], "schedule's initial_value"), 0.0, 1.0)
+
+
 def _function(record: Record, read: _Translator) -> Any:
     schedule = schedule_of(record, read)
     if schedule is None:
@@ -429,6 +434,7 @@ _READERS: dict[Name, Callable[[Record, _Translator], Any]] = {
     names.FLOAT_SCHEDULE: _float_schedule,
     names.CONSTANT_SCHEDULE: _constant_schedule,
     names.LINEAR_SCHEDULE: _linear_schedule,
+    names.ZOO_SCHEDULE: _zoo_schedule,
     **dict.fromkeys(names.MAKE_FUNCTION, _function),
     names.TRAIN_FREQ: _train_freq,
     names.TRAIN_UNIT: _train_unit,

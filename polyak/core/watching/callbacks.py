@@ -23,6 +23,7 @@ from polyak.envs import VecEnv, sync_envs_normalization
 
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
 Unit = Literal["calls", "timesteps"]
+FileFormat = Literal["polyak", "sb3"]
 
 
 class BaseCallback(ABC):
@@ -363,6 +364,14 @@ class _Clock:
         return self.last // freq > before // freq
 
 
+def _saver(file_format: str) -> str:
+    """The method of models and of ``VecNormalize`` that writes a format."""
+    methods = {"polyak": "save", "sb3": "save_sb3"}
+    if file_format not in methods:
+        raise ValueError(f"file_format must be 'polyak' or 'sb3', got {file_format!r}.")
+    return methods[file_format]
+
+
 class CheckpointCallback(BaseCallback):
     """Save the model every ``save_freq`` calls, that is ``save_freq * n_envs`` environment steps.
 
@@ -377,9 +386,10 @@ class CheckpointCallback(BaseCallback):
         save_vecnormalize: save the normalisation statistics too, if the environment has them.
         verbose: 2 prints every file.
         unit: ``"calls"`` counts steps of the vector of environments, ``"timesteps"`` those of all environments.
+        file_format: ``"sb3"`` writes models and statistics for Stable-Baselines3.
 
     Raises:
-        ValueError: ``save_freq`` is less than 1, or an unknown ``unit``.
+        ValueError: ``save_freq`` is less than 1, or an unknown ``unit`` or ``file_format``.
     """
 
     _reads_locals = False
@@ -394,8 +404,10 @@ class CheckpointCallback(BaseCallback):
         verbose: int = 0,
         *,
         unit: Unit = "calls",
+        file_format: FileFormat = "polyak",
     ) -> None:
         super().__init__(verbose)
+        self._saver = _saver(file_format)
         if save_freq < 1:
             raise ValueError(
                 f"save_freq must be at least 1, got {save_freq!r}. Leave the callback out to save nothing."
@@ -420,12 +432,13 @@ class CheckpointCallback(BaseCallback):
     def _on_step(self) -> bool:
         if not self._clock.due(self.save_freq, self):
             return True
-        self._save("model", self.model.save, self._checkpoint_path(extension="zip"))
+        self._save("model", getattr(self.model, self._saver), self._checkpoint_path(extension="zip"))
         if self.save_replay_buffer and getattr(self.model, "replay_buffer", None) is not None:
             path = self._checkpoint_path("replay_buffer_", "pkl")
             self._save("replay buffer", self.model.save_replay_buffer, path)
         if self.save_vecnormalize and (normalize := self.model.get_vec_normalize_env()) is not None:
-            self._save("VecNormalize", normalize.save, self._checkpoint_path("vecnormalize_", "pkl"))
+            save = getattr(normalize, self._saver)
+            self._save("VecNormalize", save, self._checkpoint_path("vecnormalize_", "pkl"))
         return True
 
     def _save(self, what: str, save: Callable[[str], Any], path: str) -> None:
@@ -461,10 +474,11 @@ class EvalCallback(EventCallback):
         unit: ``"calls"`` counts steps of the vector of environments, ``"timesteps"`` those of all environments.
         seed: takes the place of the model's seed.
         max_steps_per_episode: cut an evaluation episode after so many steps, with a warning.
+        file_format: ``"sb3"`` writes the best model for Stable-Baselines3.
 
     Raises:
-        ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit`` or name; when training begins, a named
-            environment with other spaces than the model's.
+        ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit``, ``file_format`` or name; when training
+            begins, a named environment with other spaces than the model's.
         AssertionError: the training environment is normalised and ``eval_env`` is not.
     """
 
@@ -489,8 +503,10 @@ class EvalCallback(EventCallback):
         unit: Unit = "calls",
         seed: int | None = None,
         max_steps_per_episode: int | None = None,
+        file_format: FileFormat = "polyak",
     ) -> None:
         super().__init__(callback_after_eval, verbose=verbose)
+        self._saver = _saver(file_format)
         if n_eval_episodes < 1:
             raise ValueError(f"n_eval_episodes must be at least 1, got {n_eval_episodes!r}.")
         self.callback_on_new_best = self._adopt(callback_on_new_best)
@@ -621,7 +637,7 @@ class EvalCallback(EventCallback):
         if self.verbose >= 1:
             print("New best mean reward!")
         if self.best_model_save_path is not None:
-            self.model.save(os.path.join(self.best_model_save_path, "best_model"))
+            getattr(self.model, self._saver)(os.path.join(self.best_model_save_path, "best_model"))
         self.best_mean_reward = self.last_mean_reward
         return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
 

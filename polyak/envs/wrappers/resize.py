@@ -1,0 +1,20 @@
+"""Pictures of another size, asked for in a file of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gymnasium as gym
+from gymnasium.wrappers import ResizeObservation
+
+
+class YAMLCompatResizeObservation(ResizeObservation):
+    """Gymnasium's ``ResizeObservation``, with the size as a list, which is what YAML has.
+
+    Args:
+        env: its observations are pictures ``(H, W)`` or ``(H, W, C)``.
+        shape: ``[height, width]``.
+    """
+
+    def __init__(self, env: gym.Env, shape: Sequence[int]) -> None:
+        super().__init__(env, (int(shape[0]), int(shape[1])))

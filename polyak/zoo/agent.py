@@ -1,0 +1,161 @@
+"""A trained agent out of its run folder, in environments like those that it was trained in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyak.zoo.environments import make_envs
+from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.literals import parse_pairs
+from polyak.zoo.model_files import has_no_statistics, load_statistics
+from polyak.zoo.options import option
+from polyak.zoo.own_code import check_remembered
+from polyak.zoo.registry import Environment, env_name, find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.run_folder import RunFolder
+from polyak.zoo.settings import RUN_KEYS, Settings, import_paths, interpret
+
+if TYPE_CHECKING:
+    from polyak.envs import VecEnv
+
+#: What ``--custom-objects`` puts in the place of what the file has: schedules, which matter to training alone.
+_PLAIN = {"learning_rate": 0.0, "clip_range": 0.2, "clip_range_vf": None}
+_OF_TRAINING = {"callback", "noise_type", "noise_std"}
+
+
+@dataclass
+class AgentOptions:
+    """Which agent to load, and how it acts."""
+
+    algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
+    env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
+    folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
+    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
+    load_best: bool = option(False, "--load-best/", help="Load the model of the best evaluation.")
+    load_checkpoint: int = option(-1, "--load-checkpoint", help="Load the checkpoint of this many steps.")
+    load_last_checkpoint: bool = option(False, "--load-last-checkpoint/", help="Load the latest checkpoint.")
+    deterministic: bool = option(False, "--deterministic/", help="Most likely actions (the default except on Atari).")
+    stochastic: bool = option(False, "--stochastic/", help="Sampled actions (the default on Atari and MiniGrid).")
+    n_envs: int = option(1, "--n-envs", help="Environments side by side.")
+    seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
+    device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
+    num_threads: int = option(-1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.")
+    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
+    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
+    custom_objects: bool = option(
+        False, "--custom-objects/", help="Leave learning rate and clip range of the file unread, if they cannot be."
+    )
+    trust: bool = option(False, "--trust/", help="Also run pickled code in the files; for files that you trust only.")
+
+
+class SavedAgent:
+    """The run that `AgentOptions` name: its folder, algorithm, environment and settings.
+
+    Raises ZooError when the run or the environment does not exist, or options contradict each other.
+    """
+
+    def __init__(self, options: AgentOptions) -> None:
+        if options.deterministic and options.stochastic:
+            raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
+        if options.n_envs < 1:
+            raise ZooError(f"--n-envs must be at least 1, got {options.n_envs}.")
+        self.options = options
+        self.algorithm = find_algorithm(options.algo)
+        self.folder = RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id)
+        self.environment = self._find_env()
+        self.settings = self._read_settings()
+
+    @property
+    def path(self) -> Path:
+        """The model file that the options name."""
+        options = self.options
+        return self.folder.model(
+            best=options.load_best,
+            checkpoint=options.load_checkpoint if options.load_checkpoint >= 0 else None,
+            last_checkpoint=options.load_last_checkpoint,
+        )
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether it takes its most likely actions."""
+        name = self.environment.name
+        samples = self.options.stochastic or is_atari_id(name) or name.startswith("MiniGrid-")
+        return self.options.deterministic or not samples
+
+    @contextmanager
+    def loaded(
+        self, path: Path, *, render_mode: str | None = None, monitor_dir: Path | None = None, norm_reward: bool = False
+    ) -> Iterator[tuple[Any, VecEnv]]:
+        """Load the model file `path`; gives the model and its environments, which are closed at the end.
+
+        Normalisation statistics stay as they were saved. `norm_reward` normalises rewards too, if training did.
+        Raises ZooError when the model does not load, or its environments cannot be made.
+        """
+        kwargs = {"render_mode": render_mode} if render_mode is not None else {}
+        kwargs |= self.folder.read_yaml("args.yml").get("env_kwargs") or {}
+        kwargs |= parse_pairs(self.options.env_kwargs, "--env-kwargs")
+        how: dict[str, Any] = {"seed": self.options.seed, "env_kwargs": kwargs, "monitor_dir": monitor_dir}
+        with usage_errors(f"Cannot make the environment {self.environment.name}"):
+            how["normalize"] = self._statistics(path)
+            envs = make_envs(self.environment, self.settings, self.options.n_envs, **how)
+        try:
+            with usage_errors(f"Cannot load {path}"):
+                model = self.algorithm.load(
+                    path,
+                    env=envs,
+                    device=self.options.device,
+                    custom_objects=self._custom_objects(),
+                    seed=self.options.seed,
+                    trust=self.options.trust,
+                )
+            envs = model.get_env()
+            normalizer = model.get_vec_normalize_env()
+            if normalizer is not None:
+                normalizer.training = False
+                normalizer.norm_reward = norm_reward
+            elif norm_reward:
+                raise ZooError(f"--norm-reward: {path} was trained without normalisation. Leave the flag out.")
+            yield model, envs
+        finally:
+            envs.close()
+
+    def _find_env(self) -> Environment:
+        """Find the environment that the command names; if only a name, as the training run was given it."""
+        arguments = self.folder.read_yaml("args.yml")
+        text, packages = self.options.env, self.options.gym_packages
+        remembered = str(arguments.get("env", ""))
+        if text == env_name(remembered) != remembered:
+            check_remembered(remembered.rpartition(":")[0], Path(self.options.folder))
+            text = remembered
+        if not packages:
+            packages = [str(package) for package in arguments.get("gym_packages") or []]
+            for package in packages:
+                check_remembered(package, Path(self.options.folder))
+        return find_env(text, packages)
+
+    def _read_settings(self) -> Settings:
+        """The settings that concern environments: how it was trained is in the model."""
+        raw = self.folder.read_yaml("config.yml")
+        raw = {key: value for key, value in raw.items() if key in RUN_KEYS.keys() - _OF_TRAINING}
+        for path in import_paths(raw):
+            check_remembered(path, Path(self.options.folder))
+        return interpret(self.algorithm, self.options.algo, raw, str(self.folder.settings_folder))
+
+    def _statistics(self, path: Path) -> Callable[[VecEnv], VecEnv] | None:
+        """What normalises the environments of a model that has no statistics itself: Stable-Baselines3's."""
+        if self.settings.normalize is None or not has_no_statistics(path):
+            return None
+        found = self.folder.normalizer_of(path)
+        if found is None:
+            raise ZooError(f"The run was normalised, but its statistics {self.folder.normalizer} are missing.")
+        return partial(load_statistics, found, trust=self.options.trust)
+
+    def _custom_objects(self) -> dict[str, Any]:
+        if not self.options.custom_objects:
+            return {}
+        taken = parameter_names(self.algorithm)
+        return {name: value for name, value in _PLAIN.items() if name in taken}

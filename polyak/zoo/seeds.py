@@ -1,0 +1,103 @@
+"""``polyak train --seeds``: the same training with several seeds, each in a process and a run folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from polyak.zoo.errors import ZooError
+from polyak.zoo.output import note
+
+
+def parse_seeds(words: Sequence[str]) -> list[int]:
+    """Read ``["0..3", "7"]`` as [0, 1, 2, 3, 7]; ZooError if a word is no seed, or a seed comes twice."""
+    seeds: list[int] = []
+    for word in words:
+        match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", word)
+        if not match or (match.group(2) and int(match.group(2)) < int(match.group(1))):
+            raise ZooError(f"--seeds {word!r} is neither a seed nor a range. Write --seeds 0..9 or --seeds 0 1 2.")
+        first = int(match.group(1))
+        seeds += range(first, int(match.group(2) or first) + 1)
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice:
+        raise ZooError(f"--seeds: {twice} come twice. Name each seed once.")
+    return seeds
+
+
+def number_of_processes(wanted: int, n_seeds: int) -> int:
+    """Return how many trainings run at once: `wanted`, or as many as there are CPUs, and never more than seeds."""
+    return max(1, min(n_seeds, wanted if wanted > 0 else os.cpu_count() or 1))
+
+
+def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) -> int:
+    """Run ``polyak train <arguments> --seed <seed>`` for each seed, `processes` at a time.
+
+    What they print appears with the seed in front. A training that fails does not stop the others; Ctrl-C lets those
+    that run save what they learned, and starts no more. Returns the exit status: 0 if all trainings ended well, 130
+    after Ctrl-C, 1 otherwise; a line on stderr names the seeds that failed.
+    """
+    trainings = _Trainings(arguments, processes)
+    with ThreadPoolExecutor(processes) as pool:
+        results = {seed: pool.submit(trainings.run, seed) for seed in seeds}
+        try:
+            for result in results.values():
+                result.result()
+        except KeyboardInterrupt:
+            trainings.interrupt()
+    statuses = {seed: result.result() for seed, result in results.items()}
+    failed = {seed: status for seed, status in statuses.items() if status not in (0, None)}
+    if trainings.is_interrupted:
+        return 128 + signal.SIGINT
+    if failed:
+        told = ", ".join(f"{seed} (exit status {status})" for seed, status in failed.items())
+        note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {told}.")
+        return 1
+    return 0
+
+
+class _Trainings:
+    """The programs that run, so that they can be told to stop."""
+
+    def __init__(self, arguments: Sequence[str], processes: int) -> None:
+        self._command = [sys.executable, "-u", "-m", "polyak", "train", *arguments]
+        # Together they get the CPUs once, not once each.
+        threads = str(max(1, (os.cpu_count() or 1) // processes))
+        self._environment = {"OMP_NUM_THREADS": threads, **os.environ}
+        self._running: list[subprocess.Popen[str]] = []
+        self._lock = threading.Lock()
+        self.is_interrupted = False
+
+    def run(self, seed: int) -> int | None:
+        """Train with one seed and return the exit status; None if it was interrupted before it began."""
+        with self._lock:
+            if self.is_interrupted:
+                return None
+            # In a session of its own it hears of Ctrl-C once, from `interrupt`, and not from the terminal as well.
+            program = subprocess.Popen(
+                [*self._command, "--seed", str(seed)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=self._environment,
+                start_new_session=os.name != "nt",
+            )
+            self._running.append(program)
+        assert program.stdout is not None
+        for line in program.stdout:
+            print(f"[seed {seed}] {line}", end="", flush=True)
+        return program.wait()
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does to every program that runs, and let no other begin."""
+        with self._lock:
+            self.is_interrupted = True
+            for program in self._running:
+                if program.poll() is None and os.name != "nt":
+                    program.send_signal(signal.SIGINT)

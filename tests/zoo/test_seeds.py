@@ -1,0 +1,113 @@
+"""``polyak train --seeds``: one process and one folder each, and none of them stops the others."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from polyak.zoo.enjoy import EnjoyOptions
+from polyak.zoo.errors import ZooError
+from polyak.zoo.options import to_arguments
+from polyak.zoo.run_folder import RunFolder, run_numbers
+from polyak.zoo.seeds import number_of_processes, parse_seeds
+from polyak.zoo.train import TrainOptions
+
+SMALL = ["-params", "n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2"]
+
+
+def test_words() -> None:
+    assert parse_seeds(["0..3", "7"]) == [0, 1, 2, 3, 7]
+    assert parse_seeds(["5..5"]) == [5]
+    for word in ("3..1", "-1", "a", "1..", "1-3"):
+        with pytest.raises(ZooError, match=f"--seeds '{word}' is neither a seed nor a range"):
+            parse_seeds([word])
+    with pytest.raises(ZooError, match=r"--seeds: \[2\] come twice"):
+        parse_seeds(["0..2", "2"])
+    assert number_of_processes(3, 10) == 3
+    assert number_of_processes(30, 2) == 2
+    assert 1 <= number_of_processes(-1, 1000) == min(1000, os.cpu_count() or 1)
+
+
+def test_options_as_words() -> None:
+    options = TrainOptions(
+        env="-x", n_timesteps=5, hyperparams=["a:1", "b:-2"], truncate_last_trajectory=False, track=True
+    )
+    assert to_arguments(options) == [
+        "--env=-x",
+        "--n-timesteps=5",
+        "--hyperparams=a:1",
+        "--hyperparams=b:-2",
+        "--keep-last-trajectory",
+        "--track",
+    ]
+    assert to_arguments(TrainOptions()) == []
+    assert to_arguments(EnjoyOptions(load_best=True)) == ["--load-best"]
+
+
+def polyak(*words: object) -> list[str]:
+    return [sys.executable, "-m", "polyak", *map(str, words)]
+
+
+def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "moody.py").write_text(
+        "import gymnasium\n"
+        "class Moody(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(0, 1, (1,))\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    broken = False\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        super().reset(seed=seed)\n"
+        "        self.t, self.broken = 0, self.broken or seed == 11\n"
+        "        return self.observation_space.low, {}\n"
+        "    def step(self, action):\n"
+        "        self.t += 1\n"
+        "        if self.broken and self.t > 3:\n"
+        "            raise RuntimeError('a bad day')\n"
+        "        return self.observation_space.low, 0.0, self.t > 8, False, {}\n"
+    )
+    words = ["train", "--env", "moody.py:Moody", "-n", 64, "--eval-freq", -1, *SMALL, "--seeds", 10, "12..13"]
+    result = subprocess.run(polyak(*words, "--processes", 2), cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1, result.stdout + result.stderr
+    # Seed 10 has two environments, the second of which has seed 11.
+    assert "1 of 3 trainings failed: seeds 10 (exit status 1)" in result.stderr
+    assert "[seed 10] " in result.stdout
+    assert "a bad day" in result.stdout
+    finished = [
+        path for path in run_numbers(tmp_path / "logs" / "ppo", "Moody").values() if (path / "Moody.zip").is_file()
+    ]
+    assert len(finished) == 2
+    assert {RunFolder(path, "Moody").read_yaml("args.yml")["seed"] for path in finished} == {12, 13}
+
+
+def test_mistakes_are_told_once_and_leave_nothing(tmp_path: Path) -> None:
+    for words, message in (
+        (["--seeds", 0, 1, "--algo", "pop"], "Unknown algorithm --algo 'pop'"),
+        (["--seeds", 0, 1, "--seed", 3], "--seed 3 and --seeds exclude each other"),
+    ):
+        result = subprocess.run(polyak("train", *words), cwd=tmp_path, capture_output=True, text=True)
+        assert result.returncode == 2
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
+def test_ctrl_c_lets_them_save(tmp_path: Path) -> None:
+    words = ["train", "-f", tmp_path, "-n", 10_000_000, "--eval-freq", -1, *SMALL, "--seeds", "0..3", "--processes", 2]
+    with subprocess.Popen(polyak(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        deadline = time.monotonic() + 240
+        while time.monotonic() < deadline:  # until both of the first have begun to train
+            files = list(tmp_path.rglob("0.monitor.csv"))
+            if len(files) == 2 and all(file.stat().st_size > 200 for file in files):
+                break
+            time.sleep(0.2)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=240)
+    assert program.returncode == 130, out + err
+    assert len(list(tmp_path.rglob("CartPole-v1.zip"))) == 2
+    assert len(run_numbers(tmp_path / "ppo", "CartPole-v1")) == 2, "no other seed began"
+    assert out.count("interrupted after") == 2
