@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
+from polyak.zoo.models import new_model
 from polyak.zoo.options import option
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
 from polyak.zoo.registry import Environment, find_algorithm, find_env, is_atari_id, parameter_names
@@ -189,23 +190,15 @@ class _Run:
         return str(Path(self.options.tensorboard_log) / file_name(self.env_id))
 
     def _new_model(self, env: VecEnv) -> Any:
-        if self.settings.normalize is not None:
-            env = normalized(env, self.settings)
-        arguments = dict(self.settings.arguments)
-        noise = self._action_noise(env)
-        if noise is not None:
-            arguments["action_noise"] = noise
-        common = {
-            "seed": self.options.seed,
-            "device": self.options.device,
-            "verbose": self.options.verbose,
-            "tensorboard_log": self._tensorboard_log(),
-        }
-        return self.algorithm(self.settings.policy, env, **{**common, **arguments})
-
-    def _action_noise(self, env: VecEnv) -> Any:
-        shape = getattr(env.action_space, "shape", None)
-        return self.settings.action_noise(int(shape[-1])) if shape else None
+        return new_model(
+            self.algorithm,
+            self.settings,
+            env,
+            seed=self.options.seed,
+            device=self.options.device,
+            verbose=self.options.verbose,
+            tensorboard_log=self._tensorboard_log(),
+        )
 
     def _continued_model(self, env: VecEnv) -> Any:
         """Load the trained agent with this run's settings; the network's shape stays that of the file."""
