@@ -1,4 +1,4 @@
-"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list``, ``demo``, ``doctor`` and ``run``."""
+"""The ``polyak`` command: ``train``, ``tune``, ``enjoy``, ``plot``, ``list``, ``demo``, ``doctor`` and ``run``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from polyak.zoo.listing import ListOptions, show
 from polyak.zoo.options import build_command, list_flags, spread_lists
 from polyak.zoo.plot import PlotOptions, plot
 from polyak.zoo.train import TrainOptions, train
+from polyak.zoo.tuning.command import tune
+from polyak.zoo.tuning.options import TuneOptions
 
 #: Name, options and function of each command.
 COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "train": (TrainOptions, train),
+    "tune": (TuneOptions, tune),
     "enjoy": (EnjoyOptions, enjoy),
     "plot": (PlotOptions, plot),
     "list": (ListOptions, show),

@@ -19,6 +19,8 @@ from polyak.zoo.output import note, outlasting_the_reader, writable_folder
 from polyak.zoo.registry import Environment, find_algorithm, find_env, is_atari_id, parameter_names
 from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.settings import Settings, load_settings
+from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
+from polyak.zoo.tuning.options import OptimizeOptions
 
 if TYPE_CHECKING:
     from polyak.core.watching.callbacks import BaseCallback
@@ -32,7 +34,7 @@ EVAL_SEED_OFFSET = 1_000_000
 
 
 @dataclass
-class TrainOptions:
+class TrainOptions(OptimizeOptions):
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
@@ -86,6 +88,11 @@ def train(options: TrainOptions) -> Any:
     """
     from polyak.core.engine.threads import chosen_threads
 
+    if options.optimize_hyperparameters:
+        return tune_as_train(options)
+    check_no_study(options)
+    if options.trial_id >= 0:
+        options = replace(options, conf_file=str(settings_of_trial(options)))
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
     algorithm = find_algorithm(options.algo)

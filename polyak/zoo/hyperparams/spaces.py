@@ -103,7 +103,7 @@ def rollout(trial: BaseTrial, task: Task, smallest: int = 128) -> Values:
 
 def minibatches(trial: BaseTrial, task: Task, n_steps: int, most_epochs: int = 20) -> Values:
     """Passes over a rollout in minibatches that are no larger than it."""
-    batch_size = min(power_of_two(trial, "batch_size", 16, 1024), n_steps * task.n_envs)
+    batch_size = min(power_of_two(trial, "batch_size", 32, 1024), n_steps * task.n_envs)
     return {"batch_size": batch_size, "n_epochs": trial.suggest_int("n_epochs", 1, most_epochs)}
 
 
