@@ -85,11 +85,11 @@ def traces(trial: BaseTrial) -> Values:
     return {"gae_lambda": uniform(trial, "gae_lambda", 0.7, 1.0)}
 
 
-def network(trial: BaseTrial, task: Task, **more: Any) -> Values:
-    """Hidden layers and activation; pictures keep the encoder and the layers of their policy."""
+def network(trial: BaseTrial, task: Task, *, widest: int = 256, **more: Any) -> Values:
+    """Hidden layers, up to `widest`, and activation; pictures keep the encoder and the layers of their policy."""
     if task.images:
         return {"policy_kwargs": more} if more else {}
-    width = power_of_two(trial, "width", 32, 512)
+    width = power_of_two(trial, "width", 32, widest)
     layers = trial.suggest_int("layers", 1, 3)
     activation = trial.suggest_categorical("activation_fn", ["nn.Tanh", "nn.ReLU", "nn.SiLU"])
     return {"policy_kwargs": {"net_arch": [width] * layers, "activation_fn": activation, **more}}
@@ -375,7 +375,7 @@ def discrete_sac(trial: BaseTrial, task: Task) -> Values:
 
 def sac(trial: BaseTrial, task: Task) -> Values:
     """Soft actor-critic."""
-    return {**_from_replay(trial, task), **soft_target(trial), **network(trial, task)}
+    return {**_from_replay(trial, task), **soft_target(trial), **network(trial, task, widest=512)}
 
 
 def tqc(trial: BaseTrial, task: Task) -> Values:
@@ -385,17 +385,13 @@ def tqc(trial: BaseTrial, task: Task) -> Values:
         **_from_replay(trial, task),
         **soft_target(trial),
         "top_quantiles_to_drop_per_net": trial.suggest_int("top_quantiles_to_drop_per_net", 0, 9),
-        **network(trial, task, n_quantiles=n_quantiles),
+        **network(trial, task, widest=512, n_quantiles=n_quantiles),
     }
 
 
 def crossq(trial: BaseTrial, task: Task) -> Values:
-    """Soft actor-critic with batch normalisation and without target networks."""
-    return {
-        **_from_replay(trial, task),
-        "policy_delay": trial.suggest_int("policy_delay", 1, 4),
-        **network(trial, task),
-    }
+    """Soft actor-critic with batch normalisation, without target networks; its critics stay as wide as they are."""
+    return {**_from_replay(trial, task), "policy_delay": trial.suggest_int("policy_delay", 1, 4)}
 
 
 def redq(trial: BaseTrial, task: Task) -> Values:
@@ -404,7 +400,7 @@ def redq(trial: BaseTrial, task: Task) -> Values:
         **_many_updates(trial, task),
         "n_critics": one_of(trial, "n_critics", [2, 5, 10]),
         "subset": trial.suggest_int("subset", 1, 2),
-        **network(trial, task),
+        **network(trial, task, widest=512),
     }
 
 
@@ -413,7 +409,7 @@ def droq(trial: BaseTrial, task: Task) -> Values:
     return {
         **_many_updates(trial, task),
         "dropout_rate": log_uniform(trial, "dropout_rate", 1e-3, 0.1),
-        **network(trial, task),
+        **network(trial, task, widest=512),
     }
 
 
@@ -428,7 +424,12 @@ def simba(trial: BaseTrial, task: Task) -> Values:
 
 def ddpg(trial: BaseTrial, task: Task) -> Values:
     """Deep deterministic policy gradients."""
-    return {**_from_replay(trial, task), **soft_target(trial), **action_noise(trial), **network(trial, task)}
+    return {
+        **_from_replay(trial, task),
+        **soft_target(trial),
+        **action_noise(trial),
+        **network(trial, task, widest=512),
+    }
 
 
 def td3(trial: BaseTrial, task: Task) -> Values:
@@ -461,7 +462,7 @@ def fast_td3(trial: BaseTrial, task: Task) -> Values:
         **_smoothed(trial),
         "noise_max": uniform(trial, "noise_max", 0.1, 1.0),
         "weight_decay": log_uniform(trial, "weight_decay", 1e-4, 0.2),
-        **network(trial, task),
+        **network(trial, task, widest=512),
     }
 
 

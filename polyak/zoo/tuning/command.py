@@ -214,7 +214,7 @@ def tune_as_train(options: OptimizeOptions) -> Path:
     known = {item.name for item in fields(TuneOptions)}
     for item in fields(options):
         given = getattr(options, item.name)
-        if item.name not in known | {"optimize_hyperparameters"} | _WITHOUT_EFFECT and given != _default(item):
+        if item.name not in known | {"optimize_hyperparameters"} and given != _default(item):
             raise ZooError(
                 f"{item.metadata['flags'][0]} cannot be combined with --optimize-hyperparameters: the trials of a "
                 "study are short trainings that leave no run folders. Leave it out, and give it when you train with "
@@ -222,10 +222,6 @@ def tune_as_train(options: OptimizeOptions) -> Path:
             )
     both = known & {item.name for item in fields(options)}
     return tune(TuneOptions(**{name: getattr(options, name) for name in both}))
-
-
-#: Options of training that concern runs which a study does not make.
-_WITHOUT_EFFECT = {"progress"}
 
 
 def check_no_study(options: OptimizeOptions) -> None:

@@ -54,7 +54,7 @@ def make_pruner(name: str, n_startup_trials: int, n_evaluations: int, percentile
     """
     from optuna import pruners
 
-    warm_up = n_evaluations // 3
+    warm_up = n_evaluations // 3 + 1  # the first that may end a trial, counted from 1
     if name == "median":
         return pruners.MedianPruner(n_startup_trials, warm_up)
     if name == "percentile":
