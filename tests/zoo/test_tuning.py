@@ -137,6 +137,18 @@ def test_if_all_trials_fail_the_first_reason_is_told(capsys: pytest.CaptureFixtu
     assert len(trials()) == 10, "so many failures are enough"
 
 
+def test_what_the_command_fixes_stays_and_is_written(folder: Path) -> None:
+    fixed = ["policy_kwargs:dict(net_arch=[4], activation_fn=nn.ReLU)", "gamma:0.5"]
+    command = tune("--n-trials", 2, "--env-kwargs", "sutton_barto_reward:True")
+    assert run(*command[:-2], "-params", *BASE, *fixed, *command[-2:]) == 0
+    (settings,) = (folder / "logs" / "ppo").glob("report_*.yml")
+    block = yaml.safe_load(settings.read_text())["CartPole-v1"]
+    assert block["policy_kwargs"] == "dict(net_arch=[4], activation_fn=nn.ReLU)"
+    assert block["gamma"] == 0.5
+    assert block["env_kwargs"] == {"sutton_barto_reward": True}
+    assert run("train", "--conf-file", settings, "--eval-freq", -1, "--verbose", 0) == 0
+
+
 def test_processes_share_a_study() -> None:
     assert run(*tune("--n-trials", 5, "--n-jobs", 2, "--storage", "shared.journal", "--study-name", "both")) == 0
     found = trials("shared.journal", "both")

@@ -121,6 +121,16 @@ def test_of_two_processes_that_see_one_place_left_one_gets_it(journal: str, monk
     assert len(studies.counted(study)) == len(studies.finished(study)) == 1
 
 
+def test_an_interrupted_trial_is_tried_again_however_often(journal: str) -> None:
+    study = open_study(journal)
+    for _ in range(studies.MOST_RETRIES + 2):
+        trial = studies.next_trial(study, 1)
+        assert trial is not None
+        assert studies.retry(study, study.get_trials()[-1])
+    assert run_trial(study, 1)
+    assert len(studies.finished(study)) == 1
+
+
 def test_a_study_goes_on_only_with_the_same_question(journal: str) -> None:
     open_study(journal, n_timesteps=100, settings={"a": [1]})
     open_study(journal, n_timesteps=100, settings={"a": [1]})
@@ -139,7 +149,7 @@ def test_half_a_line_at_the_end_of_a_journal_is_cut_off(journal: str) -> None:
     assert len(studies.finished(open_study(journal))) == 2
 
 
-@pytest.mark.parametrize("text", ["hello\n", '{"not": "a journal"}\n', "{broken}\n{broken}\n"])
+@pytest.mark.parametrize("text", ["hello\n", '{"a": 1}', '{"not": "a journal"}\n', "{broken}\n{broken}\n"])
 def test_a_file_that_is_no_journal_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text)

@@ -57,7 +57,12 @@ def tune(options: TuneOptions) -> Path:
         except KeyboardInterrupt:
             interrupted = True
             note("interrupted; the same command goes on with the study.")
-        best = _report(problem, study)
+        try:
+            best = _report(problem, study, total)
+        except ZooError as error:
+            if not interrupted:
+                raise
+            note(str(error))
     if interrupted:
         raise SystemExit(INTERRUPTED)
     return best
@@ -70,9 +75,8 @@ def _run(problem: Problem, study: Study, total: int) -> None:
             workers.take_part(problem, total)
         else:
             workers.run_side_by_side(problem.options, total)
-        studies.reclaim(study)
-        if len(studies.finished(study)) == len(before):
-            return  # others work at the rest
+        if not studies.reclaim(study) and len(studies.finished(study)) == len(before):
+            return  # other commands work at the rest
 
 
 def _check(options: TuneOptions) -> None:
@@ -129,12 +133,14 @@ def _announce(problem: Problem, study: Study, total: int) -> None:
         )
 
 
-def _report(problem: Problem, study: Study) -> Path:
+def _report(problem: Problem, study: Study, total: int) -> Path:
     """Print and write what the study has found; returns the file with the best settings."""
     options = problem.options
     trials = studies.finished(study)
     states = Counter(trial.state.name.lower() for trial in trials)
     print(f"{len(trials)} trials: " + (", ".join(f"{n} {state}" for state, n in states.items()) or "none"))
+    if len(trials) < total and not workers.hopeless(study):
+        note(f"{total - len(trials)} more are to come: they run elsewhere, or when the same command is given again.")
     best = report.best_trial(study)
     if best is None:
         reason = studies.first_reason(study)
@@ -164,7 +170,8 @@ def _report(problem: Problem, study: Study) -> Path:
 
 
 def _train_command(options: TuneOptions, env: str, settings: Path) -> str:
-    return shlex.join(["polyak", "train", "--algo", options.algo, "--env", env, "--conf-file", str(settings)])
+    words = ["polyak", "train", "--algo", options.algo, "--env", env, "--conf-file", str(settings)]
+    return shlex.join(words + (["--gym-packages", *options.gym_packages] if options.gym_packages else []))
 
 
 def show_trial(options: TuneOptions) -> Path:
@@ -211,16 +218,18 @@ def tune_as_train(options: OptimizeOptions) -> Path:
     Raises:
         ZooError: an option of training that a study has no use for.
     """
-    known = {item.name for item in fields(TuneOptions)}
+    shared = {item.name for item in fields(TuneOptions)} - {
+        "seeds"
+    }  # which are a number there, and a list of runs here
     for item in fields(options):
         given = getattr(options, item.name)
-        if item.name not in known | {"optimize_hyperparameters"} and given != _default(item):
+        if item.name not in shared | {"optimize_hyperparameters"} and given != _default(item):
             raise ZooError(
                 f"{item.metadata['flags'][0]} cannot be combined with --optimize-hyperparameters: the trials of a "
                 "study are short trainings that leave no run folders. Leave it out, and give it when you train with "
                 "the best settings."
             )
-    both = known & {item.name for item in fields(options)}
+    both = shared & {item.name for item in fields(options)}
     return tune(TuneOptions(**{name: getattr(options, name) for name in both}))
 
 

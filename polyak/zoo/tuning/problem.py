@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from polyak.algorithms import class_names
 from polyak.envs.names import did_you_mean
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
@@ -19,7 +20,7 @@ from polyak.zoo.literals import parse_pairs
 from polyak.zoo.models import new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.registry import Environment, find_algorithm, find_env
-from polyak.zoo.run_folder import file_name
+from polyak.zoo.run_folder import file_name, plain
 from polyak.zoo.settings import Settings, interpret, load_settings
 from polyak.zoo.tuning.options import TuneOptions
 
@@ -61,7 +62,7 @@ class Problem:
         n_timesteps = options.n_timesteps if options.n_timesteps > 0 else base.n_timesteps
         automatic = max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
         n_evaluations = options.n_evaluations if options.n_evaluations > 0 else min(automatic, n_timesteps)
-        space = find_space(options.space) if options.space else SPACES[options.algo.lower()]
+        space = find_space(options.space) if options.space else SPACES[class_names()[algorithm.__name__]]
         task = _look_at(environment, base, options, n_timesteps)
         return cls(options, algorithm, environment, base, space, task, n_evaluations)
 
@@ -95,9 +96,9 @@ class Problem:
             "seeds": options.seeds,
             "objective": options.objective,
             "space": options.space,
-            "settings": self.base.raw,
-            "env_kwargs": parse_pairs(options.env_kwargs, "--env-kwargs"),
-            "eval_env_kwargs": parse_pairs(options.eval_env_kwargs, "--eval-env-kwargs"),
+            "settings": plain(self.base.raw),
+            "env_kwargs": plain(self.env_kwargs),
+            "eval_env_kwargs": plain(parse_pairs(options.eval_env_kwargs, "--eval-env-kwargs")),
         }
 
     def propose(self, trial: BaseTrial) -> Settings:
@@ -117,7 +118,10 @@ class Problem:
     def read(self, raw: dict[str, Any], source: str) -> Settings:
         """Check settings against the algorithm, and set what is the same in all trials."""
         raw = {**raw, "n_timesteps": self.task.n_timesteps, "n_envs": self.base.n_envs}
-        return interpret(self.algorithm, self.options.algo, raw, source)
+        settings = interpret(self.algorithm, self.options.algo, raw, source)
+        if self.env_kwargs:
+            settings.raw["env_kwargs"] = plain({**settings.env_kwargs, **self.env_kwargs})
+        return settings
 
     def check(self) -> None:
         """Draw settings and build a model with them, so that mistakes are found before the study begins.
@@ -166,8 +170,10 @@ def default_storage(options: TuneOptions, study_name: str) -> str:
 
 
 def fixed(options: TuneOptions) -> dict[str, Any]:
-    """Return the settings that the command line fixes."""
-    return parse_pairs(options.hyperparams, "--hyperparams")
+    """Return the settings that the command line fixes, as they would stand in a file."""
+    values = parse_pairs(options.hyperparams, "--hyperparams")
+    texts = {pair.partition(":")[0].strip(): pair.partition(":")[2] for pair in options.hyperparams}
+    return {key: value if is_plain(value) else texts[key] for key, value in values.items()}
 
 
 def merged(base: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:

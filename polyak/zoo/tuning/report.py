@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-_BACKGROUND = ("alive", "worker", "lost", "surplus")
+_BACKGROUND = ("worker", "lost", "surplus")
 
 
 def best_trial(study: Study) -> FrozenTrial | None:

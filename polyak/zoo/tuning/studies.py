@@ -8,6 +8,7 @@ with as many counted trials as one that was left alone.
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 import socket
@@ -107,7 +108,7 @@ def _mend(path: Path, lock: Any) -> None:
         with path.open("rb+") as file:
             content = file.read()
             whole = content.rfind(b"\n") + 1
-            if content and not content.startswith(b"{"):
+            if content and "op_code" not in json.loads(content[:whole].partition(b"\n")[0] or b"{}"):
                 raise ValueError("its first line is no entry")
             if whole < len(content):
                 file.truncate(whole)
@@ -245,17 +246,17 @@ def reclaim(study: Study) -> int:
     return sum(retry(study, trial, "its process died") for trial in lost)
 
 
-def retry(study: Study, trial: FrozenTrial, why: str) -> bool:
+def retry(study: Study, trial: FrozenTrial, why: str = "") -> bool:
     """Fail a running trial, and let its settings wait to be tried again; False if another process did so before.
 
-    After `MOST_RETRIES` it counts as failed, with the reason `why`.
+    If there is a reason `why` to blame its settings, it is tried again `MOST_RETRIES` times, and then counts as failed.
     """
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
     storage = study._storage
     retries = trial.user_attrs.get(_RETRIES, 0)
-    again = retries < MOST_RETRIES
+    again = not why or retries < MOST_RETRIES
     try:
         if again:
             storage.set_trial_user_attr(trial._trial_id, _LOST, True)
@@ -266,7 +267,7 @@ def retry(study: Study, trial: FrozenTrial, why: str) -> bool:
     except UpdateFinishedTrialError:
         return False
     if again:
-        study.enqueue_trial(trial.params, user_attrs={_RETRIES: retries + 1})
+        study.enqueue_trial(trial.params, user_attrs={_RETRIES: retries + bool(why)})
     return True
 
 

@@ -17,6 +17,7 @@ from polyak.zoo.environments import make_envs, normalized
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.models import new_model
 from polyak.zoo.registry import is_atari_id
+from polyak.zoo.run_folder import plain
 from polyak.zoo.settings import Settings
 from polyak.zoo.tuning.lockstep import Paused
 from polyak.zoo.tuning.problem import Problem
@@ -52,7 +53,7 @@ def run(study: Study, trial: Trial, problem: Problem) -> float:
     """
     options = problem.options
     settings = problem.propose(trial)
-    trial.set_user_attr("settings", settings.raw)
+    trial.set_user_attr("settings", plain(settings.raw))
     agents = [
         Training(problem, settings, problem.seed + number, _log_folder(problem, trial, number))
         for number in range(options.seeds)

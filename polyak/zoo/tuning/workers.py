@@ -75,7 +75,7 @@ def _run(study: Study, trial: Trial, problem: Problem) -> None:
                 how = f"pruned after evaluation {study.tell(trial, state=TrialState.PRUNED).last_step}"
             except KeyboardInterrupt:
                 frozen = next(t for t in study.get_trials(deepcopy=False) if t.number == trial.number)
-                studies.retry(study, frozen, "interrupted")
+                studies.retry(study, frozen)
                 raise
             except UpdateFinishedTrialError:
                 raise
@@ -102,7 +102,8 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
     They are started afresh, not forked, and end when this process does, however it ends.
 
     Raises:
-        ZooError: a process ended by itself with an error; what it said is on stderr.
+        ZooError: a process ended with an error, which it has told on stderr; not if a signal killed it, as happens
+            when memory runs out.
         KeyboardInterrupt: after all processes have ended.
     """
     context = multiprocessing.get_context("spawn")
@@ -121,7 +122,7 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
             if process.is_alive():
                 process.terminate()
         raise
-    if failed := [process.exitcode for process in processes if process.exitcode not in (0, -9)]:
+    if failed := [process.exitcode for process in processes if (process.exitcode or 0) > 0]:
         raise ZooError(f"A process of --n-jobs {options.n_jobs} ended with status {failed[0]}; see its message above.")
 
 
@@ -131,8 +132,7 @@ def _work(options: TuneOptions, total: int, number: int) -> None:
 
     Thread(target=_end_with_the_parent, daemon=True).start()
     studies.need_optuna()
-    share = max(1, (os.cpu_count() or 1) // options.n_jobs)
-    with outlasting_the_reader("tuning"), chosen_threads(options.num_threads if options.num_threads > 0 else share):
+    with outlasting_the_reader("tuning"), chosen_threads(options.num_threads):
         try:
             take_part(Problem.build(options), total, number)
         except KeyboardInterrupt:
