@@ -19,10 +19,13 @@ from polyak.zoo.options import build_command, list_flags, spread_lists
 from polyak.zoo.plot import PlotOptions, plot
 from polyak.zoo.record import RecordTrainingOptions, RecordVideoOptions, record_training, record_video
 from polyak.zoo.train import TrainOptions, train
+from polyak.zoo.tuning.command import tune
+from polyak.zoo.tuning.options import TuneOptions
 
 #: Name, options and function of each command.
 COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "train": (TrainOptions, train),
+    "tune": (TuneOptions, tune),
     "enjoy": (EnjoyOptions, enjoy),
     "record-video": (RecordVideoOptions, record_video),
     "record-training": (RecordTrainingOptions, record_training),

@@ -15,6 +15,7 @@ from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
+from polyak.zoo.models import new_model
 from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
 from polyak.zoo.plain_yaml import plain
@@ -23,6 +24,8 @@ from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.tracking import Tracked, TrackingCallback, check_tracker, start_tracking
+from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
+from polyak.zoo.tuning.options import OptimizeOptions
 
 if TYPE_CHECKING:
     from polyak.core.watching.callbacks import BaseCallback
@@ -36,7 +39,7 @@ EVAL_SEED_OFFSET = 1_000_000
 
 
 @dataclass
-class TrainOptions:
+class TrainOptions(OptimizeOptions):
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
@@ -101,6 +104,12 @@ def train(options: TrainOptions) -> Any:
     """
     from polyak.core.engine.threads import chosen_threads
 
+    if options.optimize_hyperparameters:
+        return tune_as_train(options)
+    check_no_study(options)
+    if options.trial_id >= 0:
+        file = str(settings_of_trial(options))
+        options = replace(options, conf_file=file, trial_id=-1, storage="", study_name="")
     if options.seeds:
         return _train_each(options)
     if options.seed < 0:
@@ -253,23 +262,15 @@ class _Run:
         return str(Path(self.options.tensorboard_log) / file_name(self.env_id))
 
     def _new_model(self, env: VecEnv) -> Any:
-        if self.settings.normalize is not None:
-            env = normalized(env, self.settings)
-        arguments = dict(self.settings.arguments)
-        noise = self._action_noise(env)
-        if noise is not None:
-            arguments["action_noise"] = noise
-        common = {
-            "seed": self.options.seed,
-            "device": self.options.device,
-            "verbose": self.options.verbose,
-            "tensorboard_log": self._tensorboard_log(),
-        }
-        return self.algorithm(self.settings.policy, env, **{**common, **arguments})
-
-    def _action_noise(self, env: VecEnv) -> Any:
-        shape = getattr(env.action_space, "shape", None)
-        return self.settings.action_noise(int(shape[-1])) if shape else None
+        return new_model(
+            self.algorithm,
+            self.settings,
+            env,
+            seed=self.options.seed,
+            device=self.options.device,
+            verbose=self.options.verbose,
+            tensorboard_log=self._tensorboard_log(),
+        )
 
     def _continued_model(self, env: VecEnv) -> Any:
         """Load the trained agent with this run's settings; the network's shape stays that of the file."""

@@ -1,0 +1,26 @@
+"""Building a model from settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from polyak.zoo.environments import normalized
+from polyak.zoo.settings import Settings
+
+if TYPE_CHECKING:
+    from polyak.envs import VecEnv
+
+
+def new_model(algorithm: type[Any], settings: Settings, env: VecEnv, **common: Any) -> Any:
+    """Build an untrained model: normalised environments and action noise as the settings say.
+
+    `common` are arguments of the constructor (seed, device, verbose, ...) that the settings may replace.
+    """
+    if settings.normalize is not None:
+        env = normalized(env, settings)
+    arguments = dict(settings.arguments)
+    shape = getattr(env.action_space, "shape", None)
+    noise = settings.action_noise(int(shape[-1])) if shape else None
+    if noise is not None:
+        arguments["action_noise"] = noise
+    return algorithm(settings.policy, env, **{**common, **arguments})

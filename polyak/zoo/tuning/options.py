@@ -1,0 +1,85 @@
+"""What can be asked of a study, by `polyak tune` and by ``polyak train --optimize-hyperparameters``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyak.zoo.options import option
+
+SAMPLERS = ("tpe", "random", "cmaes", "gp", "auto")
+PRUNERS = ("median", "percentile", "hyperband", "halving", "none")
+OBJECTIVES = ("median", "iqm")
+
+
+@dataclass
+class StudyOptions:
+    """Options of a study that both commands have."""
+
+    n_trials: int = option(500, "--n-trials", help="Trials that the study has when it ends, earlier ones included.")
+    max_total_trials: int = option(-1, "--max-total-trials", help="The same; wins over --n-trials if it is given.")
+    n_jobs: int = option(1, "--n-jobs", help="Processes that try settings side by side.")
+    sampler: str = option("tpe", "--sampler", help="tpe, random, cmaes or gp; auto is tpe.")
+    pruner: str = option("median", "--pruner", help="median, percentile, hyperband, halving or none.")
+    n_startup_trials: int = option(
+        10, "--n-startup-trials", help="Trials at random, and unpruned, before sampler and pruner begin."
+    )
+    n_evaluations: int = option(
+        -1, "--n-evaluations", help="Evaluations of each training; -1: one every 100,000 steps, but at least 5."
+    )
+    storage: str = option(
+        "",
+        "--storage",
+        help="Journal file or database URL of the study; by default <logs>/<algo>/study_<name>.journal.",
+    )
+    study_name: str = option("", "--study-name", help="Name of the study; by default <algo>_<env>.")
+    trial_id: int = option(-1, "--trial-id", help="Take the settings of this trial of a study.")
+    optimization_log_path: str = option(
+        "", "--optimization-log-path", help="Folder for the evaluations and the best model of each trial."
+    )
+    no_optim_plots: bool = option(False, "--no-optim-plots", help="Draw no plots of the study.")
+
+
+@dataclass
+class OptimizeOptions(StudyOptions):
+    """What turns `polyak train` into a study."""
+
+    optimize_hyperparameters: bool = option(
+        False, "--optimize-hyperparameters", "-optimize", help="Look for better settings, as `polyak tune` does."
+    )
+
+
+@dataclass
+class TuneOptions(StudyOptions):
+    """Look for better settings with many short trainings; write the best as YAML that `polyak train` reads."""
+
+    algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
+    env: str = option("CartPole-v1", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")
+    n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Steps of each training; -1 takes the tuned number.")
+    seed: int = option(
+        -1, "--seed", help="Seed of the sampler and of the first training of each trial; -1: from the study's name."
+    )
+    seeds: int = option(1, "--seeds", help="Trainings of each trial, seeded one after the other.")
+    objective: str = option("median", "--objective", help="What the seeds of a trial come to: median or iqm.")
+    percentile: float = option(25.0, "--percentile", help="Best share of trials that --pruner percentile keeps.")
+    prune_confidence: float = option(
+        0.8, "--prune-confidence", help="Certainty, 0.5 to 1, that a trial is worse than those it is pruned for."
+    )
+    space: str = option("", "--space", help="Space of your own: file.py:FUNCTION, from a trial to settings.")
+    hyperparams: Sequence[str] = option(
+        [], "--hyperparams", "-params", help="key:value ... that stay as they are: they are not looked for."
+    )
+    conf_file: str = option("", "--conf-file", "-conf", help="YAML file of settings to begin from.")
+    n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.")
+    vec_env: str = option("dummy", "--vec-env", help="dummy (in the same process) or subproc (worker processes).")
+    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
+    eval_env_kwargs: Sequence[str] = option(
+        [], "--eval-env-kwargs", help="key:value ... for evaluation environments, on top of --env-kwargs."
+    )
+    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
+    eval_episodes: int = option(5, "--eval-episodes", help="Episodes of each evaluation, per seed.")
+    n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.")
+    device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
+    num_threads: int = option(-1, "--num-threads", help="PyTorch threads of each process; -1 leaves the choice.")
+    log_folder: str = option("logs", "--log-folder", "-f", help="Where the study and its report are kept.")
+    verbose: int = option(1, "--verbose", help="0 prints the result only, 1 each trial, 2 also its settings.")

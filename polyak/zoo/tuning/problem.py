@@ -1,0 +1,243 @@
+"""What is tuned: an algorithm on an environment, the settings to begin from, and where one looks for better ones."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from polyak.algorithms import class_names
+from polyak.envs.names import did_you_mean
+from polyak.zoo.environments import make_envs
+from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.hyperparams.spaces import SPACES, Task
+from polyak.zoo.literals import parse_pairs
+from polyak.zoo.models import new_model
+from polyak.zoo.own_code import errors_of_own_code, load_file
+from polyak.zoo.plain_yaml import plain
+from polyak.zoo.registry import Environment, find_algorithm, find_env
+from polyak.zoo.run_folder import file_name
+from polyak.zoo.settings import Settings, interpret, load_settings
+from polyak.zoo.tuning.options import TuneOptions
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import BaseTrial
+
+STEPS_PER_EVALUATION = 100_000
+FEWEST_EVALUATIONS = 5
+DRAWS_TO_CHECK = 3
+#: Settings that hold others: those that a space does not name stay.
+_MERGED = ("policy_kwargs", "replay_buffer_kwargs")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A study's question, from `TuneOptions`; every process of a study builds its own, all alike."""
+
+    options: TuneOptions
+    algorithm: type[Any]
+    environment: Environment
+    base: Settings
+    space: Callable[[BaseTrial, Task], Mapping[str, Any]]
+    task: Task
+    n_evaluations: int
+
+    @classmethod
+    def build(cls, options: TuneOptions) -> Problem:
+        """Find algorithm, environment, settings and space.
+
+        Raises:
+            ZooError: one of them does not exist, or the environment cannot be made.
+        """
+        algorithm = find_algorithm(options.algo)
+        environment = find_env(options.env, options.gym_packages)
+        base = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, fixed(options))
+        if options.n_envs > 0:
+            base.n_envs = options.n_envs
+        n_timesteps = options.n_timesteps if options.n_timesteps > 0 else base.n_timesteps
+        automatic = max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
+        n_evaluations = options.n_evaluations if options.n_evaluations > 0 else min(automatic, n_timesteps)
+        space = find_space(options.space) if options.space else SPACES[class_names()[algorithm.__name__]]
+        task = _look_at(environment, base, options, n_timesteps)
+        return cls(options, algorithm, environment, base, space, task, n_evaluations)
+
+    @property
+    def study_name(self) -> str:
+        """The name of the study."""
+        return self.options.study_name or default_study_name(self.options.algo, self.environment.name)
+
+    @property
+    def storage(self) -> str:
+        """Where the study is kept: the path of a journal, or the URL of a database."""
+        return self.options.storage or default_storage(self.options, self.study_name)
+
+    @property
+    def seed(self) -> int:
+        """The study's seed; unless one is given it follows from the study's name, in every process alike."""
+        return self.options.seed if self.options.seed >= 0 else crc32(self.study_name.encode()) % 2**31
+
+    @cached_property
+    def asked(self) -> dict[str, Any]:
+        """What all trials of the study have in common: two studies with the same answer can be continued by another."""
+        options = self.options
+        return {
+            "algo": options.algo.lower(),
+            "env": self.environment.source,
+            "n_timesteps": self.task.n_timesteps,
+            "n_envs": self.base.n_envs,
+            "n_evaluations": self.n_evaluations,
+            "eval_episodes": options.eval_episodes,
+            "seed": self.seed,
+            "seeds": options.seeds,
+            "objective": options.objective,
+            "space": options.space,
+            "settings": plain(self.base.raw),
+            "env_kwargs": plain(self.env_kwargs),
+            "eval_env_kwargs": plain(parse_pairs(options.eval_env_kwargs, "--eval-env-kwargs")),
+        }
+
+    def propose(self, trial: BaseTrial) -> Settings:
+        """Draw settings for a trial.
+
+        Raises:
+            ZooError: the space gave something that is not plain data, or settings that the algorithm does not have.
+        """
+        drawn = dict(self.space(trial, self.task))
+        if not is_plain(drawn):
+            raise ZooError(
+                f"The space {self.options.space or self.options.algo} must give settings as they stand in YAML files: "
+                f"numbers, strings, lists and dicts. It gave {drawn!r}."
+            )
+        return self.read({**merged(self.base.raw, drawn), **fixed(self.options)}, f"trial {trial.number}")
+
+    def read(self, raw: dict[str, Any], source: str) -> Settings:
+        """Check settings against the algorithm, and set what is the same in all trials."""
+        raw = {**raw, "n_timesteps": self.task.n_timesteps, "n_envs": self.base.n_envs}
+        settings = interpret(self.algorithm, self.options.algo, raw, source)
+        if self.env_kwargs:
+            settings.raw["env_kwargs"] = plain({**settings.env_kwargs, **self.env_kwargs})
+        return settings
+
+    def check(self) -> None:
+        """Draw settings and build a model with them, so that mistakes are found before the study begins.
+
+        Settings may happen to be impossible; if the first `DRAWS_TO_CHECK` are, so are probably all.
+
+        Raises:
+            ZooError: why no model could be built.
+        """
+        import optuna
+
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(self.seed))
+        mistakes: list[ZooError] = []
+        while len(mistakes) < DRAWS_TO_CHECK:
+            try:
+                return self._build(study)
+            except ZooError as error:
+                mistakes.append(error)
+        raise mistakes[0]
+
+    def _build(self, study: Study) -> None:
+        file = Path(self.options.space.rpartition(":")[0]).expanduser().resolve()
+        with errors_of_own_code(f"The space {self.options.space or self.options.algo} cannot be used", str(file)):
+            settings = self.propose(study.ask())
+        env = make_envs(self.environment, settings, settings.n_envs, seed=0, env_kwargs=self.env_kwargs)
+        try:
+            with usage_errors(f"Cannot build {self.options.algo} for {self.environment.name}"):
+                new_model(self.algorithm, settings, env, seed=0, device=self.options.device)
+        finally:
+            env.close()
+
+    @property
+    def env_kwargs(self) -> dict[str, Any]:
+        """Arguments of the environment's constructor that the command line gives."""
+        return parse_pairs(self.options.env_kwargs, "--env-kwargs")
+
+
+def default_study_name(algo: str, env: str) -> str:
+    """Return the name of the study of `algo` on `env` that nobody named."""
+    return f"{algo.lower()}_{file_name(env)}"
+
+
+def default_storage(options: TuneOptions, study_name: str) -> str:
+    """Return the journal of a study for which no storage was named."""
+    return str(Path(options.log_folder) / options.algo.lower() / f"study_{file_name(study_name)}.journal")
+
+
+def fixed(options: TuneOptions) -> dict[str, Any]:
+    """Return the settings that the command line fixes, as they would stand in a file."""
+    values = parse_pairs(options.hyperparams, "--hyperparams")
+    texts = {pair.partition(":")[0].strip(): pair.partition(":")[2] for pair in options.hyperparams}
+    return {key: value if is_plain(value) else texts[key] for key, value in values.items()}
+
+
+def merged(base: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace settings of `base` by those that were drawn; of `policy_kwargs` and their like only what was drawn."""
+    both = {key: {**base[key], **drawn[key]} for key in _MERGED if _are_mappings(base.get(key), drawn.get(key))}
+    return {**base, **drawn, **both}
+
+
+def _are_mappings(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
+
+
+def is_plain(value: Any) -> bool:
+    """Say whether a value stands in YAML as it is: finite numbers, strings, None, lists and dicts of these."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(is_plain, value))
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) in (bool, int, str)
+
+
+def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
+    """Read ``file.py:function``: a function of a trial, or of a trial and a `Task`, that returns settings.
+
+    Raises:
+        ZooError: the file, the function or the code is wrong.
+    """
+    place, colon, name = text.rpartition(":")
+    path = Path(place).expanduser().resolve()
+    if not colon or path.suffix != ".py":
+        raise ZooError(f"--space {text!r} is not of the form file.py:FUNCTION.")
+    if not path.is_file():
+        raise ZooError(f"--space {text!r}: there is no file {path}.")
+    with errors_of_own_code(f"--space {text!r}: the file cannot be loaded", str(path)):
+        module = load_file(path)
+    function = getattr(module, name, None)
+    if not callable(function):
+        defined = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+        raise ZooError(
+            f"--space {text!r}: the file has no function {name!r}.{did_you_mean(name, defined)} "
+            f"It defines: {', '.join(defined) or 'none'}."
+        )
+    if len(inspect.signature(function).parameters) == 1:
+        return lambda trial, task: function(trial)
+    return function
+
+
+def _look_at(environment: Environment, base: Settings, options: TuneOptions, n_timesteps: int) -> Task:
+    """Make one environment to see what it is like."""
+    from gymnasium import spaces
+
+    with usage_errors(f"Cannot make the environment {environment.name}"):
+        env = make_envs(
+            environment, base, 1, seed=0, env_kwargs=parse_pairs(options.env_kwargs, "--env-kwargs"), vec_env="dummy"
+        )
+    env.close()
+    policy = base.policy if isinstance(base.policy, str) else base.policy.__name__
+    return Task(
+        n_timesteps,
+        base.n_envs,
+        continuous=isinstance(env.action_space, spaces.Box),
+        images="Cnn" in policy,
+        goals="Her" in str(base.raw.get("replay_buffer_class", "")),
+    )

@@ -1,0 +1,111 @@
+"""What a study leaves: a table of its trials, a page of plots, and the best settings as a file for `polyak train`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyak.zoo.errors import ZooError
+from polyak.zoo.plain_yaml import plain
+from polyak.zoo.tuning import studies
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+
+_BACKGROUND = ("worker", "lost", "surplus")
+
+
+def best_trial(study: Study) -> FrozenTrial | None:
+    """Return the complete trial with the highest score, of equal ones the one that got there sooner; None if none."""
+    from optuna.trial import TrialState
+
+    complete = [trial for trial in studies.counted(study) if trial.state == TrialState.COMPLETE]
+    return max(complete, key=lambda t: (t.values[0], sum(t.intermediate_values.values())), default=None)
+
+
+def settings_of(trial: FrozenTrial) -> dict[str, Any]:
+    """Return the settings that a trial was trained with; ZooError if it never came so far."""
+    settings = trial.user_attrs.get("settings")
+    if settings is None:
+        raise ZooError(
+            f"Trial {trial.number} has no settings: it ended before any were drawn. Take another --trial-id."
+        )
+    return dict(settings)
+
+
+def write_settings(path: Path, study: Study, trial: FrozenTrial, env: str) -> None:
+    """Write the settings of a trial as a file for ``polyak train --conf-file``."""
+    import yaml
+
+    from polyak.core.files.archive import replacing
+
+    value = "no score" if trial.value is None else f"score {trial.value:.6g}"
+    remark = f"# Trial {trial.number} of the study {study.study_name}: {value}.\n"
+    block = yaml.safe_dump(plain({env: settings_of(trial)}), sort_keys=False, allow_unicode=True)
+    with replacing(path) as file:
+        file.write((remark + block).encode())
+
+
+def write_table(path: Path, study: Study) -> None:
+    """Write one row a trial: number, value, dates, parameters, attributes and state."""
+    from polyak.core.files.archive import replacing
+
+    table = study.trials_dataframe(
+        attrs=("number", "value", "datetime_start", "datetime_complete", "duration", "params", "user_attrs", "state")
+    )
+    kept = {trial.number for trial in studies.counted(study)}
+    table = table[table["number"].isin(kept)].reset_index(drop=True)
+    table = table.drop(columns=[f"user_attrs_{name}" for name in _BACKGROUND], errors="ignore")
+    with replacing(path) as file:
+        file.write(table.to_csv().encode())
+
+
+def write_plots(path: Path, study: Study) -> list[str]:
+    """Write one page with Optuna's plots, which needs no network; returns the names of those that could not be drawn.
+
+    History of the scores, importance of the parameters (PED-ANOVA), a slice for each parameter, parallel coordinates.
+    """
+    from polyak.core.files.archive import replacing
+
+    drawn, missing = [], []
+    for name, draw in _plots(study):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                drawn.append(draw())
+        except (ValueError, RuntimeError, ZeroDivisionError):  # too few trials, or all with the same score
+            missing.append(name)
+    parts = [
+        figure.to_html(full_html=False, include_plotlyjs=number == 0, config={"displaylogo": False})
+        for number, figure in enumerate(drawn)
+    ]
+    head = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_escaped(study.study_name)}</title></head>'
+    )
+    page = f"{head}<body>{''.join(parts)}</body></html>\n"
+    with replacing(path) as file:
+        file.write(page.encode())
+    return missing
+
+
+def _plots(study: Study) -> Iterator[tuple[str, Callable[[], go.Figure]]]:
+    from optuna import visualization
+    from optuna.importance import PedAnovaImportanceEvaluator
+
+    yield "history", lambda: visualization.plot_optimization_history(study)
+    yield (
+        "importances",
+        lambda: visualization.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator()),
+    )
+    yield "slice", lambda: visualization.plot_slice(study)
+    yield "parallel coordinates", lambda: visualization.plot_parallel_coordinate(study)
+
+
+def _escaped(text: str) -> str:
+    import html
+
+    return html.escape(text)

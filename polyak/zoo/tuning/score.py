@@ -1,0 +1,48 @@
+"""From the returns of several agents to one number, and how much better it may really be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from polyak.core.watching.evaluation import interquartile_mean
+
+
+def score(returns: Sequence[np.ndarray], objective: str) -> float:
+    """The number that a study maximises.
+
+    Args:
+        returns: for each seed, [n] returns of the episodes of one evaluation.
+        objective: ``"median"`` or ``"iqm"`` of the seeds' mean returns. Of one seed both are its mean, and the
+            interquartile mean leaves nothing out before there are four.
+    """
+    means = np.array([np.mean(episodes) for episodes in returns])
+    return float(np.median(means) if objective == "median" else interquartile_mean(means))
+
+
+def hopeful_score(returns: Sequence[np.ndarray], objective: str, confidence: float) -> float:
+    """The upper end of a one-sided interval of :func:`score`.
+
+    With several seeds it says how far the score of S others may lie above this one: score + t s / sqrt(S), with the
+    standard deviation s of the seeds' means and the quantile t of Student's distribution with S - 1 degrees of freedom.
+    The error of a median is sqrt(pi / 2) times that of a mean (of normal values, and of more than two). With one seed
+    the same is done with its episodes, which tells how well this agent was measured, but not how well others would do.
+    One episode of one seed has no interval.
+
+    Args:
+        returns: as in :func:`score`.
+        objective: as in :func:`score`.
+        confidence: how sure one is that the true score lies below; 0.5 gives the score itself.
+    """
+    from scipy.stats import t
+
+    values = np.array([np.mean(episodes) for episodes in returns]) if len(returns) > 1 else np.asarray(returns[0])
+    n = len(values)
+    if n < 2:
+        return score(returns, objective)
+    error = float(np.std(values, ddof=1)) / math.sqrt(n)
+    if objective == "median" and len(returns) > 2:
+        error *= math.sqrt(math.pi / 2)
+    return score(returns, objective) + float(t.ppf(confidence, n - 1)) * error

@@ -1,0 +1,97 @@
+"""Which settings are tried next, and which trials are given up."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.pruners import BasePruner
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial, Trial
+
+_BOUNDS = "upper_bounds"
+
+
+def make_sampler(name: str, seed: Sequence[int], n_startup_trials: int, parallel: bool = False) -> BaseSampler:
+    """Make the sampler called `name`.
+
+    A sampler is made anew for each trial, with a seed that names the study's seed, the process and the trials before
+    it. So a study that is taken up again draws what it would have drawn, and two processes never draw the same.
+
+    Args:
+        name: ``"tpe"`` (also ``"auto"``), ``"random"``, ``"cmaes"`` or ``"gp"``.
+        seed: whole numbers, mixed into one.
+        n_startup_trials: trials drawn at random first.
+        parallel: let TPE keep away from what other processes try at this moment.
+    """
+    import numpy as np
+    from optuna import samplers
+    from optuna.exceptions import ExperimentalWarning
+
+    mixed = int(np.random.SeedSequence(tuple(seed)).generate_state(1)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        if name == "random":
+            return samplers.RandomSampler(mixed)
+        if name == "cmaes":
+            return samplers.CmaEsSampler(n_startup_trials=n_startup_trials, seed=mixed)
+        if name == "gp":
+            return samplers.GPSampler(n_startup_trials=n_startup_trials, seed=mixed)
+        return samplers.TPESampler(
+            n_startup_trials=n_startup_trials, seed=mixed, multivariate=True, group=True, constant_liar=parallel
+        )
+
+
+def make_pruner(name: str, n_startup_trials: int, n_evaluations: int, percentile: float) -> BasePruner:
+    """Make the pruner called `name`, for trials that report `n_evaluations` values, numbered from 1.
+
+    Median and percentile spare the first third of a training and the first `n_startup_trials` trials.
+    """
+    from optuna import pruners
+
+    warm_up = n_evaluations // 3 + 1  # the first that may end a trial, counted from 1
+    if name == "median":
+        return pruners.MedianPruner(n_startup_trials, warm_up)
+    if name == "percentile":
+        return pruners.PercentilePruner(percentile, n_startup_trials, warm_up)
+    if name == "hyperband":
+        return pruners.HyperbandPruner(min_resource=1, max_resource=n_evaluations, reduction_factor=3)
+    if name == "halving":
+        return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=4)
+    return pruners.NopPruner()
+
+
+def report(trial: Trial, step: int, value: float, bound: float) -> None:
+    """Report the score of an evaluation, and the upper end of its interval.
+
+    Raises:
+        ValueError: the score is not finite.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"evaluation {step} gave {value}: the agent or the environment has diverged.")
+    trial.report(value, step)
+    trial.set_user_attr(_BOUNDS, {**trial.user_attrs.get(_BOUNDS, {}), str(step): bound})
+
+
+def should_prune(study: Study, trial: Trial) -> bool:
+    """Ask the study's pruner about the trial as it may really be: with the upper ends of its intervals as its values.
+
+    So a trial is given up only where even what it could be, at the chosen confidence, falls short of what the pruner
+    demands; unlucky seeds or episodes alone are no reason. Median and percentile compare with the plain scores of other
+    trials. Halving and hyperband keep in each rung the value that a trial came with, so there bounds meet bounds.
+    """
+    frozen = next(other for other in study.get_trials(deepcopy=False) if other.number == trial.number)
+    return study.pruner.prune(study, hopeful(frozen))
+
+
+def hopeful(trial: FrozenTrial) -> FrozenTrial:
+    """Copy a trial, its values replaced by the upper ends of their intervals."""
+    bounds: dict[str, Any] = trial.user_attrs.get(_BOUNDS, {})
+    twin = copy.copy(trial)
+    twin.intermediate_values = {step: bounds.get(str(step), value) for step, value in trial.intermediate_values.items()}
+    return twin

@@ -1,0 +1,200 @@
+"""A trial: an agent for each seed is trained with the same settings, and all are evaluated at the same steps."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyak.core.files.archive import replacing
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.evaluation import EvaluationResult, evaluate
+from polyak.envs import sync_envs_normalization
+from polyak.zoo.environments import make_envs, normalized
+from polyak.zoo.literals import parse_pairs
+from polyak.zoo.models import new_model
+from polyak.zoo.plain_yaml import plain
+from polyak.zoo.registry import is_atari_id
+from polyak.zoo.settings import Settings
+from polyak.zoo.tuning.lockstep import Paused
+from polyak.zoo.tuning.problem import Problem
+from polyak.zoo.tuning.score import hopeful_score, score
+from polyak.zoo.tuning.search import report, should_prune
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import Trial
+
+    from polyak.envs import VecEnv
+
+#: Distance between the seeds of training and evaluation environments, and between those of two evaluations.
+EVAL_SEED_OFFSET = 1_000_000
+EVAL_SEED_STEP = 10_007
+#: Steps after which an episode of an environment without a time limit is cut in an evaluation.
+LONGEST_EPISODE = 30_000
+
+
+class Pruned(Exception):
+    """The trial was given up."""
+
+
+def run(study: Study, trial: Trial, problem: Problem) -> float:
+    """Train with the settings of a trial and return its score: that of its last evaluation.
+
+    Training k of a trial has the study's seed plus k, in every trial; and evaluation i plays the same episodes in all
+    of them. So trials are compared under equal conditions.
+
+    Raises:
+        Pruned: a report was not good enough for the study's pruner.
+        Exception: whatever training raised; ValueError if a score is not finite.
+    """
+    options = problem.options
+    settings = problem.propose(trial)
+    trial.set_user_attr("settings", plain(settings.raw))
+    agents = [
+        Training(problem, settings, problem.seed + number, _log_folder(problem, trial, number))
+        for number in range(options.seeds)
+    ]
+    value = float("nan")
+    with ExitStack() as stack:
+        paused = [stack.enter_context(closing(Paused[EvaluationResult](agent.run))) for agent in agents]
+        for step in range(1, problem.n_evaluations + 1):
+            results = [one.resume() for one in paused]
+            returns = [result.returns for result in results if result is not None]
+            if len(returns) < len(paused):
+                raise RuntimeError("the training ended before its last evaluation: a callback stopped it.")
+            value = score(returns, options.objective)
+            report(trial, step, value, hopeful_score(returns, options.objective, options.prune_confidence))
+            if step < problem.n_evaluations and should_prune(study, trial):
+                raise Pruned
+        trial.set_user_attr("returns_of_seeds", [float(np.mean(episodes)) for episodes in returns])
+    return value
+
+
+def _log_folder(problem: Problem, trial: Trial, number: int) -> Path | None:
+    if not problem.options.optimization_log_path:
+        return None
+    folder = Path(problem.options.optimization_log_path) / f"trial_{trial.number}"
+    return folder / f"seed_{number}" if problem.options.seeds > 1 else folder
+
+
+@dataclass
+class Training:
+    """One agent of a trial: exactly the budget of steps, with evaluations spread over it evenly, the last at its end.
+
+    A rollout that the budget does not hold is left unlearned, so that settings are not rewarded for taking more steps.
+    """
+
+    problem: Problem
+    settings: Settings
+    seed: int
+    log_folder: Path | None
+
+    def run(self, turn: Paused[EvaluationResult]) -> None:
+        """Train, and pause with the result of each evaluation; ends early if told not to go on."""
+        options, problem = self.problem.options, self.problem
+        kwargs = problem.env_kwargs
+        eval_kwargs = {**kwargs, **parse_pairs(options.eval_env_kwargs, "--eval-env-kwargs")}
+        with ExitStack() as stack:
+            env = self._make_envs(stack, self.settings.n_envs, self.seed, kwargs)
+            eval_env = self._make_envs(stack, options.n_eval_envs, self.seed + EVAL_SEED_OFFSET, eval_kwargs)
+            model = new_model(problem.algorithm, self.settings, env, seed=self.seed, device=options.device, verbose=0)
+            if model.get_vec_normalize_env() is not None:
+                eval_env = normalized(eval_env, self.settings, evaluation=True)
+            log = None if self.log_folder is None else EvaluationLog(self.log_folder)
+            evaluations = Evaluations(self, model, eval_env, turn, log)
+            callbacks: list[BaseCallback] = [spec() for spec in self.settings.callback]
+            model.learn(problem.task.n_timesteps, callback=[*callbacks, evaluations], log_interval=None)
+            evaluations.finish()
+
+    def _make_envs(self, stack: ExitStack, n_envs: int, seed: int, kwargs: dict[str, Any]) -> VecEnv:
+        how: dict[str, Any] = {"env_kwargs": kwargs, "vec_env": self.problem.options.vec_env}
+        env = make_envs(self.problem.environment, self.settings, n_envs, seed=seed, **how)
+        stack.callback(env.close)
+        return env
+
+    def evaluate(self, model: Any, env: VecEnv, number: int) -> EvaluationResult:
+        """Play the episodes of evaluation `number`; the training's generators of random numbers do not notice."""
+        if model.get_vec_normalize_env() is not None:
+            sync_envs_normalization(model.get_env(), env)
+        return evaluate(
+            model,
+            env,
+            self.problem.options.eval_episodes,
+            deterministic=not is_atari_id(self.problem.environment.name),
+            seed=self.seed + EVAL_SEED_OFFSET + EVAL_SEED_STEP * number,
+            max_steps_per_episode=max(LONGEST_EPISODE, self.problem.task.n_timesteps),
+        )
+
+
+class Evaluations(BaseCallback):
+    """Evaluates an agent as it learns, hands over each result, and ends training when told to or at its budget."""
+
+    _reads_locals = False
+
+    def __init__(
+        self,
+        training: Training,
+        model: Any,
+        env: VecEnv,
+        turn: Paused[EvaluationResult],
+        log: EvaluationLog | None,
+    ) -> None:
+        super().__init__()
+        self.training, self.model, self.env, self.turn, self.log = training, model, env, turn, log
+        self.budget, self.n_evaluations = training.problem.task.n_timesteps, training.problem.n_evaluations
+        self.done = 0
+        self.go_on = True
+
+    def _on_step(self) -> bool:
+        if self.turn.stopped or self.num_timesteps > self.budget:
+            return False
+        # The last one waits for the update that may still follow.
+        while self.go_on and self.done < self.n_evaluations - 1 and self.num_timesteps >= self._due(self.done + 1):
+            self._evaluate(self._due(self.done + 1))
+        return self.go_on
+
+    def finish(self) -> None:
+        """Evaluate at the end of training, unless it was ended before."""
+        if self.go_on and self.num_timesteps >= self.budget:
+            self._evaluate(self.budget)
+
+    def _due(self, number: int) -> int:
+        return self.budget * number // self.n_evaluations
+
+    def _evaluate(self, timesteps: int) -> None:
+        self.done += 1
+        result = self.training.evaluate(self.model, self.env, self.done)
+        if self.log is not None:
+            self.log.add(timesteps, result, self.model)
+        self.go_on = self.turn.pause(result)
+
+
+@dataclass
+class EvaluationLog:
+    """What a trial leaves in its folder: ``evaluations.npz``, keyed as by `polyak train`, and ``best_model.zip``."""
+
+    folder: Path
+    timesteps: list[int] = field(default_factory=list)
+    results: list[EvaluationResult] = field(default_factory=list)
+
+    def add(self, timesteps: int, result: EvaluationResult, model: Any) -> None:
+        """Write an evaluation, and the model if it is the best one so far."""
+        best = max((earlier.mean for earlier in self.results), default=-np.inf)
+        self.timesteps.append(timesteps)
+        self.results.append(result)
+        arrays = {
+            "timesteps": np.array(self.timesteps),
+            "results": np.stack([one.returns for one in self.results]),
+            "ep_lengths": np.stack([one.lengths for one in self.results]),
+        }
+        successes = [one.successes for one in self.results if one.successes is not None]
+        if len(successes) == len(self.results):
+            arrays["successes"] = np.stack(successes)
+        with replacing(self.folder / "evaluations.npz") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        if result.mean > best:
+            model.save(self.folder / "best_model.zip")

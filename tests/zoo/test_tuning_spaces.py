@@ -1,0 +1,75 @@
+"""Spaces: every algorithm has one, and what is drawn from it can be written, read and trained with."""
+
+from typing import Any
+
+import optuna
+import pytest
+import yaml
+
+from polyak.algorithms import REGISTRY
+from polyak.envs import make_vec_env
+from polyak.zoo.hyperparams.spaces import SPACES, Task
+from polyak.zoo.registry import find_algorithm
+from polyak.zoo.settings import interpret, load_settings
+from polyak.zoo.tuning.problem import is_plain, merged
+
+CONTINUOUS = ("crossq", "ddpg", "droq", "fast_td3", "redq", "sac", "sd3", "simba", "td3", "tqc")
+
+
+def random_trial(seed: int = 0) -> Any:
+    return optuna.create_study(sampler=optuna.samplers.RandomSampler(seed)).ask()
+
+
+def drawn(algo: str, task: Task, seed: int) -> dict[str, Any]:
+    return dict(SPACES[algo](random_trial(seed), task))
+
+
+def test_every_algorithm_has_a_space() -> None:
+    assert set(SPACES) == set(REGISTRY)
+
+
+@pytest.mark.parametrize("algo", REGISTRY)
+@pytest.mark.parametrize("n_timesteps", [200, 1_000_000])
+def test_draws_are_plain_and_fit_the_constructor(algo: str, n_timesteps: int) -> None:
+    algorithm = find_algorithm(algo)
+    raw = load_settings(algorithm, algo, "CartPole-v1").raw
+    for seed in range(15):
+        n_envs = (1, 8, 10)[seed % 3]
+        task = Task(n_timesteps, n_envs, continuous=seed % 2 == 0, images=seed % 5 == 0, goals=seed % 7 == 0)
+        values = drawn(algo, task, seed)
+        assert is_plain(values)
+        assert yaml.safe_load(yaml.safe_dump(values)) == values
+        settings = interpret(algorithm, algo, merged(raw, values), "test")
+        assert set(values) <= {*settings.raw}
+        rows = n_envs * values.get("n_steps", 0)
+        if "gae_lambda" in values:
+            assert rows <= max(128 + n_envs, 32 * n_envs, n_timesteps)
+            assert values.get("batch_size", 0) <= max(rows, 1)
+        assert values.get("learning_starts", 0) <= max(100, n_timesteps / 5)
+
+
+@pytest.mark.parametrize("algo", REGISTRY)
+def test_models_are_built_from_draws(algo: str) -> None:
+    algorithm = find_algorithm(algo)
+    env_id = "Pendulum-v1" if algo in CONTINUOUS else "CartPole-v1"
+    raw = load_settings(algorithm, algo, env_id).raw
+    env = make_vec_env(env_id, n_envs=raw.get("n_envs", 1))
+    for seed in range(3):
+        task = Task(20_000, env.num_envs, continuous=algo in CONTINUOUS)
+        values = {**drawn(algo, task, seed), **({"buffer_size": 1000} if "buffer_size" in raw else {})}
+        settings = interpret(algorithm, algo, merged(raw, values), "test")
+        model = algorithm(settings.policy, env, device="cpu", **settings.arguments)
+        assert model.gamma == settings.gamma if "gamma" in values else True
+    env.close()
+
+
+def test_what_is_drawn_inside_a_mapping_leaves_the_rest_of_it() -> None:
+    base = {"policy_kwargs": {"ortho_init": False, "net_arch": [8]}, "gamma": 0.9, "n_envs": 4}
+    both = merged(base, {"policy_kwargs": {"net_arch": [64]}, "gamma": 0.99})
+    assert both == {"policy_kwargs": {"ortho_init": False, "net_arch": [64]}, "gamma": 0.99, "n_envs": 4}
+    assert base["policy_kwargs"] == {"ortho_init": False, "net_arch": [8]}
+
+
+@pytest.mark.parametrize("value", [{"a": (1, 2)}, {"a": float("nan")}, {1: 2}, {"a": int}, {"a": {"b": object()}}])
+def test_what_is_not_plain(value: Any) -> None:
+    assert not is_plain(value)
