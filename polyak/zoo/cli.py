@@ -1,4 +1,4 @@
-"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot``, ``list``, ``demo``, ``doctor`` and ``run``."""
+"""The ``polyak`` command, and the commands that follow it, such as ``polyak train``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.listing import ListOptions, show
 from polyak.zoo.options import build_command, list_flags, spread_lists
 from polyak.zoo.plot import PlotOptions, plot
+from polyak.zoo.report.board import BoardOptions, board
+from polyak.zoo.report.page import ReportOptions, report
 from polyak.zoo.train import TrainOptions, train
 
 #: Name, options and function of each command.
@@ -24,6 +26,8 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "train": (TrainOptions, train),
     "enjoy": (EnjoyOptions, enjoy),
     "plot": (PlotOptions, plot),
+    "report": (ReportOptions, report),
+    "board": (BoardOptions, board),
     "list": (ListOptions, show),
     "demo": (DemoOptions, demo),
     "doctor": (DoctorOptions, doctor),

@@ -6,7 +6,8 @@
     best_model.zip  evaluations.npz      written by the evaluations
     rl_model_<steps>_steps.zip           checkpoints
     <EnvId>.zip                          the final model
-    <EnvId>/config.yml  args.yml  command.txt  vecnormalize.*
+    progress.csv                         what the logger wrote
+    <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  vecnormalize.*
 """
 
 from __future__ import annotations

@@ -84,6 +84,7 @@ def train(options: TrainOptions) -> Any:
     removing it again.
     """
     from polyak.core.engine.threads import chosen_threads
+    from polyak.zoo.run_notes import taking_notes
 
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
@@ -98,7 +99,8 @@ def train(options: TrainOptions) -> Any:
         if environment.is_own:
             _check_own_env(options, environment, settings)
         folder = RunFolder.create(Path(options.log_folder), options.algo, environment.name, options.uuid)
-        return _execute(_Run(options, algorithm, environment, settings, folder))
+        with taking_notes(folder):
+            return _execute(_Run(options, algorithm, environment, settings, folder))
 
 
 def _execute(run: _Run) -> Any:
@@ -229,7 +231,9 @@ class _Run:
         return model
 
     def _callbacks(self, model: Any) -> list[BaseCallback]:
-        callbacks: list[BaseCallback] = [spec() for spec in self.settings.callback]
+        from polyak.zoo.run_notes import ProgressFile
+
+        callbacks: list[BaseCallback] = [ProgressFile(self.folder.path), *(spec() for spec in self.settings.callback)]
         if self.options.save_freq > 0:
             callbacks.append(self._checkpoints())
         if self.options.eval_freq > 0:
