@@ -154,7 +154,6 @@ class BoardServer(ThreadingMixIn, TCPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: BoardServer
     server_version, sys_version = "polyak", ""
-    protocol_version = "HTTP/1.1"
     timeout = 60
 
     def do_GET(self) -> None:

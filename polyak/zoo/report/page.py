@@ -54,7 +54,7 @@ def report(options: ReportOptions) -> Path:
         )
     output = writable_file("--output", options.output)
     embed_films(data, logbook, int(options.video_limit * MEGABYTE))
-    data["made"] = datetime.now().astimezone().isoformat(timespec="seconds")
+    data["made"] = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     text = render(data, live=False)
     try:
         with replacing(output) as file:
@@ -62,8 +62,12 @@ def report(options: ReportOptions) -> Path:
     except OSError as error:
         raise ZooError(f"--output {options.output!r} cannot be written: {error.strerror or error}.") from error
     left_out = sum("src" not in film for film in data["films"])
-    films = f", {len(data['films']) - left_out} videos ({left_out} left out: --video-limit)" if data["films"] else ""
-    print(f"{len(data['runs'])} runs{films}, {len(data['problems'])} files that could not be read")
+    counts = {"run": len(data["runs"]), "video": len(data["films"]) - left_out}
+    print(", ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n))
+    if left_out:
+        print(f"Left out by --video-limit {options.video_limit:g}: {left_out} of the videos (the page names them)")
+    if data["problems"]:
+        print(f"Could not read: {', '.join(problem['file'] for problem in data['problems'])} (the page says why)")
     print(f"Wrote {output} ({output.stat().st_size / MEGABYTE:.1f} MB)")
     return output
 

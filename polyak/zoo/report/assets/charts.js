@@ -89,22 +89,26 @@ function faint(hex, opacity) {
   return `rgba(${parts.join(",")},${opacity})`;
 }
 
-function layoutOf(xTitle) {
+function layoutOf(xTitle, steps) {
   const [ink, quiet, grid, card, line] = ["--ink", "--quiet", "--grid", "--card", "--line"].map(colourOf);
   const axis = {gridcolor: grid, linecolor: line, zeroline: false, tickfont: {color: quiet, size: 12}, automargin: true, fixedrange: false};
   const touch = matchMedia("(pointer: coarse)").matches;
   return {
     autosize: true, margin: {l: 48, r: 12, t: 8, b: 42}, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: {family: "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", color: ink, size: 13},
-    xaxis: {...axis, title: {text: xTitle, font: {size: 12, color: quiet}, standoff: 8}, showline: true, rangemode: "tozero", hoverformat: ".5~s"},
+    xaxis: {...axis, title: {text: xTitle, font: {size: 12, color: quiet}, standoff: 8}, showline: true, rangemode: "tozero", hoverformat: ".5~s", tickformat: steps ? "~s" : ""},
     yaxis: {...axis, nticks: 7},
     hovermode: "x unified", hoverlabel: {bgcolor: card, bordercolor: line, font: {color: ink, size: 12}, namelength: -1},
+    modebar: {bgcolor: "rgba(0,0,0,0)", color: quiet, activecolor: ink},
     dragmode: touch ? false : "zoom",
   };
 }
 
-const PLOTLY = {displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"]};
+const PLOTLY = {displaylogo: false, displayModeBar: matchMedia("(hover: hover)").matches ? "hover" : false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"]};
 const cards = new Map();
+const fitting = new ResizeObserver(entries => entries.forEach(({target}) => {
+  if (target.layout && target.clientWidth) Plotly.Plots.resize(target);
+}));
 
 /** Draw the chosen values of the runs shown, a card for each environment; keeps cards that are there already. */
 function drawCharts(container, runs, choice, groupStyles) {
@@ -115,6 +119,7 @@ function drawCharts(container, runs, choice, groupStyles) {
   }
   for (const [env, card] of cards) {
     if (!wanted.some(item => item.env === env)) {
+      fitting.unobserve(card.chart);
       Plotly.purge(card.chart);
       card.element.remove();
       cards.delete(env);
@@ -122,16 +127,19 @@ function drawCharts(container, runs, choice, groupStyles) {
   }
   container.querySelector(".empty")?.remove();
   if (!wanted.length) container.append(make("p", {class: "empty"}, "Nothing to draw: the runs shown have no such values."));
-  for (const {env, lines, remarks} of wanted) {
+  for (const {env} of wanted) {  // all of them first: a chart takes the width that its card has when it is drawn
     if (!cards.has(env)) {
       const chart = make("div", {class: "chart"}), note = make("p", {class: "quiet"});
       cards.set(env, {chart, note, element: make("div", {class: "card"}, make("h3", {}, env), chart, note)});
     }
-    const {chart, note, element} = cards.get(env);
-    container.append(element);
+    container.append(cards.get(env).element);
+  }
+  for (const {env, lines, remarks} of wanted) {
+    const {chart, note} = cards.get(env);
     const ends = lines.map(line => line.x[line.x.length - 1]);
     const [unit, scale] = choice.x === "steps" ? ["environment steps", 1] : timeUnit(Math.max(...ends));
-    Plotly.react(chart, lines.flatMap(line => tracesOf(line, scale)), layoutOf(unit), PLOTLY);
+    Plotly.react(chart, lines.flatMap(line => tracesOf(line, scale)), layoutOf(unit, choice.x === "steps"), PLOTLY);
+    fitting.observe(chart);
     note.textContent = remarks.join(" ");
     note.hidden = !remarks.length;
   }

@@ -52,7 +52,7 @@ function sortable(name, columns, rows, rowClass) {
   const heads = columns.map((column, i) => make("th", {class: column.kind, scope: "col"},
     make("button", {type: "button", class: "sort", onclick: () => {
       const order = orders.get(name);
-      orders.set(name, {column: i, down: order && order.column === i ? !order.down : column.kind === "number"});
+      orders.set(name, {column: i, down: order && order.column === i ? !order.down : (column.kind || "").startsWith("number")});
       refresh();
     }}, column.title)));
   const compare = (a, b) => {

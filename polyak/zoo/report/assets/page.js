@@ -112,7 +112,7 @@ function follow(tag) {
   setInterval(async () => {
     if (document.hidden) return;
     try {
-      const answer = await fetch("data.json", {cache: "no-cache"});
+      const answer = await fetch("data.json", {cache: "no-cache", signal: AbortSignal.timeout(30000)});
       if (!answer.ok) throw new Error(String(answer.status));
       if (answer.headers.get("ETag") !== tag) {
         tag = answer.headers.get("ETag");
@@ -129,7 +129,7 @@ function follow(tag) {
 }
 
 const {live, tag, made, polyak} = data;
-find("#about").textContent = live ? `${data.logs}, live` : `${data.logs}, ${made.replace("T", " ")}`;
+find("#about").textContent = live ? `${data.logs}, live` : `${data.logs}, ${made}`;
 find("#made").textContent = `polyak ${polyak}. Curves of long runs are drawn from a few hundred means; "return" in the table is the mean of the last 100 episodes.`;
 takeIn(data);
 startTheme();

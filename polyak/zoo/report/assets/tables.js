@@ -34,9 +34,7 @@ function drawRuns(runs, isShown, styleOfRun, toggle) {
   const columns = [
     {title: "Run", of: run => run.name, kind: "keeps", show: run => make("label", {class: "run-name"},
       make("input", {type: "checkbox", checked: isShown(run), onchange: () => toggle(run)}), lineKey(styleOfRun(run)),
-      make("span", {class: "words"}, run.name))},
-    {title: "Group", of: run => run.group, kind: "wide words"},
-    {title: "Environment", of: run => run.env, kind: "wide"},
+      make("span", {class: "words"}, run.name, run.group === run.algo ? null : make("small", {class: "quiet wide"}, run.group)))},
     number("Seed", run => run.seed, v => v === null ? "–" : String(v), "number wide"),
     {title: "State", of: run => run.state, kind: "wide", show: run => make("span", {class: `state ${run.state}`}, run.state)},
     number("Steps", run => run.steps),
