@@ -1,24 +1,15 @@
-"""The report and the board: what is read from run folders, what is refused, and what reaches the page."""
+"""The report: what is read from run folders, what cannot be read, and what reaches the page."""
 
 import html
-import http.client
 import json
 import re
-import socket
-import threading
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from polyak.envs.wrappers.monitor import load_results
 from polyak.zoo.errors import ZooError
-from polyak.zoo.report import board as board_module
-from polyak.zoo.report.board import BoardOptions, open_server
 from polyak.zoo.report.films import within_limit
 from polyak.zoo.report.groups import differing, flatten, labels, what_counts
 from polyak.zoo.report.logbook import Logbook
@@ -26,40 +17,7 @@ from polyak.zoo.report.page import ReportOptions, json_in_html, report
 from polyak.zoo.report.run_files import Run, evaluations, time_split
 from polyak.zoo.report.tail import Tail
 from polyak.zoo.report.thinning import rounded, thin
-from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.run_notes import taking_notes
-from polyak.zoo.train import TrainOptions, train
-
-NASTY = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
-
-
-def write_monitor(path: Path, rows: list[tuple[float, int, float]], start: float = 0.0) -> Path:
-    """Write a monitor file of (return, length, seconds)."""
-    lines = [f"#{json.dumps({'t_start': start, 'env_id': 'X-v0'})}", "r,l,t"]
-    path.write_text("\n".join([*lines, *(f"{r},{length},{t}" for r, length, t in rows)]) + "\n")
-    return path
-
-
-def write_run(
-    folder: Path, returns: list[float], config: dict[str, Any] | None = None, seed: int = 0, algo: str = "ppo"
-) -> Path:
-    """Make a finished run of 10-step episodes that end 2 s apart, evaluated twice."""
-    settings = folder / "X-v0"
-    settings.mkdir(parents=True)
-    write_monitor(folder / "0.monitor.csv", [(value, 10, 2.0 * (i + 1)) for i, value in enumerate(returns)])
-    (settings / "config.yml").write_text(json.dumps(config or {}))  # JSON is YAML
-    (settings / "args.yml").write_text(json.dumps({"algo": algo, "env": "X-v0", "seed": seed}))
-    results = np.array([[1.0, 3.0], [5.0, 7.0]]) + seed
-    np.savez(folder / "evaluations.npz", timesteps=[10, 20], results=results, ep_lengths=np.full((2, 2), 10))
-    (folder / "X-v0.zip").write_bytes(b"")
-    return folder
-
-
-def only_run(logs: Path) -> dict[str, Any]:
-    """Read the only run under `logs`."""
-    (run,) = Logbook(logs).read()["runs"]
-    return run
-
+from tests.zoo.runs_on_disk import NASTY, data_of, only_run, write_monitor, write_run
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
@@ -342,14 +300,6 @@ def test_the_rows_before_a_cut_one_are_shown(tmp_path: Path) -> None:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def data_of(page: str) -> dict[str, Any]:
-    """Return the data in a page, found as a browser finds it."""
-    match = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
-    assert match is not None
-    data: dict[str, Any] = json.loads(match.group(1))
-    return data
-
-
 def test_what_comes_from_files_is_data_in_the_page(tmp_path: Path) -> None:
     run = write_run(tmp_path / "ppo" / "X-v0_1", [1.0], {"learning_rate": NASTY})
     (run / "X-v0" / "warnings.txt").write_text(f"UserWarning: {NASTY}\n")
@@ -435,153 +385,3 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Repo
     with pytest.raises(ZooError, match=re.escape(message)):
         report(options)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-# -- the board ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def serving(logs: Path, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve `logs` in a thread, looking at the files at every request; yields the port."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(board_module, "PATIENCE", 0.0)
-        with open_server(BoardOptions(str(logs), 0, host)) as server:
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-            thread.start()
-            try:
-                yield server.server_address[1]
-            finally:
-                server.shutdown()
-                thread.join()
-
-
-def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-    """Return status, body and headers of one request; the path is sent as it is."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
-        answer = connection.getresponse()
-        return answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
-    finally:
-        connection.close()
-
-
-def test_the_board_follows_a_run(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "ppo" / "X-v0_1", [1.0])
-    (run / "episode.mp4").write_bytes(b"a film")
-    with serving(tmp_path) as port:
-        status, page, _ = ask(port, "/")
-        assert status == 200
-        assert data_of(page.decode())["live"] is True
-        status, body, headers = ask(port, "/data.json")
-        data = json.loads(body)
-        assert data["runs"][0]["episodes"] == 1
-        assert ask(port, "/data.json", If_None_Match=headers["etag"])[0] == 304
-        assert ask(port, f"/{data['films'][0]['src']}")[:2] == (200, b"a film")
-        with (run / "0.monitor.csv").open("a") as file:
-            file.write("5.0,10,4.0\n")
-        status, body, _ = ask(port, "/data.json", If_None_Match=headers["etag"])
-        assert status == 200
-        assert json.loads(body)["runs"][0]["episodes"] == 2
-
-
-def test_the_board_serves_nothing_else(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "ppo" / "X-v0_1", [1.0])
-    (tmp_path / "secret.mp4").write_bytes(b"secret")
-    paths = ["/film/", "/film/../secret.mp4", "/film/%2e%2e%2fsecret.mp4", "//etc/passwd", "/../../etc/passwd"]
-    paths += ["/ppo/X-v0_1/0.monitor.csv", "/secret.mp4", f"/film/{run}", "/data.json/..", "/favicon.ico"]
-    with serving(tmp_path) as port:
-        for path in paths:
-            status, body, _ = ask(port, path)
-            assert status == 404, path
-            assert b"secret" not in body
-        assert ask(port, "/", "POST")[0] == 501
-        assert ask(port, "/data.json", "HEAD")[:2] == (200, b"")
-
-
-def test_a_private_board_does_not_answer_to_other_names(tmp_path: Path) -> None:
-    write_run(tmp_path / "ppo" / "X-v0_1", [1.0])
-    with serving(tmp_path) as port:
-        assert ask(port, "/data.json", Host=f"evil.example:{port}")[0] == 403
-        assert ask(port, "/data.json", Host=f"localhost:{port}")[0] == 200
-        assert ask(port, "/data.json", Host=f"127.0.0.1:{port}")[0] == 200
-
-
-def test_an_empty_folder_can_be_watched_until_runs_come(tmp_path: Path) -> None:
-    with serving(tmp_path) as port:
-        assert json.loads(ask(port, "/data.json")[1])["runs"] == []
-        write_run(tmp_path / "ppo" / "X-v0_1", [1.0])
-        assert len(json.loads(ask(port, "/data.json")[1])["runs"]) == 1
-
-
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    write_run(tmp_path / "ppo" / "X-v0_1", [1.0])
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(ZooError, match=rf"--port {port} is in use"):
-            open_server(BoardOptions(str(tmp_path), port))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"logs": "nowhere"}, "does not exist"), ({"port": 70000}, "--port"), ({"host": "300.1.1.1"}, "--host")],
-)
-def test_mistakes_of_the_board(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ZooError, match=re.escape(message)):
-        open_server(BoardOptions(**{"logs": str(tmp_path), **options}))
-
-
-def test_ctrl_c_closes_the_board(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(board_module.BoardServer, "serve_forever", interrupted)
-    board_module.board(BoardOptions(str(tmp_path), 0))
-    said = capsys.readouterr().out
-    port = int(re.findall(r"http://127\.0\.0\.1:(\d+)/", said)[0])
-    assert said.endswith("The board is closed.\n")
-    with socket.socket() as free:
-        assert free.connect_ex(("127.0.0.1", port)) != 0
-
-
-# -- notes of a run ----------------------------------------------------------------------------------------------------
-
-
-def test_warnings_and_machine_are_written_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = RunFolder.create(tmp_path, "ppo", "X-v0")
-    with pytest.MonkeyPatch.context() as patch:
-        shown: list[str] = []
-        patch.setattr(warnings, "showwarning", lambda message, *_: shown.append(str(message)))
-        before = warnings.showwarning
-        with warnings.catch_warnings(), taking_notes(folder):
-            warnings.simplefilter("always")
-            warnings.showwarning("one\n  and  more", UserWarning, "file.py", 1)
-            warnings.showwarning("two", RuntimeWarning, "file.py", 2)
-        assert warnings.showwarning is before
-    assert shown == ["one\n  and  more", "two"]
-    page = only_run_with_settings(tmp_path, folder)
-    assert page["warnings"] == ["UserWarning: one and more", "RuntimeWarning: two"]
-    assert page["system"]["Processor"]
-    assert page["system"]["PyTorch"].startswith("2")
-
-
-def test_a_training_is_told_whole(tmp_path: Path) -> None:
-    train(TrainOptions("ppo", "CartPole-v1", 600, seed=0, n_envs=2, eval_freq=300, verbose=0, log_folder=str(tmp_path)))
-    logbook = Logbook(tmp_path).read()
-    (run,) = logbook["runs"]
-    assert logbook["problems"] == []
-    assert run["state"] == "finished"
-    assert set(run["time"]) == {"collecting", "learning", "other"}
-    assert {"train/value_loss", "time/fps"} <= set(run["logged"]["measures"])
-    assert len(run["evaluation"]["steps"]) == 2
-    assert run["system"]["Python"]
-
-
-def only_run_with_settings(logs: Path, folder: RunFolder) -> dict[str, Any]:
-    """Give the run some settings, by which it is found, and read it."""
-    folder.write_yaml("args.yml", {"algo": "ppo", "env": "X-v0"})
-    return only_run(logs)

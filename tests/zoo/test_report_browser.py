@@ -15,7 +15,7 @@ import pytest
 
 from polyak.zoo.recording import write_video
 from polyak.zoo.report.page import ReportOptions, report
-from tests.zoo.test_report import NASTY, serving, write_monitor, write_run
+from tests.zoo.runs_on_disk import NASTY, serving, write_monitor, write_run
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install 'polyak[browser]'")
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -61,14 +61,15 @@ function drawSettings(shown, onlyDiffering) {
   const all = [...grouped(shown, run => `${run.env}\u0000${run.group}`).values()];
   const groups = all.slice(0, MOST_COLUMNS);
   const severalEnvs = new Set(shown.map(run => run.env)).size > 1;
-  const names = [...new Set(shown.flatMap(run => Object.keys(run.settings)))];
+  const given = name => name.startsWith("--");
+  const names = [...new Set(shown.flatMap(run => Object.keys(run.settings)))].sort((a, b) => given(a) - given(b));
   const rows = names.map(name => ({name, values: groups.map(members => valuesOf(members, name))}))
     .filter(row => !onlyDiffering || new Set(row.values).size > 1);
   const note = [];
   if (!names.length) note.push("These runs have no config.yml or args.yml.");
   else if (!rows.length) note.push(groups.length > 1 ? "The groups shown have the same settings." : "One group is shown: there is nothing to compare it with.");
   if (all.length > groups.length) note.push(`${groups.length} of ${all.length} groups fit; filter for others.`);
-  if (rows.some(row => row.name.startsWith("--"))) note.push("Names that begin with -- were given on the command line.");
+  if (rows.some(row => given(row.name))) note.push("Names that begin with -- were given on the command line.");
   find("#settings-note").textContent = note.join(" ");
   find("#settings .scroll").hidden = !rows.length;
   const columns = [
