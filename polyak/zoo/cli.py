@@ -18,6 +18,8 @@ from polyak.zoo.listing import ListOptions, show
 from polyak.zoo.options import build_command, list_flags, spread_lists
 from polyak.zoo.plot import PlotOptions, plot
 from polyak.zoo.record import RecordTrainingOptions, RecordVideoOptions, record_training, record_video
+from polyak.zoo.report.board import BoardOptions, board
+from polyak.zoo.report.page import ReportOptions, report
 from polyak.zoo.train import TrainOptions, train
 from polyak.zoo.tuning.command import tune
 from polyak.zoo.tuning.options import TuneOptions
@@ -30,6 +32,8 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "record-video": (RecordVideoOptions, record_video),
     "record-training": (RecordTrainingOptions, record_training),
     "plot": (PlotOptions, plot),
+    "report": (ReportOptions, report),
+    "board": (BoardOptions, board),
     "list": (ListOptions, show),
     "demo": (DemoOptions, demo),
     "doctor": (DoctorOptions, doctor),

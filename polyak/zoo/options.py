@@ -11,7 +11,10 @@ Options = TypeVar("Options")
 
 
 def option(default: Any, *flags: str, help: str) -> Any:
-    """Declare a dataclass field that is also a command-line option with these `flags` and this `help` text."""
+    """Declare a dataclass field that is also a command-line option with these `flags` and this `help` text.
+
+    Without flags it is an argument, told by its place: ``polyak report LOGS``.
+    """
     metadata = {"flags": flags, "help": help}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
@@ -29,9 +32,9 @@ def build_command(options_class: type[Options], run: Callable[[Options], Any]) -
         hint: Any = hints[item.name]
         if get_origin(hint) is Sequence:  # typer knows repeated options as lists
             hint = list[get_args(hint)[0]]  # type: ignore[misc]
-        info = typer.Option(
-            *item.metadata["flags"], help=item.metadata["help"], show_default=default not in (None, [], "")
-        )
+        how = {"help": item.metadata["help"], "show_default": default not in (None, [], "")}
+        flags = item.metadata["flags"]
+        info = typer.Option(*flags, **how) if flags else typer.Argument(metavar=item.name.upper(), **how)
         annotation: Any = Annotated[hint, info]
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(item.name, kind, default=default, annotation=annotation))

@@ -7,7 +7,8 @@
     rl_model_<steps>_steps.zip           checkpoints
     <EnvId>.zip                          the final model
     replay_buffer.pkl                    the replay buffer
-    <EnvId>/config.yml  args.yml  command.txt  vecnormalize.pkl
+    progress.csv                         what the logger wrote
+    <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  vecnormalize.pkl
 """
 
 from __future__ import annotations

@@ -103,6 +103,7 @@ def train(options: TrainOptions) -> Any:
     removing it again.
     """
     from polyak.core.engine.threads import chosen_threads
+    from polyak.zoo.run_notes import taking_notes
 
     if options.optimize_hyperparameters:
         return tune_as_train(options)
@@ -119,7 +120,8 @@ def train(options: TrainOptions) -> Any:
         if environment.is_own:
             _check_own_env(options, environment, settings)
         folder = RunFolder.create(Path(options.log_folder), options.algo, environment.name, options.uuid)
-        return _execute(_Run(options, algorithm, environment, settings, folder))
+        with taking_notes(folder):
+            return _execute(_Run(options, algorithm, environment, settings, folder))
 
 
 def _train_each(options: TrainOptions) -> None:
@@ -294,7 +296,9 @@ class _Run:
         return model
 
     def _callbacks(self, model: Any) -> list[BaseCallback]:
-        callbacks: list[BaseCallback] = []
+        from polyak.zoo.run_notes import ProgressFile
+
+        callbacks: list[BaseCallback] = [ProgressFile(self.folder.path)]
         if self.options.track:
             self.tracker = self._start_tracking()
             callbacks.append(TrackingCallback(self.tracker))

@@ -1,0 +1,67 @@
+"""Which runs belong together: those that differ in nothing but their seed; and what to call them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+#: What of ``args.yml`` changes what is learned; the rest says where files go, how often to look, and the seed.
+_ARGS_THAT_COUNT = ("n_timesteps", "env_kwargs", "trained_agent")
+_MAX_TEXT = 300
+_NAMED = 3
+
+
+def as_text(value: Any) -> str:
+    """Write a setting as one short line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+
+
+def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
+    """Return settings as lines of text: ``{"a": {"b": [1]}}`` -> ``{"a.b": "[1]"}``."""
+    flat: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = as_text(value)
+    return flat
+
+
+def what_counts(config: Mapping[Any, Any], args: Mapping[Any, Any]) -> dict[str, str]:
+    """Return the settings of a run that its seeds share."""
+    given = {key: args[key] for key in _ARGS_THAT_COUNT if args.get(key) not in (None, "", {}, [], -1)}
+    return flatten({**config, **given})
+
+
+def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return the names, in the order of their first use, whose values are not the same everywhere; a lacking one
+    differs from any value."""
+    every = list(settings)
+    names = dict.fromkeys(name for one in every for name in one)
+    return [name for name in names if len({one.get(name) for one in every}) > 1]
+
+
+def labels(families: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str]:
+    """Name the groups of one algorithm in one environment: the algorithm, and what sets each group apart.
+
+    Args:
+        families: the settings of each group, by any key.
+        name: the algorithm's name, which is all that a single group needs.
+    """
+    if len(families) == 1:
+        return dict.fromkeys(families, name)
+    names = differing(families.values())
+    named: dict[str, str] = {}
+    for key, settings in families.items():
+        parts = [f"{setting}={_short(settings.get(setting, 'default'))}" for setting in names[:_NAMED]]
+        more = ["..."] if len(names) > _NAMED else []
+        label = " ".join([name, *parts, *more])
+        twins = sum(other == label or other.startswith(f"{label} #") for other in named.values())
+        named[key] = label if not twins else f"{label} #{twins + 1}"
+    return named
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:21]}..."

@@ -1,0 +1,97 @@
+"""What a run writes down about itself while it trains, for those who read its folder later.
+
+::
+
+    progress.csv                  every value that is logged: losses, speed, where the time goes
+    <EnvId>/warnings.txt          warnings given during the run, one a line
+    <EnvId>/system.yml            the machine and the versions
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from polyak.core.files.checkpoint import system_info
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.logger import CSVOutputFormat
+from polyak.zoo.run_folder import RunFolder
+
+WARNINGS = "warnings.txt"
+SYSTEM = "system.yml"
+PROGRESS = "progress.csv"
+
+
+@contextmanager
+def taking_notes(folder: RunFolder) -> Iterator[None]:
+    """Write the machine down, and every warning that is shown inside the block, in the order they come.
+
+    Warnings are shown as before. Those that Python's filters hold back are not written either.
+    """
+    with suppress(OSError):  # a run that cannot write here says so when it writes its settings
+        folder.write_yaml(SYSTEM, machine())
+    shown, path = warnings.showwarning, folder.settings_folder / WARNINGS
+
+    def show_and_write(message: Warning | str, category: type[Warning], *where: Any, **also: Any) -> None:
+        # A full disk must not turn a warning into the end of a run.
+        with suppress(OSError), path.open("a", encoding="utf-8") as file:
+            file.write(f"{category.__name__}: {' '.join(str(message).split())}\n")
+        shown(message, category, *where, **also)
+
+    warnings.showwarning = show_and_write
+    try:
+        yield
+    finally:
+        if warnings.showwarning is show_and_write:
+            warnings.showwarning = shown
+
+
+class ProgressFile(BaseCallback):
+    """Adds ``progress.csv`` to what the model's logger writes, for as long as it trains.
+
+    Args:
+        folder: where the file goes; one that is there is overwritten.
+    """
+
+    _reads_locals = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / PROGRESS
+        self._sink: CSVOutputFormat | None = None
+
+    def _on_training_start(self) -> None:
+        self._sink = CSVOutputFormat(self.path)
+        self.logger.output_formats.append(self._sink)
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        if self._sink in self.logger.output_formats:
+            self.logger.output_formats.remove(self._sink)
+        if self._sink is not None:
+            self._sink.close()
+
+
+def machine() -> dict[str, str]:
+    """Return the versions of what matters to a model, the processor and the GPU; names to plain text."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    found = {**system_info(), "GPU": gpu, "Processor": _processor(), "CPU cores": os.cpu_count()}
+    return {name: str(value) for name, value in found.items()}  # a version of torch is more than a str
+
+
+def _processor() -> str:
+    """Return the processor's name: Linux has it in a file, other systems tell Python."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
