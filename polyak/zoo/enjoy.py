@@ -32,6 +32,7 @@ class EnjoyOptions:
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
     folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
     n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps to make, over all environments.")
+    n_episodes: int = option(-1, "--n-episodes", help="End after this many episodes; -1 counts steps only.")
     exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
     load_best: bool = option(False, "--load-best", help="Load the model of the best evaluation.")
     load_checkpoint: int = option(-1, "--load-checkpoint", help="Load the checkpoint of this many steps.")
@@ -89,6 +90,7 @@ def enjoy(options: EnjoyOptions) -> Episodes:
                 model,
                 envs,
                 options.n_timesteps,
+                n_episodes=options.n_episodes if options.n_episodes > 0 else None,
                 deterministic=options.deterministic or not (options.stochastic or is_atari_id(environment.name)),
                 frames=frames if record else None,
                 progress=options.progress,
@@ -127,7 +129,8 @@ def _read_settings(options: EnjoyOptions, algorithm: type[Any], folder: RunFolde
 
 def _make_envs(options: EnjoyOptions, environment: Environment, settings: Settings, folder: RunFolder) -> VecEnv:
     """Build the environments as the training run had them, and so that they can be seen."""
-    kwargs = {**folder.read_yaml("args.yml").get("env_kwargs", {}), **parse_pairs(options.env_kwargs, "--env-kwargs")}
+    remembered = folder.read_yaml("args.yml").get("env_kwargs") or {}
+    kwargs = {**remembered, **parse_pairs(options.env_kwargs, "--env-kwargs")}
     mode = _render_mode(options)
     if mode is not None:
         kwargs.setdefault("render_mode", mode)
