@@ -10,6 +10,8 @@ from typing import Any
 
 from polyak.compat.run import PACKAGES
 from polyak.compat.run import run as run_program
+from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
+from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
 from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.doctor import DoctorOptions, doctor
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
@@ -26,6 +28,8 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "train": (TrainOptions, train),
     "enjoy": (EnjoyOptions, enjoy),
     "plot": (PlotOptions, plot),
+    "benchmark": (BenchmarkOptions, benchmark),
+    "benchmark-agents": (BenchmarkAgentsOptions, benchmark_agents),
     "push-to-hub": (PushOptions, push_to_hub),
     "load-from-hub": (LoadOptions, load_from_hub),
     "list": (ListOptions, show),

@@ -51,6 +51,14 @@ def connect() -> HfApi:
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="polyak")
 
 
+def agents_of(organization: str) -> list[str]:
+    """Return the names of the repositories of `organization` that hold agents by their name: ``ppo-CartPole-v1``."""
+    api = connect()
+    with hub_errors(api, organization):
+        names = [model.id.rpartition("/")[2] for model in api.list_models(author=organization)]
+    return sorted(name for name in names if "-" in name)
+
+
 @contextmanager
 def hub_errors(api: HfApi, repo_id: str) -> Iterator[None]:
     """Turn what the Hub's library raises about `repo_id` into a `ZooError` that says what to do."""
