@@ -5,7 +5,7 @@ import hashlib
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import parse_qs, unquote, urlparse
 
 COMMIT = "0" * 40
 
@@ -36,7 +36,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlparse(self.path).path)
         parts = path.strip("/").split("/")
-        if parts[:2] == ["api", "models"] and len(parts) >= 4:
+        if path == "/api/models":
+            author = parse_qs(urlparse(self.path).query)["author"][0]
+            self._json([{"id": name} for name in self.server.repositories if name.startswith(f"{author}/")])
+        elif parts[:2] == ["api", "models"] and len(parts) >= 4:
             self._about("/".join(parts[2:4]), parts[4:])
         elif len(parts) >= 5 and parts[2] == "resolve":
             self._file("/".join(parts[:2]), "/".join(parts[4:]))

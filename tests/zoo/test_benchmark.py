@@ -43,6 +43,7 @@ def result(**changes: object) -> Result:
         lengths=[500, 400],
         deterministic=True,
         train_seconds=12.0,
+        cpu_seconds=11.0,
         finished="2026-01-01T00:00:00+00:00",
         device="cpu",
         threads=1,
@@ -106,7 +107,7 @@ def test_intervals_are_students_for_few_seeds_and_bootstrapped_for_many() -> Non
 )
 def test_verdicts_compare_with_the_published_mean_and_deviation(mean: float, verdict: str) -> None:
     there = published("ppo", "Acrobot-v1")  # -73.506 +/- 18.201
-    line = Line(Row("ppo", "Acrobot-v1", 500_000), (mean - 1, mean + 1), 40, 1.0, there)
+    line = Line(Row("ppo", "Acrobot-v1", 500_000), (mean - 1, mean + 1), 40, 1.0, 1.0, there)
     assert line.verdict == verdict
     assert line.share_of_steps == 0.5
     assert replace(line, published=None).verdict == ""
@@ -139,13 +140,13 @@ def test_the_page_shows_every_row_beside_the_published_score() -> None:
     results = [result(seed=seed, returns=[float(mean)]) for seed, mean in enumerate((490, 500, 500))]
     results += [result(algo="sac", env="Hopper-v5", n_timesteps=30_000, returns=[100.0], train_seconds=240.4)]
     page = write_page(results)
-    cells = "| ppo | CartPole-v1 | 100,000 | 3 | 496.7 | 482.3 to 511.0 | 500.0 ± 0.0 | 100,000 | **below** | 12 |"
+    cells = "| ppo | CartPole-v1 | 100,000 | 3 | 496.7 | 482.3 to 511.0 | 500.0 ± 0.0 | 100,000 | **below** | 12 | 11 |"
     assert cells in page
     assert (
         "| sac | Hopper-v5 | 30,000 | 1 | 100.0 | - | 2325.5 ± 1129.7 (v3) | 1,000,000 | **below**, 3 % of the s"
         in page
     )
-    assert "| 240 |" in page
+    assert "| 240 | 11 |" in page
     assert "0 above, 0 within, 2 below" in page
     assert "- A machine; polyak 1.0" in page
     assert page.startswith("# Results\n")
@@ -189,6 +190,7 @@ def test_a_run_is_an_ordinary_run_folder_with_its_result(worked: tuple[Path, Pat
     (found,) = find_results(logs)
     assert found.row == Row("a2c", "CartPole-v1", 200)
     assert found.train_seconds > 0
+    assert found.cpu_seconds > 0
     assert (len(found.returns), found.deterministic) == (2, True)
     again = enjoy(
         EnjoyOptions(algo="a2c", folder=str(logs), n_episodes=2, n_timesteps=2000, seed=1 + 2 * EVAL_SEED_OFFSET)

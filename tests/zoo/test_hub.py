@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from polyak import PPO
+from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
@@ -57,6 +58,10 @@ def push(logs: Path, **options: object) -> str:
 
 def load(folder: Path, **options: object) -> RunFolder:
     return load_from_hub(LoadOptions(**{"folder": str(folder), "organization": "me", "verbose": 0, **options}))
+
+
+def left(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in folder.rglob("*")]
 
 
 def returns(folder: Path) -> list[float]:
@@ -144,8 +149,14 @@ def test_the_peers_agents_are_loaded_and_play(peers: dict[str, bytes], tmp_path:
     assert load_peers(tmp_path).path.name == "CartPole-v1_2"
 
 
-def left(folder: Path) -> list[str]:
-    return [str(path.relative_to(folder)) for path in folder.rglob("*")]
+def test_agents_that_are_missing_are_downloaded_and_measured(hub: Hub, peers: dict[str, bytes], tmp_path: Path) -> None:
+    hub.repositories |= {"sb3/demo": {}, "sb3/pop-CartPole-v1": {}, "sb3/dqn-Acrobot-v1": {}, "me/ppo-Acrobot-v1": {}}
+    where = {"log_dir": str(tmp_path / "agents"), "benchmark_dir": str(tmp_path / "table")}
+    page = benchmark_agents(BenchmarkAgentsOptions(**where, n_timesteps=600, verbose=0))
+    assert [line.split(" | ")[1] for line in page.read_text().splitlines()[2:]] == ["CartPole-v1"]
+    assert left(tmp_path / "agents" / "dqn") == []  # its repository is empty, which is told
+    benchmark_agents(BenchmarkAgentsOptions(**where, n_timesteps=600, verbose=0))
+    assert [path.name for path in (tmp_path / "agents" / "ppo").iterdir()] == ["CartPole-v1_1"]
 
 
 @pytest.mark.parametrize("name", ["config.yml", "args.yml", "env_kwargs.yml"])

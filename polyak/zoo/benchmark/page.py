@@ -10,8 +10,9 @@ from polyak.zoo.benchmark.results import Result
 from polyak.zoo.benchmark.table import ENOUGH_TO_BOOTSTRAP, Line, lines
 
 HEADER = (
-    "| algorithm | environment | steps | seeds | mean return | 95 % interval | published | its steps | | seconds |\n"
-    "|---|---|---:|---:|---:|---:|---:|---:|---|---:|"
+    "| algorithm | environment | steps | seeds | mean return | 95 % interval | published | its steps | | seconds "
+    "| CPU |\n"
+    "|---|---|---:|---:|---:|---:|---:|---:|---|---:|---:|"
 )
 
 
@@ -57,6 +58,7 @@ def _cells(line: Line) -> str:
         f"{there.n_timesteps:,}" if there else "-",
         _verdict(line),
         f"{line.seconds:,.0f}",
+        f"{line.cpu_seconds:,.0f}",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -23,7 +23,8 @@ class Result:
     """One run: trained, then measured in episodes that it has not seen.
 
     Fields: ``settings`` as `as_stored` gives them; ``returns`` and ``lengths`` of the episodes, ``deterministic`` how
-    they were played; ``train_seconds`` of the training alone; ``finished`` an ISO date.
+    they were played; ``train_seconds`` and ``cpu_seconds`` of the training alone, on the clock and of the processor;
+    ``finished`` an ISO date.
     """
 
     algo: str
@@ -35,6 +36,7 @@ class Result:
     lengths: list[int]
     deterministic: bool
     train_seconds: float
+    cpu_seconds: float
     finished: str
     device: str
     threads: int

@@ -20,14 +20,15 @@ ENOUGH_TO_BOOTSTRAP = 10
 class Line:
     """A line of the table.
 
-    Fields: ``means`` the mean return of each seed's episodes; ``seconds`` the mean time of a training run;
-    ``published`` what RL Baselines3 Zoo has, if anything.
+    Fields: ``means`` the mean return of each seed's episodes; ``seconds`` and ``cpu_seconds`` the mean times
+    of a training run; ``published`` what RL Baselines3 Zoo has, if anything.
     """
 
     row: Row
     means: tuple[float, ...]
     n_episodes: int
     seconds: float
+    cpu_seconds: float
     published: Published | None
 
     @property
@@ -109,5 +110,6 @@ def _line(row: Row, results: list[Result]) -> Line:
         means=tuple(float(np.mean(result.returns)) for result in results),
         n_episodes=sum(len(result.returns) for result in results),
         seconds=float(np.mean([result.train_seconds for result in results])),
+        cpu_seconds=float(np.mean([result.cpu_seconds for result in results])),
         published=published(row.algo, row.env),
     )

@@ -49,7 +49,7 @@ class Job:
 def work(job: Job) -> Path:
     """Do `job` and return the finished run's folder."""
     settings = as_stored(settings_of(job.algo, job.env).raw)
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     model = train(
         TrainOptions(
             algo=job.algo,
@@ -62,7 +62,7 @@ def work(job: Job) -> Path:
             num_threads=job.num_threads,
         )
     )
-    seconds = time.perf_counter() - started
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     episodes = enjoy(
         EnjoyOptions(
             algo=job.algo,
@@ -87,6 +87,7 @@ def work(job: Job) -> Path:
         lengths=episodes.lengths,
         deterministic=not is_atari_id(job.env),
         train_seconds=seconds,
+        cpu_seconds=cpu_seconds,
         finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         device=str(model.device),
         threads=job.num_threads,
