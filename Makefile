@@ -5,6 +5,9 @@ VENV ?= .venv
 # Parallel test processes: as many as there are cores, at most 4.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1); [ $$n -gt 4 ] && echo 4 || echo $$n)
 
+# Where polyak benchmark keeps its runs.
+LOGS ?= logs/benchmark
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INPUTS := pyproject.toml constraints.txt Makefile
@@ -15,7 +18,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python3.12 python3.11 python3.10 python
     if "$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
     then echo "$$p"; exit 0; fi; [ -z "$(PYTHON)" ] || break; done
 
-.PHONY: help demo test lint format type laws learn bench docs clean
+.PHONY: help demo test lint format type laws learn bench results docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +28,7 @@ help:
 	@echo 'make type     mypy                               make laws     architecture tests and report'
 	@echo 'make learn    the slow checks: every algorithm reaches its score'
 	@echo 'make bench    speed beside other libraries       make docs     build the documentation into site/'
+	@echo 'make results  docs/results.md from the runs of polyak benchmark (LOGS=logs/benchmark)'
 	@echo 'make clean    delete what these verbs made, $(VENV) included'
 
 demo: $(VENV)/.installed-demo
@@ -56,6 +60,9 @@ type: $(VENV)/.installed-tests
 
 bench: $(VENV)/.installed-demo
 	$(BIN)/python benchmarks/bench.py
+
+results: $(VENV)/.installed-demo
+	$(BIN)/python -m polyak benchmark --table-only --log-folder $(LOGS) --output docs/results.md
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict

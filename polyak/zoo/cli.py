@@ -10,10 +10,14 @@ from typing import Any
 
 from polyak.compat.run import PACKAGES
 from polyak.compat.run import run as run_program
+from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
+from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
 from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.doctor import DoctorOptions, doctor
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
+from polyak.zoo.hub.load import LoadOptions, load_from_hub
+from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.listing import ListOptions, show
 from polyak.zoo.options import build_command, list_flags, spread_lists
 from polyak.zoo.plot import PlotOptions, plot
@@ -34,6 +38,10 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "plot": (PlotOptions, plot),
     "report": (ReportOptions, report),
     "board": (BoardOptions, board),
+    "benchmark": (BenchmarkOptions, benchmark),
+    "benchmark-agents": (BenchmarkAgentsOptions, benchmark_agents),
+    "push-to-hub": (PushOptions, push_to_hub),
+    "load-from-hub": (LoadOptions, load_from_hub),
     "list": (ListOptions, show),
     "demo": (DemoOptions, demo),
     "doctor": (DoctorOptions, doctor),
@@ -57,6 +65,8 @@ def build_app() -> Any:
     app.callback(invoke_without_command=True)(_version_option())
     for name, (options_class, run) in COMMANDS.items():
         app.command(name)(build_command(options_class, run))
+        if "-" in name:  # the Zoo's modules have underscores
+            app.command(name.replace("-", "_"), hidden=True)(build_command(options_class, run))
     # What follows the script belongs to the script, flags included.
     app.command("run", context_settings={"allow_interspersed_args": False})(_run_command())
     return app

@@ -25,6 +25,7 @@ class EnjoyOptions(AgentOptions):
     """Load a trained agent from logs/<algo>/<env>_<n>/ and let it act; print its returns."""
 
     n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps to make, over all environments.")
+    n_episodes: int = option(-1, "--n-episodes", help="End after this many episodes; -1 counts steps only.")
     render: bool = option(True, "--render/--no-render", help="Open a window, if there is a screen.")
     record: str = option("", "--record", help="Write what happens to this .gif or .mp4 file.")
     norm_reward: bool = option(False, "--norm-reward/", help="Sum up rewards as VecNormalize gave them in training.")
@@ -70,6 +71,7 @@ def enjoy(options: EnjoyOptions) -> Episodes:
             model,
             envs,
             options.n_timesteps,
+            n_episodes=options.n_episodes if options.n_episodes > 0 else None,
             deterministic=agent.deterministic,
             frames=film,
             norm_reward=options.norm_reward,

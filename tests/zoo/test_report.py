@@ -257,11 +257,11 @@ RUINED = {
         lambda path: np.savez(path, timesteps=[1, 2, 3], results=np.ones(4)),
         "",
     ),
-    "broken YAML": ("X-v0/config.yml", lambda path: path.write_text("a: [1,\n b: }"), "not plain YAML"),
+    "broken YAML": ("X-v0/config.yml", lambda path: path.write_text("a: [1,\n b: }"), "as plain YAML"),
     "YAML that runs code": (
         "X-v0/args.yml",
         lambda path: path.write_text("a: !!python/object/apply:os.system ['touch ran']\n"),
-        "not plain YAML",
+        "as plain YAML",
     ),
     "YAML of a list": ("X-v0/config.yml", lambda path: path.write_text("[1, 2]"), "no names with values"),
     "YAML of bytes": ("X-v0/config.yml", lambda path: path.write_bytes(b"\xff\xfe\x00"), ""),

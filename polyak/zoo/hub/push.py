@@ -1,0 +1,213 @@
+"""``polyak push-to-hub``: a trained agent, measured and filmed, goes to the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyak.zoo.enjoy import EnjoyOptions, enjoy
+from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.hub.card import Measured, write_card
+from polyak.zoo.hub.repository import (
+    CARD,
+    FILM,
+    METRICS,
+    NORMALIZER,
+    RESULTS,
+    SETTINGS,
+    connect,
+    hub_errors,
+    repository_id,
+    repository_name,
+)
+from polyak.zoo.hub.sb3_format import is_sb3_file, write_sb3
+from polyak.zoo.literals import parse_pairs
+from polyak.zoo.options import option
+from polyak.zoo.registry import env_name, find_algorithm, is_atari_id
+from polyak.zoo.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+FORMATS = ("as-is", "sb3")
+
+
+@dataclass
+class PushOptions:
+    """Measure and film a trained agent, and push it with a model card to the Hugging Face Hub."""
+
+    algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
+    env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
+    folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
+    organization: str = option("", "--organization", "-orga", help="Your user name or organisation on the Hub.")
+    repo_name: str = option("", "--repo-name", "-name", help="Repository; <algo>-<env> if not given.")
+    commit_message: str = option("Initial commit", "--commit-message", "-m", help="What the commit says.")
+    private: bool = option(False, "--private", help="Make the repository, if it is new, a private one.")
+    format: str = option("as-is", "--format", help="Model file: as-is, or sb3, for Stable-Baselines3.")
+    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
+    load_best: bool = option(False, "--load-best", help="Push the model of the best evaluation.")
+    load_checkpoint: int = option(-1, "--load-checkpoint", help="Push the checkpoint of this many steps.")
+    load_last_checkpoint: bool = option(False, "--load-last-checkpoint", help="Push the latest checkpoint.")
+    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps of the film.")
+    eval_episodes: int = option(10, "--eval-episodes", help="Episodes of the measurement.")
+    render: bool = option(True, "--render/--no-render", help="Record the film.")
+    deterministic: bool = option(False, "--deterministic", help="Most likely actions (the default except on Atari).")
+    stochastic: bool = option(False, "--stochastic", help="Sampled actions.")
+    n_envs: int = option(1, "--n-envs", help="Environments side by side in the film.")
+    seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
+    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
+    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
+    device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
+    num_threads: int = option(-1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.")
+    verbose: int = option(1, "--verbose", help="0 says little, 1 each episode.")
+
+
+def push_to_hub(options: PushOptions) -> str:
+    """Push the agent that `options` describe, and return the address of its repository.
+
+    Everything is made in a temporary folder and pushed in one commit. Raises ZooError when the run does not exist,
+    there is no token, or the Hub refuses.
+    """
+    api = connect()
+    _check(options)
+    algorithm = find_algorithm(options.algo)
+    env_id = env_name(options.env)
+    run = RunFolder.find(Path(options.folder), options.algo, env_id, options.exp_id)
+    path = run.model(
+        best=options.load_best,
+        checkpoint=options.load_checkpoint if options.load_checkpoint >= 0 else None,
+        last_checkpoint=options.load_last_checkpoint,
+    )
+    repo_id = repository_id(options.organization, options.algo, env_id, options.repo_name)
+    with tempfile.TemporaryDirectory(prefix="polyak-hub-") as temporary:
+        folder = Path(temporary)
+        with usage_errors(f"Cannot load {path}"):
+            model = algorithm.load(path, device="cpu")
+        _copy_model(options, model, path, run, folder / repository_name(options.algo, env_id))
+        _copy_settings(options, run, folder)
+        _pack_measurements(run.path, folder / METRICS)
+        measured = _measure(options, env_id)
+        (folder / RESULTS).write_text(json.dumps(measured.results(datetime.now().isoformat())), encoding="utf-8")
+        if options.render:
+            _film(options, folder / FILM)
+        _write_card(options, env_id, measured, int(model.num_timesteps), folder)
+        return _upload(options, api, repo_id, folder)
+
+
+def _check(options: PushOptions) -> None:
+    """Refuse what cannot end in a push before anything is computed."""
+    if not options.organization:
+        raise ZooError("--organization of whom? Give your user name or organisation on the Hub, e.g. -orga me.")
+    if options.format not in FORMATS:
+        raise ZooError(f"--format must be as-is or sb3, got {options.format!r}.")
+    if options.deterministic and options.stochastic:
+        raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
+    for flag, value in (
+        ("--n-timesteps", options.n_timesteps),
+        ("--eval-episodes", options.eval_episodes),
+        ("--n-envs", options.n_envs),
+    ):
+        if value < 1:
+            raise ZooError(f"{flag} must be at least 1, got {value}.")
+    import huggingface_hub
+
+    if huggingface_hub.get_token() is None:
+        raise ZooError(
+            "Pushing needs a token of the Hugging Face Hub: log in with `hf auth login`, or set HF_TOKEN to one that "
+            "may write."
+        )
+
+
+def _copy_model(options: PushOptions, model: Any, path: Path, run: RunFolder, target: Path) -> None:
+    """Put the model and its statistics into the folder of `target`, as they are or as Stable-Baselines3 reads them."""
+    file, statistics = target.with_name(f"{target.name}.zip"), target.parent / NORMALIZER
+    if options.format == "as-is":
+        shutil.copyfile(path, file)
+        if run.normalizer.is_file():
+            shutil.copyfile(run.normalizer, statistics)
+        return
+    try:
+        write_sb3(model, file, statistics)
+    except (AttributeError, ValueError) as error:
+        raise ZooError(f"--format sb3: {error} Push it with --format as-is.") from error
+    if run.normalizer.is_file() and not statistics.is_file():  # a run of Stable-Baselines3's
+        shutil.copyfile(run.normalizer, statistics)
+
+
+def _copy_settings(options: PushOptions, run: RunFolder, folder: Path) -> None:
+    """Copy the run's settings; what was given to the environment stands in a file of its own too, as the Zoo has it."""
+    import yaml
+
+    given = {
+        **(run.read_yaml("args.yml").get("env_kwargs") or {}),
+        **parse_pairs(options.env_kwargs, "--env-kwargs"),
+    }
+    config, arguments, env_kwargs = SETTINGS
+    for name in (config, arguments):
+        if (run.settings_folder / name).is_file():
+            shutil.copyfile(run.settings_folder / name, folder / name)
+    (folder / env_kwargs).write_text(yaml.safe_dump(given), encoding="utf-8")
+
+
+def _pack_measurements(run: Path, target: Path) -> None:
+    """Zip what training measured: evaluations.npz and the episodes of each environment."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted([*run.glob("*monitor.csv"), *run.glob("evaluations.npz")]):
+            archive.write(path, path.name)
+
+
+def _measure(options: PushOptions, env_id: str) -> Measured:
+    episodes = enjoy(_playing(options, n_timesteps=sys.maxsize, n_episodes=options.eval_episodes, render=False))
+    deterministic = options.deterministic or not (options.stochastic or is_atari_id(env_id))
+    return Measured.of(episodes, options.seed, deterministic)
+
+
+def _film(options: PushOptions, path: Path) -> None:
+    enjoy(_playing(options, n_timesteps=options.n_timesteps, n_envs=options.n_envs, record=str(path), verbose=0))
+
+
+def _playing(options: PushOptions, **how: Any) -> EnjoyOptions:
+    """Return how `polyak enjoy` would be asked to play this agent."""
+    # fmt: off
+    same = (
+        "algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint", "deterministic",
+        "stochastic", "seed", "env_kwargs", "gym_packages", "device", "num_threads", "verbose",
+    )
+    # fmt: on
+    return EnjoyOptions(**{**{name: getattr(options, name) for name in same}, **how})
+
+
+def _write_card(options: PushOptions, env_id: str, measured: Measured, steps: int, folder: Path) -> None:
+    config, model = folder / SETTINGS[0], f"{repository_name(options.algo, env_id)}.zip"
+    name = ["--repo-name", options.repo_name] if options.repo_name else []
+    which = ["--algo", options.algo, "--env", env_id, "-orga", options.organization, *name]
+    versions = ", ".join(f"{package} {metadata.version(package)}" for package in ("polyak", "torch", "gymnasium"))
+    text = write_card(
+        options.algo,
+        env_id,
+        measured,
+        file_format="sb3" if is_sb3_file(folder / model) else "polyak",
+        which=shlex.join(which),
+        steps=steps,
+        settings=config.read_text(encoding="utf-8") if config.is_file() else "",
+        versions=f"Measured with {versions}.",
+    )
+    (folder / CARD).write_text(text, encoding="utf-8")
+
+
+def _upload(options: PushOptions, api: HfApi, repo_id: str, folder: Path) -> str:
+    with hub_errors(api, repo_id):
+        repository = api.create_repo(repo_id, private=options.private or None, exist_ok=True)
+        api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=options.commit_message)
+    print(f"Pushed to {repository}")
+    return str(repository)
