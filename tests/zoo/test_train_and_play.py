@@ -135,6 +135,21 @@ def test_training_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
     assert model.replay_buffer.size() == 120
 
 
+def test_hindsight_waits_for_the_first_episode(tmp_path: Path) -> None:
+    """Parking's episodes last up to 500 steps, and many more than `learning_starts`: nothing to relabel until then."""
+    pytest.importorskip("highway_env")
+    settings = ["policy_kwargs:dict(net_arch=[8])", "batch_size:16", "learning_starts:2"]
+    goals = {"algo": "tqc", "env": "parking-v0", "hyperparams": settings, "n_timesteps": 120, "seed": 1}
+    model = train(options(tmp_path, env_kwargs=["config:{'duration': 10}"], **goals))
+    folder = RunFolder.find(tmp_path, "tqc", "parking-v0")
+    _, header, *episodes = (folder.path / "0.monitor.csv").read_text().splitlines()
+    assert header == "r,l,t,is_success"
+    first = int(episodes[0].split(",")[1])
+    assert 2 < first < 120
+    assert model._n_updates <= 120 - first, "no update before the first episode has ended"
+    assert enjoy(playing(tmp_path, algo="tqc", env="parking-v0", n_timesteps=60)).successes
+
+
 def test_what_stable_baselines3_lacks_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=r"--save-format sb3: models of C51 cannot be written"):
         train(options(tmp_path / "logs", algo="c51", save_format="sb3", hyperparams=[]))
