@@ -227,6 +227,7 @@ def test_what_is_done_is_not_done_again(
     assert not started
 
 
+@pytest.mark.slow
 def test_processes_work_side_by_side_and_one_that_fails_is_told(tmp_path: Path) -> None:
     good, bad = job(tmp_path), job(tmp_path, algo="dqn", env="Pendulum-v1", seed=2)
     with alone_in(tmp_path / "logs") as place:

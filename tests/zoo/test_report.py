@@ -263,7 +263,7 @@ RUINED = {
         lambda path: path.write_text("a: !!python/object/apply:os.system ['touch ran']\n"),
         "as plain YAML",
     ),
-    "YAML of a list": ("X-v0/config.yml", lambda path: path.write_text("[1, 2]"), "no names with values"),
+    "YAML of a list": ("X-v0/config.yml", lambda path: path.write_text("[1, 2]"), "must map names"),
     "YAML of bytes": ("X-v0/config.yml", lambda path: path.write_bytes(b"\xff\xfe\x00"), ""),
     "YAML that contains itself": ("X-v0/config.yml", lambda path: path.write_text("a: &a\n  b: *a\n"), "more than"),
     "YAML that explodes": (

@@ -157,6 +157,7 @@ def test_processes_share_a_study() -> None:
     assert os.getpid() not in {trial.user_attrs["worker"]["pid"] for trial in found}
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_and_ends_with_as_many_trials(folder: Path) -> None:
     """Two processes of one command wait in the middle of their trials when the command is killed."""
     command = [sys.executable, "-m", "polyak", *tune("--n-trials", 5, "--n-jobs", 2, space="waiting")]
