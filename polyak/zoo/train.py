@@ -23,7 +23,6 @@ from polyak.zoo.registry import Environment, find_algorithm, find_env, is_atari_
 from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
-from polyak.zoo.tracking import Tracked, TrackingCallback, check_tracker, start_tracking
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
 from polyak.zoo.tuning.options import OptimizeOptions
 
@@ -196,6 +195,8 @@ def _check(options: TrainOptions, algorithm: type[Any]) -> None:
         raise ZooError(f"--trained-agent {options.trained_agent!r} is not a file. Give the path of a saved .zip model.")
     check_format(options.save_format)
     if options.track:
+        from polyak.zoo.tracking import check_tracker
+
         check_tracker(options.track_with)
     writable_folder("--log-folder", options.log_folder)
     if options.tensorboard_log:
@@ -300,6 +301,8 @@ class _Run:
 
         callbacks: list[BaseCallback] = [ProgressFile(self.folder.path)]
         if self.options.track:
+            from polyak.zoo.tracking import TrackingCallback
+
             self.tracker = self._start_tracking()
             callbacks.append(TrackingCallback(self.tracker))
         callbacks += [spec() for spec in self.settings.callback]
@@ -322,6 +325,8 @@ class _Run:
         )
 
     def _start_tracking(self) -> Any:
+        from polyak.zoo.tracking import Tracked, start_tracking
+
         options = self.options
         run = Tracked(
             options.wandb_project_name,

@@ -198,6 +198,13 @@ def test_python_m_polyak() -> None:
     assert result.stdout.startswith("polyak ")
 
 
+def test_the_command_line_starts_without_the_libraries_that_only_some_commands_need() -> None:
+    heavy = ("torch", "pandas", "matplotlib", "optuna", "plotly", "huggingface_hub", "jinja2", "scipy")
+    program = f"import sys, polyak.zoo.cli; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
 def test_a_missing_typer_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
     assert run("list") == 2

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polyak.core.watching.evaluation import bootstrap_interval
 from polyak.zoo.benchmark.published import Published, published
 from polyak.zoo.benchmark.results import Result
 from polyak.zoo.benchmark.suites import SUITES, Row, as_stored, settings_of, suite_of
@@ -65,6 +64,8 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, 
     if len(values) < 2:
         return None
     if len(values) >= ENOUGH_TO_BOOTSTRAP:
+        from polyak.core.watching.evaluation import bootstrap_interval
+
         return bootstrap_interval(np.asarray(values), np.mean, confidence)
     from scipy.stats import t
 
