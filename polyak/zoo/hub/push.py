@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyak.zoo.agent import SavedAgent
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.card import Measured, write_card
@@ -33,7 +34,7 @@ from polyak.zoo.hub.repository import (
 from polyak.zoo.hub.sb3_format import is_sb3_file, write_sb3
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
-from polyak.zoo.registry import env_name, find_algorithm, is_atari_id
+from polyak.zoo.registry import env_name, find_algorithm
 from polyak.zoo.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def push_to_hub(options: PushOptions) -> str:
         _copy_model(options, model, path, run, folder / repository_name(options.algo, env_id))
         _copy_settings(options, run, folder)
         _pack_measurements(run.path, folder / METRICS)
-        measured = _measure(options, env_id)
+        measured = _measure(options)
         (folder / RESULTS).write_text(json.dumps(measured.results(datetime.now().isoformat())), encoding="utf-8")
         if options.render:
             _film(options, folder / FILM)
@@ -166,10 +167,9 @@ def _pack_measurements(run: Path, target: Path) -> None:
             archive.write(path, path.name)
 
 
-def _measure(options: PushOptions, env_id: str) -> Measured:
-    episodes = enjoy(_playing(options, n_timesteps=sys.maxsize, n_episodes=options.eval_episodes, render=False))
-    deterministic = options.deterministic or not (options.stochastic or is_atari_id(env_id))
-    return Measured.of(episodes, options.seed, deterministic)
+def _measure(options: PushOptions) -> Measured:
+    how = _playing(options, n_timesteps=sys.maxsize, n_episodes=options.eval_episodes, render=False)
+    return Measured.of(enjoy(how), options.seed, SavedAgent(how).deterministic)
 
 
 def _film(options: PushOptions, path: Path) -> None:
