@@ -10,7 +10,15 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples" / "sb3"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
-SLOW = {"several_processes"}
+SLOW = {
+    "several_processes",
+    "logging_values",
+    "evaluation",
+    "state_dependent_exploration",
+    "schedules",
+    "export",
+    "evolution",
+}
 PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
 
 #: A line that each prints when all went well.

@@ -183,6 +183,7 @@ def assert_processes_learn_as_one(folder: Path, names: list[str], compilers: boo
             assert_equal_to_one(name, [torch.load(folder / f"{name} {compile} {rank}") for rank in range(LEARNERS)])
 
 
+@pytest.mark.slow
 def test_learners_in_processes_learn_as_one(tmp_path: Path) -> None:
     assert_processes_learn_as_one(tmp_path, NAMES, compilers=False)
 

@@ -29,6 +29,11 @@ OFF_POLICY: dict[str, dict[str, Any]] = {
 }
 DQN: dict[str, Any] = {**OFF_POLICY, "train_freq": 2, "target_update_interval": 50, "exploration_fraction": 0.5}
 CONTINUOUS = ("SAC", "CrossQ", "TD3", "DDPG", "SD3")
+#: One of each loop is tried at once, the others with the slow checks.
+EACH = [
+    pytest.param(algo, marks=[] if algo in ("PPO", "DQN", "SAC") else [pytest.mark.slow])
+    for algo in ("PPO", "A2C", "DQN", "DiscreteSAC", *CONTINUOUS)
+]
 DISCRETE = ("DQN", "DiscreteSAC")
 SOFT = ("SAC", "CrossQ", "DiscreteSAC")
 
@@ -92,7 +97,7 @@ def test_learns_to_name_a_continuous_state(algo: str) -> None:
     assert mean_return(model, env) >= 42.5
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C", *DISCRETE, *CONTINUOUS])
+@pytest.mark.parametrize("algo", EACH)
 def test_carries_value_back_through_a_corridor(algo: str) -> None:
     continuous = algo in CONTINUOUS
     env = Corridor(continuous)
@@ -121,7 +126,7 @@ def learnt_value(model: Any) -> float:
         return float(torch.cat(model.policy.critic(observation, action), dim=1).mean())
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C", *DISCRETE, *CONTINUOUS])
+@pytest.mark.parametrize("algo", EACH)
 @pytest.mark.parametrize(("truncates", "value"), [(False, 1.0), (True, 2.0)], ids=["terminates", "truncates"])
 def test_bootstraps_truncation_and_only_truncation(algo: str, truncates: bool, value: float) -> None:
     continuous = algo in CONTINUOUS

@@ -30,7 +30,9 @@ def peer(file: Path) -> dict[str, Any]:
     return answers
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file.stem == "whole")) for file in FILES]
+)
 def test_the_answers_are_those_of_stable_baselines3(file: Path) -> None:
     recorded, live = peer(file), run([sys.executable, "-m", "polyak", "run"], file)
     assert recorded.keys() == live.keys(), "programs were added: run record.py"
