@@ -60,6 +60,7 @@ def versions() -> dict[str, str]:
         "stable-baselines3",
         "sb3-contrib",
         "sbx-rl",
+        "d3rlpy",
         "torch",
         "jax",
         "numpy",

@@ -62,8 +62,8 @@ TASKS: dict[str, SpeedTask] = {
     "recurrent-ppo-cartpole-8": SpeedTask(
         "RecurrentPPO", "CartPole-v1", 8_192, n_envs=8, policy="MlpLstmPolicy", libraries=("polyak", "contrib")
     ),
-    "trpo-cartpole-8": SpeedTask("TRPO", "CartPole-v1", 65_536, n_envs=8, libraries=("polyak", "contrib")),
-    "trpo-halfcheetah": SpeedTask("TRPO", "HalfCheetah-v5", 40_960, libraries=("polyak", "contrib")),
+    "trpo-cartpole-8": SpeedTask("TRPO", "CartPole-v1", 163_840, n_envs=8, libraries=("polyak", "contrib")),
+    "trpo-halfcheetah": SpeedTask("TRPO", "HalfCheetah-v5", 163_840, libraries=("polyak", "contrib")),
     "ars-cartpole": SpeedTask("ARS", "CartPole-v1", 100_000, policy="LinearPolicy", libraries=("polyak", "contrib")),
     "ars-cartpole-8": SpeedTask(
         "ARS", "CartPole-v1", 100_000, n_envs=8, policy="LinearPolicy", libraries=("polyak", "contrib")

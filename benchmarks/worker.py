@@ -6,7 +6,9 @@ The job names the library, the task and what to measure:
   the training filled, milliseconds per gradient step;
 * ``learn``: train one seed of a learning task and evaluate it deterministically;
 * ``replay``: microseconds per call of the replay buffers;
-* ``vector_env``: environment steps per second of a vector of environments, without any learning.
+* ``vector_env``: environment steps per second of a vector of environments, without any learning;
+* ``offline``: updates per second of an offline learner;
+* ``offline_score``: the return that an offline learner reaches.
 
 It runs under each library's own interpreter, so it imports nothing but the standard library before the clock starts.
 """
@@ -168,6 +170,20 @@ def measure_vector_env(job: dict[str, Any]) -> dict[str, Any]:
     return vector_env_makers.measure(job)
 
 
+def measure_offline(job: dict[str, Any]) -> dict[str, Any]:
+    """Time the updates of an offline learner."""
+    import offline_calls
+
+    return offline_calls.measure(job)
+
+
+def measure_offline_score(job: dict[str, Any]) -> dict[str, Any]:
+    """What an offline learner reaches."""
+    import offline_calls
+
+    return offline_calls.score(job)
+
+
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     sys.path.insert(0, str(Path(__file__).parent))
@@ -177,6 +193,8 @@ def main() -> None:
         "learn": measure_learning,
         "replay": measure_replay,
         "vector_env": measure_vector_env,
+        "offline": measure_offline,
+        "offline_score": measure_offline_score,
     }
     result = measures[job["measure"]](job)
     import libraries

@@ -8,9 +8,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from polyak.algorithms import *  # noqa: F403  # as their registry lists them for those who read types
+    from polyak.core.search.mcts import MCTS as MCTS
     from polyak.data import HerReplayBuffer as HerReplayBuffer
 
-__all__ = sorted([*class_names(), "HerReplayBuffer", "__version__"])
+__all__ = sorted([*class_names(), "HerReplayBuffer", "MCTS", "__version__"])
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +21,10 @@ def __getattr__(name: str) -> Any:
         from polyak.data import HerReplayBuffer
 
         return HerReplayBuffer
+    if name == "MCTS":
+        from polyak.core.search.mcts import MCTS
+
+        return MCTS
     raise AttributeError(f"module 'polyak' has no attribute {name!r}")
 
 

@@ -8,6 +8,10 @@ MODELS = {"policy.pth": "polyak.compat.sb3_files.model_zip:read"}
 """Zips of models, by a member that tells them apart -> what reads them as a file of polyak's own would be read."""
 BUFFERS = {b"\x80": "polyak.compat.sb3_files.replay:read"}
 """Replay buffers, by their first byte -> what reads them as a buffer's state dict."""
+EXPERIENCE = {b"\x80": "polyak.compat.sb3_files.replay:recorded"}
+"""Replay buffers, by their first byte -> what reads them as a dataset's recording."""
+EXPERIENCE_IN_ZIPS = {"polyak.json": "polyak.core.files.recorded:read"}
+"""Zips with a replay buffer inside, by a member that tells them apart -> what reads them as a dataset's recording."""
 STATISTICS = {b"\x80": "polyak.compat.sb3_files.statistics:read"}
 """Statistics of ``VecNormalize``, by their first byte -> what reads them as its state dict."""
 
@@ -22,6 +26,7 @@ NAMED_IN_FILES = (
     "polyak.data.",
     "polyak.core.",
     "polyak.algorithms.",
+    "polyak.scale.",
     "polyak.compat.",
 )
 """Where the classes are that a file of polyak's own may name."""

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from polyak.core.hyperparameters import Count, Only, Positive, require
+from polyak.core.hyperparameters import Count, NonNegative, Only, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import ByMinibatches, OnPolicyAlgorithm, OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
@@ -49,8 +49,16 @@ def clipped_values(values: Tensor, old_values: Tensor, clip: Tensor) -> Tensor:
     return old_values + (values - old_values).clamp(-clip, clip)
 
 
+def next_kl_coef(coef: float, kl: float, target: float) -> float:
+    """beta of the next update: halved where d < d_targ / 1.5, doubled where d > 1.5 d_targ, section 4. [] each -> []"""
+    return coef / 2 if kl < target / 1.5 else coef * 2 if kl > target * 1.5 else coef
+
+
 def approximate_kl(log_ratio: Tensor) -> Tensor:
-    """KL(old || new) by E[(r - 1) - log r], unbiased and never negative (Schulman 2020). log_ratio [B] -> []"""
+    """KL(old || new) by E[(r - 1) - log r], unbiased and never negative (Schulman 2020). log_ratio [B] -> []
+
+    So is its gradient E[(r - 1) grad log pi], since E[r grad log pi] is 0 over the old policy's actions.
+    """
     return (log_ratio.exp() - 1 - log_ratio).mean()
 
 
@@ -81,6 +89,7 @@ class PPOLearner(OnPolicyLearner):
     max_grad_norm: Dial[Tensor | None]
     normalize_advantage: Dial[bool]
     target_kl: Dial[float | None]
+    kl_coef: Dial[Tensor | None]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -118,8 +127,9 @@ class PPOLearner(OnPolicyLearner):
         with torch.no_grad():
             kl = approximate_kl(log_prob - batch.old_log_prob)
         too_far = None
+        if self.target_kl is not None or self.kl_coef is not None:
+            (kl,) = self.averaged([kl])  # so that all learners stop, or none, and weigh divergence alike
         if self.target_kl is not None:
-            (kl,) = self.averaged([kl])  # so that all learners stop, or none
             too_far = kl > 1.5 * self.target_kl
         self.minimise("policy", objective.loss, self.max_grad_norm, unless=too_far)
         metrics = {"loss": objective.loss.detach(), "approx_kl": kl}
@@ -145,7 +155,10 @@ class PPOLearner(OnPolicyLearner):
             "entropy_loss": loss_s.detach(),
             "clip_fraction": clipped,
         }
-        return Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
+        objective = Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
+        if self.kl_coef is None:
+            return objective
+        return objective.plus(self.kl_coef * approximate_kl(log_ratio))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -168,6 +181,13 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
     target_kl: Positive | None = None
     """End an update early once the policy's approximate KL divergence exceeds 1.5 times this; ``None`` never does."""
 
+    kl_coef: NonNegative | None = None
+    """Weight of a penalty on the policy's divergence from the one that made the rollout, estimated from the actions
+    taken (section 4); ``None``: there is no such term."""
+    kl_target: Positive | None = None
+    """Divergence in one update that ``kl_coef`` aims at: it is halved or doubled after an update that came to less than
+    2/3 or more than 3/2 of it. ``None`` leaves it as it is."""
+
     learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
@@ -176,6 +196,8 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
         super()._check_hyperparameters()
         enough = self.batch_size > 1 or not self.normalize_advantage
         require(enough, "batch_size", self.batch_size, "it must be greater than 1 to normalise advantages.")
+        fix = "there is no weight that could move. Give kl_coef as well."
+        require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
 
     def _setup_model(self) -> None:
         self.clip_range = get_schedule_fn(self.clip_range)
@@ -201,6 +223,11 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
         if lesson.too_far:
             self.logger.debug(f"Update ended in epoch {lesson.passes - 1}: the policy moved more than 1.5 * target_kl.")
         self._record({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]})
+        if self.kl_coef is not None:
+            self.logger.record("train/kl_coef", self.kl_coef)
+            if self.kl_target is not None:
+                kl = float(torch.stack(lesson.metrics["approx_kl"]).mean())
+                self.kl_coef = next_kl_coef(self.kl_coef, kl, self.kl_target)
         self.logger.record("train/clip_range", learner.dials["clip_range"])
         if self.clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", learner.dials["clip_range_vf"])

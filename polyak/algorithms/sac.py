@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, fitted, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
 from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
+from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import Transition
+from polyak.envs.names import did_you_mean
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.updates import polyak_update
@@ -80,12 +82,16 @@ class SoftActorCriticLearner(Learner):
         """One step of the actor by its own actions [B, A] with log_prob [B], eq. 9 and 10; one of the temperature."""
         actor = self.actor_objective(batch, actions, log_prob, self.judgement(batch, actions), alpha)
         self.minimise("actor", actor.loss)
-        metrics = {"actor_loss": actor.loss.detach(), "ent_coef": alpha.mean(), **actor.metrics}
-        if self.learn_alpha:
-            temperature = self.temperature_objective(log_prob)
-            self.minimise("ent_coef", temperature.loss)
-            metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
-        return metrics
+        temperature = self.improve_temperature(log_prob, alpha)
+        return {"actor_loss": actor.loss.detach(), **temperature, **actor.metrics}
+
+    def improve_temperature(self, log_prob: Tensor, alpha: Tensor) -> Metrics:
+        """One step of the temperature alpha by log_prob [B] of the actor's own actions, if it is learned, eq. 18."""
+        if not self.learn_alpha:
+            return {"ent_coef": alpha.mean()}
+        temperature = self.temperature_objective(log_prob)
+        self.minimise("ent_coef", temperature.loss)
+        return {"ent_coef": alpha.mean(), "ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
 
     def estimates(self, batch: Transition) -> Tensor:
         """What the critics say of the batch's actions, to be compared with the target. -> [K, B]"""
@@ -164,6 +170,8 @@ class SoftActorCritic(OffPolicyAlgorithm):
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
+    learning_rates: dict[str, NonNegative | Schedule] | None = None
+    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int = -1
@@ -180,6 +188,17 @@ class SoftActorCritic(OffPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         parse_ent_coef(self.ent_coef)
+        for name, rate in (self.learning_rates or {}).items():
+            parts = ("actor", "critic", "ent_coef")
+            hint = did_you_mean(name, parts)
+            require(name in parts, "learning_rates", self.learning_rates, f"there is no part {name!r}.{hint}")
+            fitted(f"learning_rates[{name!r}]", rate, NonNegative | Schedule)
+
+    def _turn_dials(self) -> None:
+        super()._turn_dials()
+        for name, rate in (self.learning_rates or {}).items():
+            if name in self.learner.optimizers:
+                set_rate(self.learner.optimizers[name], get_schedule_fn(rate)(self._current_progress_remaining))
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}

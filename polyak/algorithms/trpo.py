@@ -155,15 +155,7 @@ class TRPOLearner(OnPolicyLearner):
     def steps_along(self, gradient: Parts, batch: RolloutSamples) -> Iterable[Parts]:
         """The steps that the line search tries: the first is as long as the quadratic model of the divergence allows,
         sqrt(2 delta / x^T H x) x, and each that follows is shorter."""
-        some = batch if self.sub_sampling_factor == 1 else self.sub_sample(batch)
-
-        # Of a memory's steps, written out one by one, a program would take minutes to build.
-        run = self.eagerly if self.remembers else self.run
-
-        def product(vector: Tensor) -> Tensor:
-            return _flat(run(self.fisher_product, (some, _parts(vector, gradient))))
-
-        g = _flat(gradient)
+        product, g = self.products(batch, gradient), _flat(gradient)
         x = conjugate_gradient(product, g, self.cg_max_steps, _TOLERANCE * (g @ g), self.first_guess(g))
         curvature = x @ product(x)
         if not curvature > 0:  # the gradient is 0: no action is better than others
@@ -172,6 +164,15 @@ class TRPOLearner(OnPolicyLearner):
         for _ in range(self.line_search_max_iter):
             yield _parts(step, gradient)
             step = self.line_search_shrinking_factor * step
+
+    def products(self, batch: RolloutSamples, gradient: Parts) -> Callable[[Tensor], Tensor]:
+        """v [P] -> (H + damping I) v [P]: as a program, or by a graph that is made once for all products."""
+        some = batch if self.sub_sampling_factor == 1 else self.sub_sample(batch)
+        # Of a memory's steps, written out one by one, a program would take minutes to build.
+        if self.engine is not None and self.engine.compiles and not self.remembers:
+            return lambda vector: _flat(self.run(self.fisher_product, (some, _parts(vector, gradient))))
+        slope = self.eagerly(self.divergence_slope, (some, gradient))
+        return lambda vector: _flat(self.eagerly(self.change_along, (slope, _parts(vector, gradient))))
 
     def sub_sample(self, batch: RolloutSamples) -> RolloutSamples:
         """One row in so many; of a policy that remembers, one sequence in so many."""
@@ -200,13 +201,21 @@ class TRPOLearner(OnPolicyLearner):
         """(H + damping I) v for v [P], where H is the Hessian of E[KL(old || new)] at the old policy: the Fisher
         information matrix (appendix C.1). One gradient of the divergence, and one of its slope along v."""
         rows, vector = batch
-        params = self.parameters_of(vector)
+        return self.change_along((self.divergence_slope((rows, vector)), vector))
+
+    def divergence_slope(self, batch: tuple[RolloutSamples, Parts]) -> tuple[Tensor, ...]:
+        """The gradient of E[KL(old || new)] in the parameters named, which is 0, and how it depends on them."""
+        rows, names = batch
         with torch.no_grad():
             old = self.distribution(rows)
-        slope = torch.autograd.grad(old.kl(self.distribution(rows)).mean(), params, create_graph=True)
+        return torch.autograd.grad(old.kl(self.distribution(rows)).mean(), self.parameters_of(names), create_graph=True)
+
+    def change_along(self, batch: tuple[tuple[Tensor, ...], Parts]) -> Parts:
+        """How much a slope changes along v, and the damping. The slope can be asked again."""
+        slope, vector = batch
         along = torch.stack([(s * v).sum() for s, v in zip(slope, vector.values(), strict=True)]).sum()
-        products = self.averaged(torch.autograd.grad(along, params, materialize_grads=True))
-        damped = [p + self.cg_damping * v for p, v in zip(products, vector.values(), strict=True)]
+        changes = torch.autograd.grad(along, self.parameters_of(vector), retain_graph=True, materialize_grads=True)
+        damped = [p + self.cg_damping * v for p, v in zip(self.averaged(changes), vector.values(), strict=True)]
         return dict(zip(vector, damped, strict=True))
 
     @torch.no_grad()

@@ -1,16 +1,21 @@
-"""Programs written for Stable-Baselines3 and sb3-contrib, unchanged.
+"""Programs written for Stable-Baselines3, sb3-contrib and RLlib, unchanged.
 
 Three ways in, all of them the same modules:
 
 * ``polyak run train.py`` runs a script that imports ``stable_baselines3``;
 * :func:`install`, called before those imports, does so within a program;
 * ``polyak.compat.sb3`` and ``polyak.compat.contrib`` are the same names without touching the others:
-  ``from polyak.compat.sb3 import PPO``.
+  ``from polyak.compat.sb3 import PPO``; ``polyak.compat.rllib`` has those of ``ray.rllib``, and under ``tune`` those of
+  ``ray.tune.registry``.
+
+RLlib's names are answered where they are asked for: ``install("ray")``, ``polyak run --only ray``.
 """
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 from polyak.compat import importer
+from polyak.compat.rllib_table import RLLIB, TUNE
 from polyak.compat.table import CONTRIB, NEEDS, SB3
 
 __all__ = ["install"]
@@ -27,19 +32,35 @@ def install(only: Iterable[str] | None = None) -> None:
     What polyak does not have of sb3-contrib comes from an installed sb3-contrib, on top of polyak's
     ``stable_baselines3``. An installed Stable-Baselines3 is never looked at.
 
+    With ``only="ray"`` so are ``ray.rllib`` and ``ray.tune.registry``. All else of ``ray`` is what is installed; where
+    nothing is, there is nothing else of it.
+
     Args:
-        only: those of the two packages to answer; the other is what is installed. ``None`` answers both.
+        only: what to answer, of the two packages and ``"ray"``; the others are what is installed. ``None`` answers the
+            two.
 
     Raises:
         ImportError: one of the packages has already been imported from where it is installed.
         ValueError: ``only`` names something else.
     """
     names = list(_FINDERS if only is None else [only] if isinstance(only, str) else only)
-    if unknown := [name for name in names if name not in _FINDERS]:
-        raise ValueError(f"only={unknown} cannot be answered: name one or both of {list(_FINDERS)}.")
+    if unknown := [name for name in names if name not in (*_FINDERS, "ray")]:
+        raise ValueError(f"only={unknown} cannot be answered: name some of {[*_FINDERS, 'ray']}.")
     for name in names:
-        importer.install(_FINDERS[name])
+        if name == "ray":
+            _install_ray()
+        else:
+            importer.install(_FINDERS[name])
+
+
+def _install_ray() -> None:
+    installed = find_spec("ray") is not None
+    if not installed:
+        importer.install(importer.AliasFinder("ray", {"": ()}))
+    importer.install(importer.AliasFinder("ray.rllib", RLLIB))
+    importer.install(importer.AliasFinder("ray.tune", TUNE, completes=installed))
 
 
 importer.install(importer.AliasFinder(f"{__name__}.sb3", SB3, NEEDS))
 importer.install(importer.AliasFinder(f"{__name__}.contrib", CONTRIB))
+importer.install(importer.AliasFinder(f"{__name__}.rllib", RLLIB))

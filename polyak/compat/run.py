@@ -28,6 +28,10 @@ ONLY = "POLYAK_RUN_ONLY"
 """The environment variable that lists the packages to answer, separated by commas."""
 
 PACKAGES = ("stable_baselines3", "sb3_contrib")
+"""Those that are answered unless others are named."""
+
+ANSWERED = (*PACKAGES, "ray")
+"""All that can be."""
 
 
 def environment(inherited: Mapping[str, str], only: Sequence[str] = PACKAGES) -> dict[str, str]:
@@ -44,7 +48,7 @@ def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: 
         target: a script, or a folder or zip file with a ``__main__``; the dotted name of a module with ``module``.
         arguments: its ``sys.argv[1:]``.
         module: find ``target`` as ``python -m`` does.
-        only: which of :data:`PACKAGES` to answer.
+        only: which of :data:`ANSWERED` to answer.
 
     Raises:
         FileNotFoundError: there is no such script.
@@ -53,8 +57,8 @@ def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: 
     """
     if not module and not os.path.exists(target):
         raise FileNotFoundError(f"SCRIPT {target!r} does not exist. A module is run by its name with -m.")
-    if unknown := [name for name in only if name not in PACKAGES]:
-        raise ValueError(f"only={unknown} cannot be answered: name one or both of {list(PACKAGES)}.")
+    if unknown := [name for name in only if name not in ANSWERED]:
+        raise ValueError(f"only={unknown} cannot be answered: name some of {list(ANSWERED)}.")
     if sys.flags.ignore_environment or sys.flags.no_site:
         raise RuntimeError("polyak run needs PYTHONPATH and sitecustomize: start Python without -I, -E and -S.")
     # The options of this interpreter (-O, -W, -X dev ...) as multiprocessing hands them to its workers.

@@ -80,6 +80,8 @@ class Algorithm:
     """Build what learns at once; ``False`` leaves it to a later ``_setup_model()``."""
 
     __signature__: ClassVar[Any] = Signature()
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Arguments that it cannot learn without and that only a program can give, since they are objects."""
     saves_also: ClassVar[frozenset[str]] = frozenset()
     """What :meth:`save` puts into a file only if its ``include`` names it."""
 

@@ -53,7 +53,7 @@ class Interaction(Algorithm):
         env, self.env = self.env, None
         super().__post_init__(_init_setup_model)
         if env is not None:
-            self._use_env(as_vec_env(env, verbose=self.verbose))
+            self._take_up(env)
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
@@ -79,6 +79,15 @@ class Interaction(Algorithm):
         raise NotImplementedError
 
     # -- environments --------------------------------------------------------------------------------------------------
+
+    def _take_up(self, env: Any) -> None:
+        """Use what a constructor got as ``env``."""
+        self._use_env(as_vec_env(env, verbose=self.verbose))
+
+    @property
+    def _acts(self) -> bool:
+        """Whether learning takes an environment to act in."""
+        return True
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)
@@ -227,7 +236,7 @@ class Interaction(Algorithm):
 
     def _check_ready(self) -> None:
         super()._check_ready()
-        if self.env is None:
+        if self._acts and self.env is None:
             raise ValueError(
                 "env=None: this model has no environment to learn in. Pass one: "
                 f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
@@ -235,6 +244,8 @@ class Interaction(Algorithm):
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
+        if not self._acts:
+            return
         if self.runner is None:  # a subclass has set itself up otherwise
             self._make_runner()
         assert self.runner is not None
@@ -243,12 +254,12 @@ class Interaction(Algorithm):
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        assert self.runner is not None
         with super()._while_learning():
             try:
                 yield
             finally:
-                self.runner.close_thread()
+                if self.runner is not None:
+                    self.runner.close_thread()
 
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""

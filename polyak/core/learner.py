@@ -5,6 +5,7 @@ eagerly in this process, as a compiled program, or in another process.
 """
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin
@@ -58,6 +59,11 @@ class Update(NamedTuple):
 
 class Executor(Protocol):
     """What calls a learner's methods some other way than line by line, as the engine does."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether methods run as programs where they can."""
+        ...
 
     def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
         """As :meth:`Learner.run`."""
@@ -215,7 +221,7 @@ class Learner(nn.Module):
     def minimise(
         self,
         name: str,
-        loss: Tensor,
+        loss: Tensor | Iterable[Tensor],
         max_grad_norm: Tensor | float | None = None,
         unless: Tensor | None = None,
         sparing: Iterable[Tensor] = (),
@@ -227,7 +233,8 @@ class Learner(nn.Module):
 
         Args:
             name: an optimizer added by :meth:`add_optimizer`.
-            loss: [] scalar.
+            loss: [] scalar; or several, whose sum it is: each is differentiated before the next is asked for, so that
+                what it takes to do so need not leave the processor's cache.
             max_grad_norm: clip the global gradient norm to this; ``None`` does not clip.
             unless: [] bool; where it is true, parameters and optimizer stay as they are.
             sparing: parameters of the optimizer that stay as if they were frozen.
@@ -236,12 +243,14 @@ class Learner(nn.Module):
         params = [p for group in optimizer.param_groups for p in group["params"]]
         spared = {id(p) for p in sparing}
         free = [p for p in params if p.requires_grad and id(p) not in spared]
+        losses = [loss] if isinstance(loss, Tensor) else loss
         if not free:
+            deque(losses, maxlen=0)
             return
         if len(free) < len(params):
             for p in params:
                 p.grad = None
-        for p, grad in zip(free, torch.autograd.grad(loss, free, allow_unused=True), strict=True):
+        for p, grad in zip(free, _gradients(losses, free), strict=True):
             p.grad = grad
         if self.group is not None:
             moved = [p for p in free if p.grad is not None]
@@ -365,6 +374,15 @@ class Learner(nn.Module):
                 "Check policy_kwargs and the spaces."
             )
         self.load_state_dict(dict(tensors), strict=False)
+
+
+def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tensor | None]:
+    """Of the sum of some losses, one after another."""
+    total: list[Tensor | None] = [None] * len(params)
+    for loss in losses:
+        found = torch.autograd.grad(loss, params, allow_unused=True)
+        total = [b if a is None else a if b is None else a + b for a, b in zip(total, found, strict=True)]
+    return total
 
 
 def set_rate(optimizer: Optimizer, value: float) -> None:

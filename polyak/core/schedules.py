@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -54,6 +55,52 @@ class LinearSchedule:
         return float(self.start + done * (self.end - self.start) / self.end_fraction)
 
 
+@dataclass(frozen=True)
+class PiecewiseSchedule:
+    """Straight lines between points, and flat before the first and after the last.
+
+    Args:
+        points: (share of training done, value) each; shares grow, and may exceed 1.
+
+    Raises:
+        ValueError: there is none, or shares do not grow.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        shares = [share for share, _ in self.points]
+        if not shares or any(a >= b for a, b in pairwise(shares)):
+            raise ValueError(f"points must be (share of training, value) with shares that grow, got {self.points!r}.")
+
+    def __call__(self, progress_remaining: float) -> float:
+        done = 1.0 - progress_remaining
+        last = self.points[0]
+        for point in self.points:
+            if done <= point[0]:
+                break
+            last = point
+        else:
+            return float(last[1])
+        if point is last or done <= last[0]:
+            return float(last[1])
+        return float(last[1] + (done - last[0]) * (point[1] - last[1]) / (point[0] - last[0]))
+
+
+@dataclass(frozen=True)
+class CosineSchedule:
+    """Half a wave of the cosine from ``start`` to 0 (arXiv:1608.03983).
+
+    Args:
+        start: value at the beginning of training.
+    """
+
+    start: float
+
+    def __call__(self, progress_remaining: float) -> float:
+        return float(self.start * 0.5 * (1 + math.cos(math.pi * (1 - progress_remaining))))
+
+
 class FloatSchedule:
     """Any schedule or number as a schedule that returns a Python ``float``.
 
@@ -100,6 +147,13 @@ def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
         TypeError: it is neither a number nor callable.
     """
     return value_schedule if isinstance(value_schedule, FloatSchedule) else FloatSchedule(value_schedule)
+
+
+def is_constant(value: object) -> bool:
+    """Whether a hyper-parameter stays as it is while training: a number, or a schedule that returns the same always."""
+    if isinstance(value, FloatSchedule):
+        value = value.value_schedule
+    return not callable(value) or isinstance(value, ConstantSchedule)
 
 
 def parse_schedule(value: str | float | Schedule) -> float | Schedule:
@@ -150,6 +204,10 @@ def schedule_to_json(schedule: Any) -> float | dict[str, Any] | None:
     if kind is LinearSchedule:
         names = ("start", "end", "end_fraction")
         return {"kind": "linear"} | {name: float(getattr(schedule, name)) for name in names}
+    if kind is PiecewiseSchedule:
+        return {"kind": "piecewise", "points": [[float(share), float(value)] for share, value in schedule.points]}
+    if kind is CosineSchedule:
+        return {"kind": "cosine", "start": float(schedule.start)}
     if kind is FloatSchedule and (inner := schedule_to_json(schedule.value_schedule)) is not None:
         return {"kind": "float", "schedule": inner}
     return None
@@ -170,11 +228,18 @@ def schedule_from_json(data: float | dict[str, Any]) -> float | Schedule:
                 return ConstantSchedule(**fields)
             case "linear":
                 return LinearSchedule(**fields)
+            case "piecewise":
+                return PiecewiseSchedule(tuple((float(share), float(value)) for share, value in fields["points"]))
+            case "cosine":
+                return CosineSchedule(**fields)
             case "float":
                 return FloatSchedule(schedule_from_json(fields["schedule"]))
     except (KeyError, TypeError) as error:
         raise ValueError(f"{data!r} is a damaged schedule: {error}") from error
-    raise ValueError(f"{data!r} is not a schedule of this version: expected kind 'constant', 'linear' or 'float'.")
+    raise ValueError(
+        f"{data!r} is not a schedule of this version: expected kind 'constant', 'linear', 'piecewise', 'cosine' or "
+        "'float'."
+    )
 
 
 def _is_number(value: object) -> TypeGuard[float]:

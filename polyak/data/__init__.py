@@ -11,6 +11,9 @@ from polyak.data.batch import (
     Transition,
     TransitionRows,
 )
+from polyak.data.datasets.collecting import collect
+from polyak.data.datasets.dataset import Dataset, Transitions
+from polyak.data.datasets.parts import DatasetError, Episode
 from polyak.data.episodes import EpisodeBuffer
 from polyak.data.hindsight.her import HerReplayBuffer
 from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Relabel
@@ -27,10 +30,13 @@ from polyak.data.trajectory import Trajectory
 __all__ = [
     "BaseBuffer",
     "Column",
+    "Dataset",
+    "DatasetError",
     "DictReplayBuffer",
     "DictReplayBufferSamples",
     "DictRolloutBuffer",
     "DictRolloutBufferSamples",
+    "Episode",
     "EpisodeBuffer",
     "GoalSelectionStrategy",
     "HerReplayBuffer",
@@ -56,6 +62,8 @@ __all__ = [
     "Trajectory",
     "Transition",
     "TransitionRows",
+    "Transitions",
     "Uniform",
     "Window",
+    "collect",
 ]

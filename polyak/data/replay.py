@@ -11,7 +11,7 @@ A draw is always the same pipeline, so every combination is legal and none needs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -24,8 +24,10 @@ from torch import Tensor
 from polyak.data import own_arrays
 from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionRows
+from polyak.data.datasets.dataset import Dataset
+from polyak.data.datasets.parts import each
 from polyak.data.hindsight.relabel import Relabel
-from polyak.data.replay_state import check_columns, load_relabel, load_sampler, parts_state
+from polyak.data.replay_state import check_columns, load_relabel, load_sampler, parts_state, section
 from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform, make_sampler
@@ -39,6 +41,7 @@ from polyak.data.storage.table import observation_dtype
 from polyak.envs.spaces import get_action_dtype
 
 STATE_VERSION = 1
+ROWS_AT_ONCE = 8192
 _STEP = "obs", "next_obs", "action", "reward", "done"
 
 
@@ -103,8 +106,10 @@ class ReplayBuffer(BaseBuffer):
         seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
         storage_device: where rows are kept beside main memory, so that batches are gathered there; the samples are the
             same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
-            most half of whose free memory is needed. Batches to be normalised or relabelled are gathered in main memory
-            all the same, and so are all while somebody holds a view of a column, such as ``buffer.rewards``.
+            most half of whose free memory is needed. "disk": in a temporary file instead of in main memory, which holds
+            as much of it as there is room; the file goes with the buffer. Batches to be normalised or relabelled are
+            gathered in main memory all the same, and so are all while somebody holds a view of a column, such as
+            ``buffer.rewards``.
 
     Raises:
         InsufficientMemoryError: the full buffer would not fit into the memory that is free, or into the device's.
@@ -123,6 +128,7 @@ class ReplayBuffer(BaseBuffer):
     handle_timeout_termination = True
     n_steps = 1
     relabel: Relabel | None = None
+    _on_disk = False
 
     @property
     def _has_storage(self) -> bool:
@@ -166,8 +172,10 @@ class ReplayBuffer(BaseBuffer):
                 f"{self.reduce} looks at {self.reduce.window} successive rows, but the buffer keeps only "
                 f"{self.buffer_size} of each environment: use a larger buffer_size or shorter sequences."
             )
-        self._placement = Placement(storage_device, self.device, self._needs_arrays())
-        check_size(self._layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
+        self._on_disk = storage_device == "disk"
+        self._placement = Placement("cpu" if self._on_disk else storage_device, self.device, self._needs_arrays())
+        if not self._on_disk:
+            check_size(self._layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
         self.storage = self._make_storage()
         if self._placement.asked:  # what cannot be had is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
@@ -195,7 +203,8 @@ class ReplayBuffer(BaseBuffer):
         return RowLayout.of(observation_dtype(self.observation_space, self.obs_shape), action, self.schema)
 
     def _make_storage(self) -> Storage:
-        return make_storage(self._layout, self.buffer_size, self.n_envs, self.optimize_memory_usage)
+        saving, on_disk = self.optimize_memory_usage, self._on_disk
+        return make_storage(self._layout, self.buffer_size, self.n_envs, saving, on_disk)
 
     def reset(self) -> None:
         """Empty the buffer."""
@@ -252,6 +261,103 @@ class ReplayBuffer(BaseBuffer):
             actions = actions[:, None]
         timeouts = truncated if ended and self.handle_timeout_termination else 0.0
         self._write(obs, then, actions, rewards, dones, timeouts, infos, extras)
+
+    def fill(
+        self,
+        dataset: Dataset,
+        encode: Callable[[np.ndarray], np.ndarray] = np.asarray,
+        reward: Callable[[np.ndarray], np.ndarray] = np.asarray,
+        blank: Collection[str] = (),
+    ) -> None:
+        """Take in all transitions of a dataset, in their order.
+
+        Args:
+            dataset: of the buffer's spaces; of its columns, those that the buffer has too are kept.
+            encode: from actions [B, ...] in the environment's units to the learner's.
+            reward: what is stored instead of rewards [B].
+            blank: columns of the buffer that stay zero where the dataset lacks them.
+
+        Raises:
+            ValueError: the buffer has several environments, no room for all of it, a column that it lacks, or keeps the
+                infos of steps, of which datasets hold none.
+        """
+        if self.n_envs != 1 or len(dataset) > self.buffer_size - self.pos or self.full:
+            raise ValueError(
+                f"{dataset} does not fit a buffer of buffer_size={self.buffer_size} with {self.pos} rows and "
+                f"n_envs={self.n_envs}: it takes a buffer of one environment with a row for each transition."
+            )
+        kept = [column for column in self.schema if column.name in dataset.columns or column.name not in blank]
+        if missing := [column.name for column in kept if column.name not in dataset.columns]:
+            raise ValueError(f"the dataset lacks the columns {missing}: it has {sorted(dataset.columns)}.")
+        if getattr(self.relabel, "infos", None) is not None:
+            raise ValueError("copy_info_dict=True keeps the infos of steps, of which datasets hold none: leave it out.")
+        first = self.pos
+        for part in dataset.chunks():
+            slots = slice(self.pos, self.pos + len(part.rewards))
+            ended = part.terminations | part.truncations
+            facts: dict[str, Any] = {
+                "actions": encode(part.actions).reshape(-1, 1, self.action_dim),
+                "rewards": reward(part.rewards)[:, None],
+                "dones": ended[:, None],
+                "timeouts": part.truncations[:, None] & self.handle_timeout_termination,
+            }
+            if self._extended:
+                zeros = {c.name: np.broadcast_to(np.zeros(c.shape), (len(ended), *c.shape)) for c in self.schema}
+                columns = {**zeros, **{c.name: part.columns[c.name] for c in kept}}
+                facts["extras"] = {c.name: columns[c.name].reshape(-1, 1, *c.shape) for c in self.schema}
+            now, then = (
+                each(self._stacked, obs, self.obs_shape) for obs in (part.observations, part.next_observations)
+            )
+            self.storage.write_many(slots, now, then, facts)
+            self.pos = slots.stop
+        filled = np.arange(first, self.pos)
+        if self.pos == self.buffer_size:
+            self.pos, self.full = 0, True
+        if self.relabel is not None:
+            self._sync(self.relabel)
+            filled = filled[self.relabel.eligible(filled)]
+        if self.sampler.adaptive:
+            self.sampler.include(filled)
+
+    def contents(self) -> dict[str, Any]:
+        """All that is stored, the oldest row first.
+
+        Returns:
+            "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are
+            any -> copies [steps, n_envs, ...]; dicts of these for Dict observations and for extras.
+        """
+        slots = self._slots()
+        fields = self.storage.read((slots[:, None] * self.n_envs + self._lanes).reshape(-1))
+        return {name: each(partial(self._in_steps, len(slots)), column) for name, column in fields.items()}
+
+    def _in_steps(self, steps: int, array: np.ndarray) -> np.ndarray:
+        """[steps * n_envs, ...] as [steps, n_envs, ...]."""
+        return array.reshape(steps, self.n_envs, *array.shape[1:])
+
+    def replace_rewards(self, reward: Callable[[Any, np.ndarray, Any, np.ndarray], np.ndarray]) -> None:
+        """Let another function say what the stored steps were worth; sums over several steps are made of these.
+
+        Args:
+            reward: ``(observations [B, ...], actions [B, A], next_observations [B, ...], terminated [B]) -> [B]``,
+                called with some thousand rows at a time, as they are stored.
+
+        Raises:
+            ValueError: a subclass keeps its own arrays.
+        """
+        if not self._has_storage:
+            raise ValueError(f"{type(self).__name__} stores steps in arrays of its own, whose rewards it must replace.")
+        for start in range(0, self.size() * self.n_envs, ROWS_AT_ONCE):
+            cells = np.arange(start, min(start + ROWS_AT_ONCE, self.size() * self.n_envs))
+            row = self.storage.read(cells)
+            ends = row["dones"] * (1 - row["timeouts"]) > 0
+            found = reward(row["observations"], row["actions"], row["next_observations"], ends)
+            self.storage.table.cells["rewards"][cells] = found
+        self.storage.table.changed()
+
+    @staticmethod
+    def _stacked(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """[n, ...] as [n, 1, *shape]."""
+        return array.reshape(len(array), 1, *shape)
 
     @cached_property
     def _lanes(self) -> np.ndarray:
@@ -541,6 +647,25 @@ class ReplayBuffer(BaseBuffer):
             self._sync(self.relabel)
             load_relabel(self.relabel, state, rows, slots)
         load_sampler(self.sampler, state, rows, self.storage, slots, self.relabel)
+
+    def drawing_state(self) -> dict[str, Any]:
+        """:meth:`state_dict` without what the rows hold: how they are drawn. For rows that can be filled in again."""
+        state: dict[str, Any] = {"sampler": type(self.sampler).__name__, "rng": self.rng_state()}
+        return {**state, **{f"sampler/{key}": value for key, value in self.sampler.state_dict().items()}}
+
+    def load_drawing_state(self, state: dict[str, Any]) -> None:
+        """Take back a :meth:`drawing_state` of a buffer that was filled with the same rows.
+
+        Raises:
+            ValueError: it had another sampler.
+        """
+        if state["sampler"] != type(self.sampler).__name__:
+            raise ValueError(
+                f"The saved buffer draws by {state['sampler']}, this one by {type(self.sampler).__name__}: build it "
+                "alike."
+            )
+        self.load_rng_state(state["rng"])
+        self.sampler.load_state_dict(section(state, "sampler/"))
 
     def _slots(self) -> np.ndarray:
         """Filled slots, oldest first."""

@@ -51,7 +51,7 @@ def check_columns(storage: Storage, state: dict[str, Any]) -> None:
 def load_relabel(relabel: Relabel, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
     """Give a relabelling back what was noted about the saved ``rows``, which are in ``slots`` now, if anything was."""
     if "relabel/rng" in state:
-        relabel.load_state_dict(_section(state, "relabel/"), rows, slots)
+        relabel.load_state_dict(section(state, "relabel/"), rows, slots)
 
 
 def load_sampler(
@@ -67,7 +67,7 @@ def load_sampler(
         cells = (slots[:, None] * storage.envs + np.arange(storage.envs)).reshape(-1)
         sampler.include(cells if relabel is None else cells[relabel.eligible(cells)])
         return
-    theirs = _section(state, "sampler/")
+    theirs = section(state, "sampler/")
     for key, value in theirs.items():
         if isinstance(value, np.ndarray):
             theirs[key] = np.zeros((storage.steps, *value.shape[1:]), value.dtype)
@@ -75,6 +75,6 @@ def load_sampler(
     sampler.load_state_dict(theirs)
 
 
-def _section(state: dict[str, Any], prefix: str) -> dict[str, Any]:
+def section(state: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Entries whose key starts with a prefix, without it."""
     return {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}

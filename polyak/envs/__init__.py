@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from polyak.envs.wrappers.check_nan import VecCheckNan
     from polyak.envs.wrappers.delayed_reward import DelayedRewardWrapper
     from polyak.envs.wrappers.extract_dict import VecExtractDictObs
+    from polyak.envs.wrappers.fixed_horizon import FixedHorizon
     from polyak.envs.wrappers.frame_skip import FrameSkip
     from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
     from polyak.envs.wrappers.history import HistoryWrapper, HistoryWrapperObsDict
+    from polyak.envs.wrappers.learned_reward import LearnedReward, VecLearnedReward, with_reward
     from polyak.envs.wrappers.mask_velocity import MaskVelocityWrapper
     from polyak.envs.wrappers.monitor import (
         LoadMonitorResultsError,
@@ -87,11 +89,13 @@ _NAMES_BY_FILE = {
     "checker": "check_env",
     "vec.dummy": "DummyVecEnv",
     "wrappers.extract_dict": "VecExtractDictObs",
+    "wrappers.fixed_horizon": "FixedHorizon",
     "wrappers.frame_stack": "StackedObservations VecFrameStack",
     "wrappers.frame_skip": "FrameSkip",
     "wrappers.history": "HistoryWrapper HistoryWrapperObsDict",
     "native.gym_vector": "GymVectorEnv",
     "make": "is_wrapped make_atari_env make_env make_vec_env unwrap_wrapper",
+    "wrappers.learned_reward": "LearnedReward VecLearnedReward with_reward",
     "wrappers.mask_velocity": "MaskVelocityWrapper",
     "wrappers.monitor": "LoadMonitorResultsError Monitor ResultsWriter get_monitor_files load_results",
     "native.make": "AtariGameVecEnv make_native_vec_env",

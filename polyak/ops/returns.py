@@ -101,9 +101,10 @@ def vtrace(
     next_values: Tensor,
     discounts: Tensor,
     cuts: Tensor,
-    lam: float = 1.0,
+    lam: float | Tensor = 1.0,
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
+    pg_rho_bar: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """V-trace targets, Espeholt et al. 2018 (arXiv:1802.01561) eq. 1, and the advantages of its policy gradient.
 
@@ -117,9 +118,10 @@ def vtrace(
         lam: trace decay lambda in [0, 1] (remark 2 of the paper).
         rho_bar: truncation that decides whose value function is learned; infinite: that of pi.
         c_bar: truncation that decides how fast; at most ``rho_bar``.
+        pg_rho_bar: truncation of the ratio in the policy gradient (section 4.2); ``None``: ``rho_bar``.
     Returns:
         targets ``v_s`` [T, N] and advantages ``rho_s (r_s + gamma v_(s+1) - V(x_s))`` [T, N], where ``v_(s+1)`` is
-        ``next_values`` at cuts and in the last row.
+        ``next_values`` at cuts and in the last row, and the ratio is truncated at ``pg_rho_bar``.
     """
     if not 0 < c_bar <= rho_bar:
         raise ValueError(f"c_bar must be positive and at most rho_bar, got c_bar={c_bar} and rho_bar={rho_bar}.")
@@ -129,4 +131,5 @@ def vtrace(
     targets = values + reverse_scan(deltas, alive * (lam * ratios.clamp(max=c_bar)))
     ends = cuts.to(torch.bool)[:-1]
     successors = torch.cat([torch.where(ends, next_values[:-1], targets[1:]), next_values[-1:]])
-    return targets, rhos * (rewards + discounts * successors - values)
+    weights = rhos if pg_rho_bar is None else ratios.clamp(max=pg_rho_bar)
+    return targets, weights * (rewards + discounts * successors - values)

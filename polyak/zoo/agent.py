@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
 from polyak.zoo.options import option
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 #: What ``--custom-objects`` puts in the place of what the file has: schedules, which matter to training alone.
 _PLAIN = {"learning_rate": 0.0, "clip_range": 0.2, "clip_range_vf": None}
 _OF_TRAINING = {"callback", "noise_type", "noise_std"}
+
+#: A folder of this name is filled from the Hub as agents are asked for.
+_TRAINED_AGENTS = "rl-trained-agents"
 
 
 @dataclass
@@ -65,7 +69,7 @@ class SavedAgent:
             raise ZooError(f"--n-envs must be at least 1, got {options.n_envs}.")
         self.options = options
         self.algorithm = find_algorithm(options.algo)
-        self.folder = RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id)
+        self.folder = _find_run(options)
         self.environment = self._find_env()
         self.settings = self._read_settings()
 
@@ -159,3 +163,19 @@ class SavedAgent:
             return {}
         taken = parameter_names(self.algorithm)
         return {name: value for name, value in _PLAIN.items() if name in taken}
+
+
+def _find_run(options: AgentOptions) -> RunFolder:
+    """The run that the options name; that of the Zoo's trained agents is downloaded if it is not there."""
+    folder = Path(options.folder)
+    try:
+        run = RunFolder.find(folder, options.algo, env_name(options.env), options.exp_id)
+        missing = options.exp_id < 0 and not run.final_model.exists()
+    except ZooError:
+        if folder.name != _TRAINED_AGENTS:
+            raise
+        missing = True
+    if missing and folder.name == _TRAINED_AGENTS:
+        wanted = LoadOptions(options.algo, options.env, options.folder, exp_id=options.exp_id, trust=options.trust)
+        return load_from_hub(wanted)
+    return run

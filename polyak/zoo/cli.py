@@ -8,10 +8,15 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
-from polyak.compat.run import PACKAGES
+from polyak.compat.run import ANSWERED, PACKAGES
 from polyak.compat.run import run as run_program
 from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
+from polyak.zoo.book.command import BookOptions, book
+from polyak.zoo.data.collect import CollectOptions, collect
+from polyak.zoo.data.convert import ConvertOptions, convert
+from polyak.zoo.data.show import ShowOptions
+from polyak.zoo.data.show import show as show_data
 from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.doctor import DoctorOptions, doctor
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
@@ -20,7 +25,11 @@ from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.listing import ListOptions, show
 from polyak.zoo.options import build_command, list_flags, spread_lists
-from polyak.zoo.plot import PlotOptions, plot
+from polyak.zoo.play import PlayOptions, play
+from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
+from polyak.zoo.plots.plot import PlotOptions, plot
+from polyak.zoo.plots.plot_from_file import PlotFromFileOptions, plot_from_file
+from polyak.zoo.plots.plot_train import PlotTrainOptions, plot_train
 from polyak.zoo.record import RecordTrainingOptions, RecordVideoOptions, record_training, record_video
 from polyak.zoo.report.board import BoardOptions, board
 from polyak.zoo.report.page import ReportOptions, report
@@ -36,6 +45,11 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "record-video": (RecordVideoOptions, record_video),
     "record-training": (RecordTrainingOptions, record_training),
     "plot": (PlotOptions, plot),
+    "book": (BookOptions, book),
+    "play": (PlayOptions, play),
+    "all-plots": (AllPlotsOptions, all_plots),
+    "plot-train": (PlotTrainOptions, plot_train),
+    "plot-from-file": (PlotFromFileOptions, plot_from_file),
     "report": (ReportOptions, report),
     "board": (BoardOptions, board),
     "benchmark": (BenchmarkOptions, benchmark),
@@ -45,7 +59,12 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "list": (ListOptions, show),
     "demo": (DemoOptions, demo),
     "doctor": (DoctorOptions, doctor),
+    "data collect": (CollectOptions, collect),
+    "data show": (ShowOptions, show_data),
+    "data convert": (ConvertOptions, convert),
 }
+#: What the first word of commands of two words stands for.
+GROUPS = {"data": "Datasets of recorded experience: collect, show and convert them."}
 
 
 def build_app() -> Any:
@@ -63,8 +82,13 @@ def build_app() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_version_option())
+    groups = {"": app} | {name: typer.Typer(help=text, no_args_is_help=True) for name, text in GROUPS.items()}
+    for group, commands in groups.items():
+        if group:
+            app.add_typer(commands, name=group)
     for name, (options_class, run) in COMMANDS.items():
-        app.command(name)(build_command(options_class, run))
+        group, _, word = name.rpartition(" ")
+        groups[group].command(word)(build_command(options_class, run))
         if "-" in name:  # the Zoo's modules have underscores
             app.command(name.replace("-", "_"), hidden=True)(build_command(options_class, run))
     # What follows the script belongs to the script, flags included.
@@ -72,7 +96,7 @@ def build_app() -> Any:
     return app
 
 
-_ONLY = f"Answer only this one of {' and '.join(PACKAGES)}."
+_ONLY = f"Answer only this one of {', '.join(ANSWERED)}; without it {' and '.join(PACKAGES)}."
 
 
 def _run_command() -> Callable[..., None]:

@@ -17,7 +17,10 @@ from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_folder
-from polyak.zoo.plot import PlotOptions, draw, evaluation_curve, training_curve
+from polyak.zoo.plots.curves import evaluation_curve, training_curve
+from polyak.zoo.plots.look import Look
+from polyak.zoo.plots.pictures import write_picture
+from polyak.zoo.plots.plot import draw_panels
 from polyak.zoo.recording import draw_without_screen, write_video
 from polyak.zoo.registry import find_algorithm, find_env
 from polyak.zoo.settings import Settings, load_settings
@@ -134,7 +137,9 @@ def _draw_curve(folder: Path) -> Path:
         evaluation_curve([folder], "reward", label="evaluation, 10 deterministic episodes"),
     ]
     found = [curve for curve in curves if curve is not None]
-    return draw({f"PPO on {ENV_ID}": found}, PlotOptions(), folder / "learning_curve.png")
+    with Look().applied():
+        figure = draw_panels({f"PPO on {ENV_ID}": found}, "steps", "reward", Look())
+        return write_picture(figure, folder / "learning_curve.png")
 
 
 def _record(model: Any, settings: Settings, options: DemoOptions, folder: Path) -> Path:

@@ -101,7 +101,7 @@ def play(
     `frames` receives the picture before each step. Returns are the environment's own, or with `norm_reward` sums of the
     rewards that `envs` give. `verbose` 1 prints each episode as it ends.
     """
-    from polyak.core.watching.evaluation import masks_for
+    from polyak.core.watching.evaluation import masks_for, told
 
     episodes = Episodes()
     observation: Any = envs.reset()
@@ -117,6 +117,7 @@ def play(
             observation, state=state, episode_start=starts, deterministic=deterministic, **more
         )
         observation, rewards, starts, infos = envs.step(action)
+        state = told(model, state, rewards)
         sums += rewards
         if masks is not None:
             more = {"action_masks": masks.after_step(observation, starts, infos)}

@@ -72,6 +72,18 @@ class Environment:
     source: str
     is_own: bool = False
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be made: what data were recorded in need not be."""
+        return bool(self.source)
+
+
+def nameless(name: str) -> Environment:
+    """Stand for the environment of data that do not say theirs, under another name."""
+    from gymnasium.envs.registration import EnvSpec
+
+    return Environment(name, EnvSpec("unknown-v0"), "")
+
 
 def env_name(text: str) -> str:
     """Return what runs in an environment are called: ``my_env.py:MyEnv`` -> ``MyEnv``, ``module:X-v0`` -> ``X-v0``."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.interruption import status_of
 from polyak.zoo.output import note
 
 
@@ -39,21 +40,23 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
     """Run ``polyak train <arguments> --seed <seed>`` for each seed, `processes` at a time.
 
     What they print appears with the seed in front. A training that fails does not stop the others; Ctrl-C lets those
-    that run save what they learned, and starts no more. Returns the exit status: 0 if all trainings ended well, 130
-    after Ctrl-C, 1 otherwise; a line on stderr names the seeds that failed.
+    that run save what they learned, and starts no more, and so does SIGTERM. Returns the exit status: 0 if all
+    trainings ended well, 130 after Ctrl-C, 143 after SIGTERM, 1 otherwise; a line on stderr names the seeds that
+    failed.
     """
-    trainings = _Trainings(arguments, processes)
+    trainings, stopped = _Trainings(arguments, processes), 0
     with ThreadPoolExecutor(processes) as pool:
         results = {seed: pool.submit(trainings.run, seed) for seed in seeds}
         try:
             for result in results.values():
                 result.result()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            stopped = status_of(interrupt)
             trainings.interrupt()
     statuses = {seed: result.result() for seed, result in results.items()}
     failed = {seed: status for seed, status in statuses.items() if status not in (0, None)}
-    if trainings.is_interrupted:
-        return 128 + signal.SIGINT
+    if stopped:
+        return stopped
     if failed:
         told = ", ".join(f"{seed} (exit status {status})" for seed, status in failed.items())
         note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {told}.")

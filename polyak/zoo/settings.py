@@ -37,7 +37,7 @@ RUN_KEYS: dict[str, str] = {
     "noise_type": "action noise: normal or ornstein-uhlenbeck",
     "noise_std": "standard deviation of the action noise, in units of scaled actions",
 }
-_SCHEDULED = ("learning_rate", "critic_learning_rate", "clip_range", "clip_range_vf", "delta_std")
+_SCHEDULED = ("learning_rate", "critic_learning_rate", "clip_range", "clip_range_vf", "delta_std", "epsilon")
 _IMPORTED = ("env_wrapper", "vec_env_wrapper", "callback")
 _VERBATIM = (*_IMPORTED, "policy", "noise_type")
 
@@ -241,7 +241,7 @@ def _set_algorithm_conventions(values: dict[str, Any], algo: str) -> None:
     """Apply ``lin_<value>`` schedules, make ``train_freq: [n, unit]`` a tuple, read sb3-contrib's words; in place."""
     for key in _SCHEDULED:
         value = values.get(key)
-        if isinstance(value, str):
+        if isinstance(value, str) and value != "1/n":  # averages, in tables
             values[key] = _schedule(key, value)
     if isinstance(values.get("train_freq"), list):
         values["train_freq"] = tuple(values["train_freq"])

@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.interruption import heeding_sigterm, status_of
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
 from polyak.zoo.models import new_model
 from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
 from polyak.zoo.plain_yaml import plain
-from polyak.zoo.registry import Environment, find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.registry import (
+    Environment,
+    algorithm_names,
+    find_algorithm,
+    find_env,
+    is_atari_id,
+    nameless,
+    parameter_names,
+)
 from polyak.zoo.run_folder import RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
@@ -28,10 +37,10 @@ from polyak.zoo.tuning.options import OptimizeOptions
 
 if TYPE_CHECKING:
     from polyak.core.watching.callbacks import BaseCallback
+    from polyak.data import Dataset
     from polyak.envs import VecEnv
 
-#: Exit status of a program that Ctrl-C ended: 128 and the number of the signal.
-INTERRUPTED = 130
+STANDARD_ENV = "CartPole-v1"
 
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.
 EVAL_SEED_OFFSET = 1_000_000
@@ -42,7 +51,15 @@ class TrainOptions(OptimizeOptions):
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
-    env: str = option("CartPole-v1", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")
+    env: str = option(
+        "",
+        "--env",
+        "-e",
+        help="Environment id, module:id, or file.py:NAME of your own; CartPole-v1, or what --dataset was recorded in.",
+    )
+    dataset: str = option(
+        "", "--dataset", help="Learn from this file (see `polyak data`) instead of acting; steps are gradient steps."
+    )
     n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; -1 takes the tuned number.")
     seed: int = option(-1, "--seed", help="Seed of everything random; -1 draws one and prints it.")
     seeds: Sequence[str] = option([], "--seeds", help="Train once for each of these: 0..9, or 0 1 2.")
@@ -97,14 +114,18 @@ class TrainOptions(OptimizeOptions):
 def train(options: TrainOptions) -> Any:
     """Train as `options` say and return the trained model (None with ``--seeds``, which train in other processes).
 
-    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C stops early, still saves, and exits with status
-    130. Raises ZooError for a wrong option, algorithm, environment or setting, before any folder is made or after
-    removing it again.
+    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C and SIGTERM stop early, still save, and exit
+    with status 130 and 143. Raises ZooError for a wrong option, algorithm, environment or setting, before any
+    folder is made or after removing it again.
     """
     from polyak.core.engine.threads import chosen_threads
     from polyak.zoo.run_notes import taking_notes
 
+    if not (options.env or options.dataset):
+        options = replace(options, env=STANDARD_ENV)
     if options.optimize_hyperparameters:
+        if options.dataset:
+            raise ZooError("--dataset cannot be tuned on: only an environment tells how good an agent is.")
         return tune_as_train(options)
     check_no_study(options)
     if options.trial_id >= 0:
@@ -114,13 +135,13 @@ def train(options: TrainOptions) -> Any:
         return _train_each(options)
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
-    algorithm, environment, settings = _look_up(options)
+    algorithm, environment, settings, dataset = _look_up(options)
     with outlasting_the_reader("training"), chosen_threads(options.num_threads):
         if environment.is_own:
             _check_own_env(options, environment, settings)
         folder = RunFolder.create(Path(options.log_folder), options.algo, environment.name, options.uuid)
-        with taking_notes(folder):
-            return _execute(_Run(options, algorithm, environment, settings, folder))
+        with taking_notes(folder), heeding_sigterm():
+            return _execute(_Run(options, algorithm, environment, settings, folder, dataset))
 
 
 def _train_each(options: TrainOptions) -> None:
@@ -130,16 +151,23 @@ def _train_each(options: TrainOptions) -> None:
         raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")
     _look_up(options)
     alike = replace(options, seeds=[], processes=-1)
-    with outlasting_the_reader("training"):
+    with outlasting_the_reader("training"), heeding_sigterm():
         status = train_seeds(to_arguments(alike), seeds, number_of_processes(options.processes, len(seeds)))
     if status:
         raise SystemExit(status)
 
 
-def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings]:
+def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, Dataset | None]:
     """Find what the options name, and refuse what no run could use; nothing is written."""
     algorithm = find_algorithm(options.algo)
-    environment = find_env(options.env, options.gym_packages)
+    if algorithm.needs:
+        needed = ", ".join(algorithm.needs)
+        raise ZooError(
+            f"--algo {options.algo} needs {needed}, which only a program can give: polyak.{algorithm.__name__}."
+        )
+    dataset = _dataset(options, algorithm) if options.dataset else None
+    env = options.env or (dataset and dataset.env_id) or ""
+    environment = find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
     settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides)
     _check(options, algorithm)
@@ -147,7 +175,25 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings]:
         settings.n_envs = options.n_envs
     if "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm) and (changed := fit_batch(settings)):
         note(changed)
-    return algorithm, environment, settings
+    if dataset is not None and settings.normalize is not None:
+        raise ZooError(
+            f"normalize of {settings.source} is for what acts: with --dataset, algorithms that are made to learn from "
+            "one normalise by themselves. Give -params normalize:False."
+        )
+    return algorithm, environment, settings, dataset
+
+
+def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
+    """Read what --dataset names, for an algorithm that can learn from it."""
+    from polyak.core.loops.from_data import LearnsFromData
+    from polyak.zoo.data.files import load
+
+    if not issubclass(algorithm, LearnsFromData):
+        able = [name for name in algorithm_names() if issubclass(find_algorithm(name), LearnsFromData)]
+        raise ZooError(f"--dataset: {options.algo} learns by acting only. From a dataset learn {', '.join(able)}.")
+    if options.save_replay_buffer:
+        raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
+    return load(options.dataset)
 
 
 def _execute(run: _Run) -> Any:
@@ -161,14 +207,14 @@ def _execute(run: _Run) -> Any:
     exit_code = 1
     try:
         run.announce(model)
-        finished = run.learn(model, callbacks)
+        status = run.learn(model, callbacks)
         run.save(model)
-        exit_code = 0 if finished else INTERRUPTED
+        exit_code = status
     finally:
         run.close(exit_code)
-    if not finished:
+    if status:
         note(f"interrupted after {model.num_timesteps:,} steps; the model is in {run.folder.final_model}")
-        raise SystemExit(INTERRUPTED)
+        raise SystemExit(status)
     return model
 
 
@@ -213,8 +259,10 @@ class _Run:
         environment: Environment,
         settings: Settings,
         folder: RunFolder,
+        dataset: Dataset | None = None,
     ) -> None:
         self.options = options
+        self.dataset = dataset
         self.algorithm = algorithm
         self.environment = environment
         self.env_id = environment.name
@@ -229,17 +277,29 @@ class _Run:
     def build(self) -> tuple[Any, list[BaseCallback]]:
         """Write what will be run, then make environments, model and callbacks."""
         self._write_settings()
-        with usage_errors(f"Cannot make the environment {self.env_id}"):
-            normalize = self._normalize_beneath()
-            self._is_beneath = normalize is not None
-            env = self._make_envs(
-                self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path, normalize=normalize
-            )
+        env = self._envs() if self.dataset is None else self._data(self.dataset)
         with usage_errors(f"Cannot build {self.options.algo} for {self.env_id}"):
             model = self._continued_model(env) if self.options.trained_agent else self._new_model(env)
         with usage_errors(f"--save-format {self.options.save_format}"):
             check_writable(model, self.options.save_format)
         return model, self._callbacks(model)
+
+    def _envs(self) -> VecEnv:
+        """The environments to act in."""
+        with usage_errors(f"Cannot make the environment {self.env_id}"):
+            normalize = self._normalize_beneath()
+            self._is_beneath = normalize is not None
+            return self._make_envs(
+                self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path, normalize=normalize
+            )
+
+    def _data(self, dataset: Dataset) -> Dataset:
+        """The dataset to learn from, with the spaces of the environment that will be evaluated in."""
+        if not self.environment.is_known:
+            note("the dataset does not say its environment: nothing is evaluated. Give --env to change that.")
+            return dataset
+        with usage_errors(f"--dataset {self.options.dataset!r} and {self.env_id}"):
+            return dataset.for_env(self._make_envs(1, self.options.seed))
 
     def _normalize_beneath(self) -> Callable[[VecEnv], VecEnv] | None:
         """What normalises beneath the stack of frames, if there it must be: in files of Stable-Baselines3's."""
@@ -264,7 +324,7 @@ class _Run:
             return None
         return str(Path(self.options.tensorboard_log) / file_name(self.env_id))
 
-    def _new_model(self, env: VecEnv) -> Any:
+    def _new_model(self, env: VecEnv | Dataset) -> Any:
         return new_model(
             self.algorithm,
             self.settings,
@@ -275,7 +335,7 @@ class _Run:
             tensorboard_log=self._tensorboard_log(),
         )
 
-    def _continued_model(self, env: VecEnv) -> Any:
+    def _continued_model(self, env: VecEnv | Dataset) -> Any:
         """Load the trained agent with this run's settings; the network's shape stays that of the file."""
         fixed = ("policy_kwargs", "device", "seed", "verbose")
         arguments = {key: value for key, value in self.settings.arguments.items() if key not in fixed}
@@ -288,8 +348,10 @@ class _Run:
             tensorboard_log=self._tensorboard_log(),
             **arguments,
         )
+        if self.dataset is not None:
+            return model
         if self.settings.normalize is not None and model.get_vec_normalize_env() is None:
-            model.set_env(normalized(env, self.settings))
+            model.set_env(normalized(env, self.settings))  # type: ignore[arg-type]
         buffer = RunFolder(Path(self.options.trained_agent).parent, self.env_id).replay_buffer
         if buffer.is_file() and hasattr(model, "load_replay_buffer"):
             model.load_replay_buffer(buffer, truncate_last_traj=self.options.truncate_last_trajectory)
@@ -308,7 +370,7 @@ class _Run:
         callbacks += [spec() for spec in self.settings.callback]
         if self.options.save_freq > 0:
             callbacks.append(self._checkpoints())
-        if self.options.eval_freq > 0:
+        if self.options.eval_freq > 0 and self.environment.is_known:
             callbacks.append(self._evaluations(model))
         return callbacks
 
@@ -365,15 +427,20 @@ class _Run:
 
     def announce(self, model: Any) -> None:
         """Say what will run, and where its files go."""
-        self._say(f"{self.options.algo.upper()} on {self.env_id}: {self.n_timesteps:,} steps, seed {self.options.seed}")
+        steps = f"{self.n_timesteps:,} {'steps' if self.dataset is None else 'gradient steps'}"
+        self._say(f"{self.options.algo.upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
         for key, value in self.settings.raw.items():
             self._say(f"  {key}: {value}")
-        self._say(f"Environments: {self.settings.n_envs} ({self.options.vec_env}), device: {model.device}")
+        device = getattr(model, "device", "cpu")  # a table has none
+        source = (
+            f"Environments: {self.settings.n_envs} ({self.options.vec_env})" if self.dataset is None else self.dataset
+        )
+        self._say(f"{source}, device: {device}")
         self._say(f"Log path: {self.folder.path}")
 
-    def learn(self, model: Any, callbacks: list[BaseCallback]) -> bool:
-        """Train; Ctrl-C ends training early. Returns whether it went to its end."""
+    def learn(self, model: Any, callbacks: list[BaseCallback]) -> int:
+        """Train; Ctrl-C and SIGTERM end training early. Returns the program's exit status, 0 at the end."""
         kwargs: dict[str, Any] = {}
         if self.options.log_interval == -2:
             kwargs["log_interval"] = None
@@ -383,10 +450,10 @@ class _Run:
             kwargs["reset_num_timesteps"] = False
         try:
             model.learn(self.n_timesteps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self._say("Interrupted: saving what was learned.")
-            return False
-        return True
+            return status_of(interrupt)
+        return 0
 
     def save(self, model: Any) -> None:
         """Save the final model, the normalisation statistics and, if wanted, the replay buffer."""

@@ -418,8 +418,8 @@ def test_an_error_while_a_step_is_tried_leaves_the_parameters_alone(monkeypatch:
 def test_the_fisher_matrix_of_some_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     trpo = model(sub_sampling_factor=5)
     learner, seen = learner_of(trpo), []
-    multiply = learner.fisher_product
-    monkeypatch.setattr(learner, "fisher_product", lambda b: (seen.append(b[0].observations), multiply(b))[1])
+    slope = learner.divergence_slope
+    monkeypatch.setattr(learner, "divergence_slope", lambda b: (seen.append(b[0].observations), slope(b))[1])
     batch = rollout(trpo)
     learner.improve(batch)
     assert all(torch.equal(rows, batch.observations[::5]) for rows in seen)

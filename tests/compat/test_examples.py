@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm import run_program
+
 FOLDER = Path(__file__).parents[2] / "examples" / "sb3"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
 SLOW = {
@@ -20,6 +22,9 @@ SLOW = {
     "evolution",
 }
 PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
+
+#: Fewer than by default, where those take long.
+STEPS = {"atari": 32, "basic_training": 1_024, "callbacks": 400, "normalize": 1_000, "save_and_continue": 150}
 
 #: A line that each prints when all went well.
 SAYS = {
@@ -61,14 +66,8 @@ def test_an_example_runs(program: Path, tmp_path: Path) -> None:
     here, out = tmp_path / "here", tmp_path / "out"
     here.mkdir()
     options = ["--out", str(out)] if '"--out"' in program.read_text() else []
-    result = subprocess.run(
-        [sys.executable, "-m", "polyak", "run", str(program), *options],
-        cwd=here,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    steps = ["--steps", str(STEPS[program.stem])] if program.stem in STEPS else []
+    result = run_program([str(program), *options, *steps], here)
     assert result.returncode == 0, result.stderr
     assert SAYS[program.stem] in result.stdout
     assert list(here.iterdir()) == []

@@ -14,13 +14,15 @@ from torch.utils._pytree import tree_leaves
 
 from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
-from polyak.algorithms.ars import ARS, Trials
+from polyak.core.deep import DeepAlgorithm
 from polyak.core.engine import cuda_program, engine, program
 from polyak.core.engine.cuda_program import CudaProgram
 from polyak.core.engine.nesting import tensors_of
 from polyak.core.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
+from polyak.core.learner import Learner
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
+from polyak.data.batch import gathered
 from tests.tolerance import bound, drift
 
 from .changes import loaded_optimizer, replaced_network
@@ -240,21 +242,33 @@ class Devices(TorchDispatchMode):
         return results
 
 
-@pytest.mark.parametrize("name", sorted(REGISTRY))
+ENOUGH = 45
+"""Calls of :meth:`Learner.run` after which each step that a short training takes has been taken, rare ones too."""
+
+
+def steps_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[Any, ...], tuple[Any, Any]]:
+    """The gradient steps of a short training: method and static arguments -> the learner and its last batch."""
+    taken: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+    calls = 0
+
+    def run(self: Learner, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        taken[(method.__name__, *static)] = self, gathered(batch)
+        return self.eagerly(method, batch, *static)
+
+    with monkeypatch.context() as context:
+        context.setattr(Learner, "run", run)
+        model = get(name)(**{"policy": "MlpPolicy", "device": "cpu", **get(name).trial()})
+        model.learn(130, callback=lambda *_: calls < ENOUGH)
+    return {step: made for step, made in taken.items() if made[0] is model.learner}
+
+
+@pytest.mark.parametrize("name", sorted(name for name in REGISTRY if issubclass(get(name), DeepAlgorithm)))
 def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On tensors without values, which stand for those of a GPU: no step reads a value or makes a tensor elsewhere."""
-    model = get(name)("MlpPolicy", get(name).trial()["env"], device="cpu", seed=0)
-    if isinstance(model, OffPolicyAlgorithm):
-        model.learning_starts, model.batch_size = 10, 16
-        model.learn(40)
-        batch: Any = batch_of(model)
-    elif isinstance(model, ARS):
-        batch = Trials(torch.randn(4, len(model.learner.theta())), torch.randn(4), torch.randn(4))
-        model.learner.update(batch)
-    else:
-        model.learn(1)
-        batch = next(iter(model.rollout_buffer.minibatches(16)))
-        batch = batch.gathered() if name == "a2c" else batch
+    steps = steps_of(name, monkeypatch)
+    assert steps
     devices = Devices()
 
     def trace(step: Callable[..., Any], **_: Any) -> Callable[..., Any]:
@@ -270,13 +284,7 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
 
     monkeypatch.setattr(program, "make_fx", trace)
     monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
-    whole = [("gradient_step", True)]
-    delayed = [("critic_step",), ("delayed_step",)]
-    steps = {"sac": whole, "tqc": whole, "discrete_sac": whole, "td3": delayed, "fast_td3": delayed}
-    steps |= {key: [("critic_step", True), ("actor_step",)] for key in ("redq", "droq")}
-    steps |= {"simba": whole, "trpo": [("critic_step", ())]}
-    steps["crossq"] = [("critic_step",), ("actor_step",)]
-    for method, *static in steps.get(name, [("gradient_step",)]):
-        program.Program(model.learner, method, batch, tuple(static))
+    for (method, *static), (learner, batch) in steps.items():
+        program.Program(learner, method, batch, tuple(static))
     assert len(devices.seen) > (20 if name == "ars" else 50)
     assert set(devices.seen) == {"meta"}

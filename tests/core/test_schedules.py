@@ -8,6 +8,7 @@ from polyak.core.schedules import (
     ConstantSchedule,
     FloatSchedule,
     LinearSchedule,
+    PiecewiseSchedule,
     get_schedule_fn,
     parse_schedule,
     schedule_from_json,
@@ -86,3 +87,15 @@ def test_what_is_not_ours_has_no_json(value):
 def test_damaged_json_is_refused(data):
     with pytest.raises(ValueError, match="schedule"):
         schedule_from_json(data)
+
+
+def test_straight_lines_between_points() -> None:
+    schedule = PiecewiseSchedule(((0.0, 1.0), (0.5, 0.2), (2.0, 0.0)))
+    expected = {0.0: 1.0, 0.25: 0.6, 0.5: 0.2, 1.25: 0.1, 2.0: 0.0, 3.0: 0.0}
+    for done, value in expected.items():
+        assert schedule(1 - done) == pytest.approx(value, abs=1e-12)
+    assert PiecewiseSchedule(((0.5, 0.2),))(1.0) == 0.2
+    assert schedule_from_json(json.loads(json.dumps(schedule_to_json(schedule)))) == schedule
+    for wrong in ((), ((0.0, 1.0), (0.0, 0.5))):
+        with pytest.raises(ValueError, match="points"):
+            PiecewiseSchedule(wrong)

@@ -510,8 +510,8 @@ def test_what_is_asked_for_and_does_not_fit(gpu):
 @pytest.mark.parametrize(
     ("choice", "device", "message"),
     [
-        ("gpu", "cpu", "storage_device must be 'auto', 'cpu' or a device, got 'gpu'"),
-        (None, "cpu", "storage_device must be 'auto', 'cpu' or a device, got None"),
+        ("gpu", "cpu", "storage_device must be 'auto', 'cpu', 'disk' or a device, got 'gpu'"),
+        (None, "cpu", "storage_device must be 'auto', 'cpu', 'disk' or a device, got None"),
         ("cuda", "cpu", "storage_device='cuda' must be the device that batches go to, device='cpu'"),
         ("cuda:0", "cuda:1", "storage_device='cuda:0' must be the device that batches go to, device='cuda:1'"),
     ],

@@ -56,7 +56,7 @@ def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler,
         for stop in (20, 45, 60):  # partly filled, wrapped (capacity 24), wrapped again
             data.steps = stop
             data.fill(buffer, start={20: 0, 45: 20, 60: 45}[stop])
-            for _ in range(6):
+            for _ in range(2):
                 batch = buffer.sample(64)
                 obs, then = rows_of(batch.observations), rows_of(batch.next_observations)
                 for i in range(64):
@@ -100,14 +100,14 @@ def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler,
 @pytest.mark.parametrize("padding", ["zero", "repeat"])
 def test_memory_saving_returns_the_same_bits(experience, kind, n_envs, padding):
     """Under random ends, and resets that no done flag announces."""
-    for seed, capacity in itertools.product(range(3), [1, 2, 7, 50]):
+    for seed, capacity in itertools.product(range(2), [1, 2, 7, 50]):
         data = experience(kind, n_envs=n_envs, seed=seed, breaks=0.1, padding=padding)
         naive = make(data, capacity * n_envs, n_steps=2, gamma=GAMMA)
         saving = make(data, capacity * n_envs, n_steps=2, gamma=GAMMA, optimize_memory_usage=True)
         for t in range(data.steps):
             naive.add(*data.step(t))
             saving.add(*data.step(t))
-            if t % 5 == 0:
+            if t % 7 == 0:
                 assert_equal_content(naive, saving)
         assert_equal_content(naive, saving)
 
@@ -349,7 +349,7 @@ def test_state_dict_resumes_bit_by_bit(experience, goal_env, kind, saving, sampl
         clone = copy.deepcopy(original)
         if kind == "goal":
             clone.relabel.env = goal_env
-        for t in range(steps, min(steps + 30, 90)):
+        for t in range(steps, min(steps + 14, 90)):
             clone.add(*data.step(t))
             buffer.add(*data.step(t))
             if clone.can_sample():

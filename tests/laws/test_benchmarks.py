@@ -19,6 +19,11 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("parity.py --threads few", "--threads: invalid int value: 'few'"),
         ("replay.py --pictures 999", "--pictures: must be at least 1000, got 999"),
         ("replay.py --repeats one", "--repeats: invalid integer value: 'one'"),
+        ("search.py --seconds 0", "--seconds: must be positive, got 0"),
+        ("tabular.py --steps 999", "--steps: must be at least 1000, got 999"),
+        ("tabular.py --repeats 0", "--repeats: must be at least 1, got 0"),
+        ("offline.py --algos SAC", "--algos: invalid choice: 'SAC'"),
+        ("offline.py --corl nowhere", "--corl: nowhere has no folder algorithms/offline"),
         ("vector_envs.py --rows pong", "--rows: invalid choice: 'pong'"),
     ],
 )

@@ -16,6 +16,8 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithms import REGISTRY, class_names, get
+from polyak.algorithms.alphazero import AlphaZero
+from polyak.algorithms.tabular.planning import Planning
 from polyak.core.algorithm import Algorithm
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.documentation import sentence
@@ -23,6 +25,7 @@ from polyak.core.engine.program import Program
 from polyak.core.files.checkpoint import Saved
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.core.interaction import Interaction
+from polyak.core.loops.asynchronous import AsynchronousAlgorithm
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.data import Transition
@@ -34,6 +37,7 @@ CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) fo
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, DeepAlgorithm)]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], OffPolicyAlgorithm | RolloutAlgorithm)]
+PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
 INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Interaction)]
 
 
@@ -48,7 +52,7 @@ def with_sde(names: list[str]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def small(name: str, seed: int = 3, **changes: Any) -> Any:
-    """A small model of the algorithm, quick to train, that has made updates by 200 steps."""
+    """A small model of the algorithm, quick to train, that has made updates by 100 steps."""
     cls = CLASSES[name]
     options = {**cls.trial(), "seed": seed}
     if changes.get("use_sde"):
@@ -57,17 +61,26 @@ def small(name: str, seed: int = 3, **changes: Any) -> Any:
 
 
 def not_in_files(model: Algorithm) -> dict[str, Any]:
-    """What a model needs to learn on besides its file and environments: data, say."""
-    kept = {"policy", "env", *model.hyperparameters()}
-    return {name: value for name, value in type(model).trial().items() if name not in kept}
+    """What a model needs to learn on besides its file: environments, as they are now, or data."""
+    kept = {"policy", *model.hyperparameters()}
+    given = {name: value for name, value in type(model).trial().items() if name not in kept}
+    return given if model.get_env() is None else {**given, "env": copy.deepcopy(model.get_env())}
 
 
 def learned(model: Algorithm) -> dict[str, torch.Tensor]:
     """What the model has learned, as a file would hold it."""
     saved = Saved({})
     model._save_state(saved, set())
-    arrays = {k: v for k, v in saved.state.items() if not k.startswith(("runner/", "actor/", "normalizer/"))}
+    going_on = {"runner", "actor", "normalizer"}
+    arrays = {name: array for name, array in saved.state.items() if going_on.isdisjoint(name.split("/"))}
     return {name: torch.as_tensor(np.array(array)) for name, array in {**saved.networks, **arrays}.items()}
+
+
+def observations(model: Any) -> np.ndarray:
+    """Some that it may be asked about [50, ...]: any of its space, but of a game only boards that can be."""
+    if isinstance(model, AlphaZero):
+        return model.env.observe(model.self_play.positions.repeat(10, axis=0)[:50])
+    return np.stack([model.observation_space.sample() for _ in range(50)])
 
 
 def assert_same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], tolerance: float = 0.0) -> None:
@@ -94,8 +107,8 @@ def test_the_package_offers_what_the_registry_lists() -> None:
 def test_it_learns_something(name: str) -> None:
     model = small(name)
     before = learned(model)
-    assert model.learn(200) is model
-    assert model.num_timesteps >= 200
+    assert model.learn(100) is model
+    assert model.num_timesteps >= 100 or (name in PLANNING and model.converged)
     assert model._n_updates > 0
     after = learned(model)
     moved = {key for key in after if key not in before or not torch.equal(before[key], after[key])}
@@ -105,20 +118,20 @@ def test_it_learns_something(name: str) -> None:
     assert trained <= moved, f"not trained: {trained - moved}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(PLANNING)))  # which draw nothing
 def test_same_seed_same_result_other_seed_another(name: str) -> None:
-    first, second, other = (learned(small(name, seed=seed).learn(150)) for seed in (3, 3, 4))
+    first, second, other = (learned(small(name, seed=seed).learn(100)) for seed in (3, 3, 4))
     assert_same(first, second)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_it_is_bit_equal(name: str, tmp_path: Path) -> None:
-    model = small(name).learn(200)
+    model = small(name).learn(100)
     model.save(tmp_path / "model")
     loaded = type(model).load(tmp_path / "model")
     assert_same(learned(model), learned(loaded))
-    obs = np.stack([model.observation_space.sample() for _ in range(50)])
+    obs = observations(model)
     np.testing.assert_array_equal(model.predict(obs, deterministic=True)[0], loaded.predict(obs, deterministic=True)[0])
     assert loaded.num_timesteps == model.num_timesteps
     ours, theirs = model.hyperparameters(), loaded.hyperparameters()
@@ -145,17 +158,15 @@ def _assert_equal_state(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize(("name", "options"), with_sde(NAMES))
 def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = small(name, **options)
-    model.learn(128)
-    env = copy.deepcopy(model.get_env())
+    model.learn(64)
+    others = not_in_files(model)
     model.save(tmp_path / "half", include=model.saves_also)
-    model.learn(128, reset_num_timesteps=False)
+    model.learn(64, reset_num_timesteps=False)
     torch.manual_seed(99)
     np.random.seed(99)
 
-    resumed = type(model).load(
-        tmp_path / "half", env=env, resume=True, force_reset=False, device="cpu", **not_in_files(model)
-    )
-    resumed.learn(128, reset_num_timesteps=False)
+    resumed = type(model).load(tmp_path / "half", resume=True, force_reset=False, device="cpu", **others)
+    resumed.learn(64, reset_num_timesteps=False)
     assert_same(learned(model), learned(resumed))
     assert resumed.num_timesteps == model.num_timesteps
 
@@ -173,10 +184,13 @@ def test_compiled_it_equals_eager(name: str, options: dict[str, Any]) -> None:
 
 
 def check_compiled(name: str, options: dict[str, Any]) -> None:
-    eager, compiled = (small(name, compile=choice, **options).learn(128) for choice in (False, True))
+    eager, compiled = (small(name, compile=choice, **options).learn(64) for choice in (False, True))
     for _ in range(20):
         if isinstance(eager, OffPolicyAlgorithm):
-            batch = Transition.from_samples(eager.replay_buffer.sample(16), eager.gamma)
+            buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer
+            batch = Transition.from_samples(buffer.sample(16), eager.gamma)
+        elif isinstance(eager, AsynchronousAlgorithm):
+            batch = eager._unrolls[0]
         else:
             batch = next(iter(eager.rollout_buffer.get(16)))
         for model in (eager, compiled):
@@ -244,7 +258,7 @@ def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> 
     assert moved or name in TOYS
     for dial, value in moved.items():
         setattr(model, dial, value)
-    model.learn(130)
+    model.learn(66)
     for dial, value in moved.items():
         assert float(getattr(model.learner, dial)) == value, f"{name}: the learner does not follow {dial}"
     recipe = pickle.loads(pickle.dumps(model.learner_factory()))
@@ -260,7 +274,8 @@ def test_repr_is_a_card(name: str) -> None:
         f"{model.num_timesteps} steps",
         f"{model._n_updates} updates",
     ]
-    parts += ["1 x ", "in DummyVecEnv"] if name in INTERACTING else []
+    offline = getattr(model, "learns_offline", False)
+    parts += ["Dataset(", "transitions"] if offline else ["1 x ", "in DummyVecEnv"] if name in INTERACTING else []
     parts += ["MlpPolicy", "cpu", "uncompiled: the run is short"] if name in DEEP else []
     for part in parts:
         assert part in repr(model)

@@ -12,9 +12,13 @@ import pytest
 from gymnasium import spaces
 
 from polyak.algorithms import REGISTRY, get
+from polyak.algorithms.tabular.table import TableAlgorithm
 from polyak.core import advice
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.hyperparameters import HyperparameterError
+from polyak.core.interaction import Interaction
+from polyak.data import Dataset, collect
+from polyak.data.datasets.parts import each
 from polyak.envs import make_vec_env
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -28,7 +32,7 @@ ACTIONS = {
 }
 POLICIES = {"box": "MlpPolicy", "dict": "MultiInputPolicy", "picture": "CnnPolicy"}
 CELLS = ("box", "dict", "picture", "mask", "memory", "multi-discrete", "dict action")
-NAMES = sorted(REGISTRY)
+NAMES = sorted(name for name in REGISTRY if issubclass(get(name), Interaction))  # others learn games
 
 #: What a refusal must say, by cell.
 REASONS = {
@@ -42,10 +46,16 @@ REASONS = {
 
 #: Take discrete actions, and warn at construction that they do not heed masks.
 HEEDLESS = {"ars", "deep_sarsa", "discrete_sac"}
-COMPOSED = {"ppo", "a2c", "trpo", "reinforce", "recurrent_ppo"}
+#: Have a row for each observation, so that they take none of these, and say so.
+TABULAR = {name for name in NAMES if issubclass(get(name), TableAlgorithm)}
+TABULAR_REASON = "cannot be numbered: a table has a row for each value|no table P|does not support the action space"
+COMPOSED = {"ppo", "a2c", "impala", "appo", "trpo", "reinforce", "recurrent_ppo"}
 REMEMBERING = {
+    "bc",
     "ppo",
     "a2c",
+    "appo",
+    "impala",
     "trpo",
     "recurrent_ppo",
     "dqn",
@@ -57,6 +67,14 @@ REMEMBERING = {
     "td3",
     "ddpg",
     "redq",
+    "cql",
+    "dagger",
+    "discrete_cql",
+    "edac",
+    "rebrac",
+    "td3_bc",
+    "gail",
+    "bcq",
 }
 
 
@@ -110,9 +128,17 @@ def build(name: str, cell: str) -> Any:
     seen = cell if cell in OBSERVATIONS else "box"
     native = "discrete" if spaces.Discrete in cls.action_spaces else "continuous"
     acted = {"mask": "discrete", "multi-discrete": "multi-discrete", "dict action": "dict"}.get(cell, native)
-    masked = is_masked(name, cell)
+    recorded = isinstance(cls.trial()["env"], Dataset)
+    masked = is_masked(name, cell) and not recorded  # a dataset knows no masks
     maker = partial(Anything, OBSERVATIONS[seen], ACTIONS[acted], masked, masked and name not in HEEDLESS)
-    options = {**cls.trial(), "policy": POLICIES[seen], "env": make_vec_env(maker, n_envs=1, seed=3)}
+    env = collect(maker(), None, 100, seed=3) if recorded else make_vec_env(maker, n_envs=1, seed=3)
+    options = {**cls.trial(), "policy": POLICIES[seen], "env": env}
+    if name in TABULAR:
+        return cls(options.pop("env"))
+    if "target" in options:  # which acts in the same environment
+        options["target"] = lambda observation: env.action_space.sample()
+    if "demonstrations" in options and acted != "dict":
+        options["demonstrations"] = collect(Anything(OBSERVATIONS[seen], ACTIONS[acted], False, False), None, 30)
     if cell == "memory":
         options["policy_kwargs"] = {**options.get("policy_kwargs", {}), "memory": "lstm", "memory_size": 8}
     if cell == "picture":
@@ -126,8 +152,10 @@ def build(name: str, cell: str) -> Any:
 def is_refused(name: str, cell: str) -> bool:
     """Whether the algorithm cannot do this at all."""
     acts = get(name).action_spaces
+    if name in TABULAR:
+        return True
     return {
-        "mask": spaces.Discrete not in acts,
+        "mask": spaces.Discrete not in acts or name == "airl",
         "multi-discrete": spaces.MultiDiscrete not in acts,
         "dict action": name not in COMPOSED,
         "memory": name not in REMEMBERING,
@@ -140,7 +168,8 @@ def is_refused(name: str, cell: str) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_built_or_refused_with_the_reason(name: str, cell: str) -> None:
     if is_refused(name, cell):
-        with pytest.raises((ValueError, HyperparameterError, NotImplementedError), match=REASONS[cell]):
+        reason = TABULAR_REASON if name in TABULAR else REASONS[cell]
+        with pytest.raises((ValueError, HyperparameterError, NotImplementedError), match=reason):
             build(name, cell)
     elif cell == "mask" and name in HEEDLESS:
         advice.forget()
@@ -160,11 +189,12 @@ def test_it_trains_is_saved_and_goes_on(name: str, cell: str, tmp_path: Path) ->
     model = build(name, cell).learn(200)
     assert model.num_timesteps >= 200
     model.save(tmp_path / "model")
-    loaded = type(model).load(tmp_path / "model", env=model.get_env())
+    env = model.get_env()
+    loaded = type(model).load(tmp_path / "model", env=model.dataset if env is None else env)
     start, state = np.ones(1, dtype=bool), None
-    observation = model.get_env().reset()
-    masked = is_masked(name, cell) and name not in HEEDLESS
-    masks = {"action_masks": np.stack(model.get_env().env_method("action_masks"))} if masked else {}
+    observation = each(lambda array: array[:1], model.dataset.observations) if env is None else env.reset()
+    masked = is_masked(name, cell) and name not in HEEDLESS and env is not None
+    masks = {"action_masks": np.stack(env.env_method("action_masks"))} if masked else {}
     for _ in range(3):
         ours, after = model.predict(observation, state, start, deterministic=True, **masks)
         theirs, _ = loaded.predict(observation, state, start, deterministic=True, **masks)
@@ -173,3 +203,48 @@ def test_it_trains_is_saved_and_goes_on(name: str, cell: str, tmp_path: Path) ->
         state, start = after, np.zeros(1, dtype=bool)
     loaded.learn(200, reset_num_timesteps=False)
     assert loaded.num_timesteps >= 400
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+NUMBERED = {
+    "discrete": (spaces.Discrete(5), True),
+    "discrete from 3 on": (spaces.Discrete(5, start=3), True),
+    "multi-discrete": (spaces.MultiDiscrete([2, 3]), True),
+    "multi-binary": (spaces.MultiBinary(3), True),
+    "tuple": (spaces.Tuple((spaces.Discrete(3), spaces.Discrete(2))), True),
+    "dict": (spaces.Dict({"where": spaces.Discrete(3), "what": spaces.MultiBinary(2)}), True),
+    "nested": (spaces.Dict({"a": spaces.Tuple((spaces.Discrete(3), spaces.Discrete(2)))}), True),
+    "dict with numbers": (OBSERVATIONS["dict"], False),
+    "too many": (spaces.MultiDiscrete([100] * 10), False),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", NUMBERED)
+@pytest.mark.parametrize("name", sorted(TABULAR))
+def test_a_table_takes_what_can_be_numbered(name: str, kind: str, masked: bool, tmp_path: Path) -> None:
+    space, fits = NUMBERED[kind]
+    env = make_vec_env(partial(Anything, space, spaces.Discrete(3), masked, masked), n_envs=2, seed=3)
+    if not fits or "iteration" in name:
+        with pytest.raises(ValueError, match="numbered|a table a row for each|no table P"):
+            get(name)(env)
+        return
+    model = get(name)(env, seed=3).learn(60)
+    model.save(tmp_path / "model")
+    loaded = type(model).load(tmp_path / "model", env=env)
+    observation, masks = env.reset(), {"action_masks": np.stack(env.env_method("action_masks"))} if masked else {}
+    ours, theirs = (one.predict(observation, deterministic=True, **masks)[0] for one in (model, loaded))
+    np.testing.assert_array_equal(ours, theirs)
+    assert ours.shape == (2,)
+    single = model.predict(space.sample(), deterministic=True)[0]
+    assert single.shape == ()
+    assert model.action_space.contains(single)
+    assert loaded.learn(60, reset_num_timesteps=False).num_timesteps >= 120
+
+
+@pytest.mark.parametrize("name", sorted(TABULAR))
+def test_a_table_refuses_actions_that_are_not_choices(name: str) -> None:
+    for acts in (ACTIONS["continuous"], ACTIONS["multi-discrete"], ACTIONS["dict"]):
+        with pytest.raises(ValueError, match="does not support the action space"):
+            get(name)(Anything(spaces.Discrete(3), acts, False, False))

@@ -137,6 +137,14 @@ _PPO_CARTPOLE = {
     "learning_rate": "lin_1e-3",
     "clip_range": "lin_0.2",
 }
+_IMPALA_CARTPOLE = {
+    "n_steps": 64,
+    "learning_rate": "lin_1e-3",
+    "vf_coef": 0.05,
+    "ent_coef": 0.0,
+    "asynchronous": False,
+}
+_APPO_CARTPOLE = {**_IMPALA_CARTPOLE, "target_update_interval": 4}
 _SPARSE = {"entropy_index": 2.0, "ent_coef": 0.01, "policy_kwargs": {"sparse": True}}
 _PQN_CARTPOLE = {
     "n_steps": 32,
@@ -303,6 +311,8 @@ LEARNING: dict[str, Task] = {
         env_kwargs={"dims": 6, "n_invalid_actions": 3, "strict": True}, at_least=99,
     ),
     "a2c-cartpole": Task("A2C", "CartPole-v1", 500_000, {"learning_rate": "lin_7e-4"}, n_envs=8, at_least=475),
+    "impala-cartpole": Task("IMPALA", "CartPole-v1", 1_000_000, _IMPALA_CARTPOLE, n_envs=8, at_least=450),
+    "appo-cartpole": Task("APPO", "CartPole-v1", 500_000, _APPO_CARTPOLE, n_envs=8, at_least=450),
     "pqn-cartpole": Task("PQN", "CartPole-v1", 200_000, _PQN_CARTPOLE, n_envs=32, at_least=475),
     "ars-cartpole": Task("ARS", "CartPole-v1", 100_000, n_envs=8, policy="LinearPolicy", at_least=475),
     "actor-critic-cartpole": Task(

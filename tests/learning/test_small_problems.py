@@ -70,7 +70,7 @@ def test_learns_to_name_a_discrete_state(algo: str) -> None:
     env = IdentityEnv(4, ep_length=50)
     untrained = getattr(polyak, algo)("MlpPolicy", env, seed=3, **settings_for(algo, False), gamma=0.4)
     assert mean_return(untrained, env) < 35
-    assert mean_return(untrained.learn(2_500), env) >= 47.5
+    assert mean_return(untrained.learn(1_200 if algo == "DiscreteSAC" else 2_500), env) >= 47.5
 
 
 @pytest.mark.parametrize("algo", ["PPO", "A2C"])
@@ -88,12 +88,15 @@ def test_learns_which_button_and_how_far_a_lever_at_once() -> None:
     assert mean_return(untrained.learn(12_000), Panel()) >= 15
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C", *CONTINUOUS])
+@pytest.mark.parametrize(
+    "algo",
+    ["PPO", "A2C", *(pytest.param(algo, marks=[pytest.mark.slow] * (algo == "CrossQ")) for algo in CONTINUOUS)],
+)
 def test_learns_to_name_a_continuous_state(algo: str) -> None:
     env = IdentityEnvBox(eps=0.3, ep_length=50)
-    on_policy = algo in ON_POLICY
+    steps = 5_000 if algo in ON_POLICY else 800 if algo == "CrossQ" else 500
     settings = {**settings_for(algo, True), "gamma": 0.4}
-    model = getattr(polyak, algo)("MlpPolicy", env, seed=1, **settings).learn(5_000 if on_policy else 800)
+    model = getattr(polyak, algo)("MlpPolicy", env, seed=1, **settings).learn(steps)
     assert mean_return(model, env) >= 42.5
 
 
@@ -134,5 +137,5 @@ def test_bootstraps_truncation_and_only_truncation(algo: str, truncates: bool, v
     if algo in SOFT:
         settings["ent_coef"] = 1e-6
     env = OneState(truncates, continuous)
-    model = getattr(polyak, algo)("MlpPolicy", env, seed=0, **settings).learn(3_000 if algo in ON_POLICY else 900)
+    model = getattr(polyak, algo)("MlpPolicy", env, seed=0, **settings).learn(3_000 if algo in ON_POLICY else 600)
     assert learnt_value(model) == pytest.approx(value, abs=0.12)

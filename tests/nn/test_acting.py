@@ -215,10 +215,10 @@ def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
 
 def assert_same(acting: Acting, obs: np.ndarray, deterministic: bool = False, seed: int = 0) -> None:
     """The same actions as by torch, and the same state of the generator afterwards."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # without the devices', which take milliseconds
     expected = by_torch(acting.policy, obs, deterministic)
     state = torch.get_rng_state()
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     actions = acting(obs, deterministic)
     assert torch.equal(torch.get_rng_state(), state)
     assert actions.shape == expected.shape
@@ -231,7 +231,7 @@ def assert_same(acting: Acting, obs: np.ndarray, deterministic: bool = False, se
 
 def assert_best(policy: ValuePolicy, obs: np.ndarray, actions: np.ndarray, deterministic: bool, seed: int) -> None:
     """By torch's values no other action is better, but for rounding."""
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     with torch.no_grad(), policy.drawing(not deterministic):
         q = policy.q_net(policy.obs_to_tensor(obs)[0]).numpy()
     widths = 2 * 64 + math.prod(policy.observation_space.shape) + 51  # of two layers, and a mean over atoms
@@ -243,11 +243,11 @@ def assert_best(policy: ValuePolicy, obs: np.ndarray, actions: np.ndarray, deter
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [1, 2, 7, 16])
+@pytest.mark.parametrize("batch", [1, 7, 16])
 @pytest.mark.parametrize("head", HEADS)
 def test_actions_and_draws_are_those_of_torch(head: str, batch: int) -> None:
     acting = acting_on(build(head))
-    for seed in range(25):
+    for seed in range(2 + 24 // batch):
         assert_same(acting, observations(batch, seed=seed), deterministic=False, seed=seed)
         assert_same(acting, observations(batch, seed=seed), deterministic=True, seed=seed)
 

@@ -127,7 +127,7 @@ def test_errors():
 BARS = [(1.0, 1.0), (2.0, 0.5), (float("inf"), 1.0), (0.7, 0.7)]
 
 
-def vtrace_by_definition(log_rhos, rewards, values, next_values, discounts, cut, lam, rho_bar, c_bar):
+def vtrace_by_definition(log_rhos, rewards, values, next_values, discounts, cut, lam, rho_bar, c_bar, pg_rho_bar):
     """Eq. 1 of the paper, term by term, in float64."""
     steps, envs = rewards.shape
     ratios = log_rhos.double().exp()
@@ -147,18 +147,19 @@ def vtrace_by_definition(log_rhos, rewards, values, next_values, discounts, cut,
             last = cut[s, env] or s == steps - 1
             successor = float(next_values[s, env] if last else targets[s + 1, env])
             gain = float(rewards[s, env]) + float(discounts[s, env]) * successor - float(values[s, env])
-            advantages[s, env] = min(rho_bar, float(ratios[s, env])) * gain
+            advantages[s, env] = min(pg_rho_bar or rho_bar, float(ratios[s, env])) * gain
     return targets, advantages
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("rho_bar", "c_bar"), BARS)
-@pytest.mark.parametrize("lam", [0.0, 0.9, 1.0])
-def test_vtrace_is_its_definition(shape, rho_bar, c_bar, lam):
+@pytest.mark.parametrize(("lam", "pg_rho_bar"), [(0.0, None), (0.9, 1.5), (1.0, 0.6)])
+def test_vtrace_is_its_definition(shape, rho_bar, c_bar, lam, pg_rho_bar):
     inputs = rollout(shape, 5)
     log_rhos = 0.5 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    ours = vtrace(log_rhos, *inputs, lam, rho_bar, c_bar)
-    for got, expected in zip(ours, vtrace_by_definition(log_rhos, *inputs, lam, rho_bar, c_bar), strict=True):
+    bars = rho_bar, c_bar, pg_rho_bar
+    expected_results = vtrace_by_definition(log_rhos, *inputs, lam, *bars)
+    for got, expected in zip(vtrace(log_rhos, *inputs, lam, *bars), expected_results, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
 
 

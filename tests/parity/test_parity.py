@@ -7,6 +7,7 @@ that has it.
 import json
 import os
 import sys
+import tempfile
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import pytest
 
 from tests.parity.compare import mismatches, tolerance
 from tests.parity.differences import DELIBERATE, MISSING, Difference, difference_at
-from tests.parity.record import RECORDED, files, run
+from tests.parity.record import HERE, RECORDED, files, run
+from tests.warm import run_program
 
 PAGE = Path(__file__).parents[2] / "docs" / "from_sb3.md"
+RUNNER = str(HERE / "runner.py")
 FILES = files()
 TABLE = (*DELIBERATE, *MISSING)
 
@@ -30,11 +33,20 @@ def peer(file: Path) -> dict[str, Any]:
     return answers
 
 
+def answers(file: Path) -> dict[str, Any]:
+    """What polyak answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = run_program([RUNNER, str(file), "answers.json"], Path(folder))
+        assert done.returncode == 0, done.stderr
+        result: dict[str, Any] = json.loads(Path(folder, "answers.json").read_text())
+        return result
+
+
 @pytest.mark.parametrize(
     "file", [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file.stem == "whole")) for file in FILES]
 )
 def test_the_answers_are_those_of_stable_baselines3(file: Path) -> None:
-    recorded, live = peer(file), run([sys.executable, "-m", "polyak", "run"], file)
+    recorded, live = peer(file), answers(file)
     assert recorded.keys() == live.keys(), "programs were added: run record.py"
     found = list(mismatches(recorded, live, file.stem, tolerance(file)))
     unknown = [mismatch for mismatch in found if difference_at(mismatch.path) is None]

@@ -1,5 +1,6 @@
 """The command line from end to end, in this process and as a program."""
 
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -166,7 +167,7 @@ def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         picture = tmp_path / f"{source}.png"
         assert run("plot", "-a", "ppo", "-e", "CartPole-v1", "-f", logs, "-s", source, "-o", picture, *extra) == 0
         assert picture.stat().st_size > 1000
-    assert "| CartPole-v1 |" in capsys.readouterr().out
+    assert "|CartPole-v1|" in capsys.readouterr().out
 
     assert run(*train, "--trained-agent", folder / "CartPole-v1.zip", "--eval-freq", -1, "--verbose", 0) == 0
     assert (logs / "ppo" / "CartPole-v1_2" / "CartPole-v1.zip").is_file()
@@ -236,8 +237,9 @@ def test_enjoy_repeats_itself_and_leaves_the_statistics_alone(tmp_path: Path, mo
 SMALL = ("-params", "n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2")
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_training_is_saved_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from polyak import PPO
 
@@ -245,14 +247,20 @@ def test_an_interrupted_training_is_saved_and_says_so(
 
     def iterate_once(self: Any, *args: Any) -> bool:
         if self.num_timesteps:
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
         return iterate(self, *args)
 
     monkeypatch.setattr(PPO, "_iterate", iterate_once)
-    assert run("train", "-f", tmp_path, "-n", 1000, "--eval-freq", -1, *SMALL) == 130
+    heeded = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore Ctrl-C
+    try:
+        assert run("train", "-f", tmp_path, "-n", 1000, "--eval-freq", -1, *SMALL) == status
+    finally:
+        signal.signal(signal.SIGINT, before)
     model = tmp_path / "ppo" / "CartPole-v1_1" / "CartPole-v1.zip"
     assert f"interrupted after 32 steps; the model is in {model}" in capsys.readouterr().err
     assert PPO.load(model).num_timesteps == 32
+    assert signal.getsignal(signal.SIGTERM) == heeded
 
 
 def test_a_training_outlasts_its_reader(tmp_path: Path) -> None:

@@ -1,13 +1,8 @@
-"""Beside RL Baselines3 Zoo itself: the same flags, the same files, and each reads what the other wrote.
-
-``POLYAK_ZOO_PYTHON`` is the interpreter of an environment with ``rl_zoo3`` (its plots included) in it.
-"""
+"""Beside RL Baselines3 Zoo itself: the same flags, the same files, and each reads what the other wrote."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -18,9 +13,9 @@ import pytest
 
 from polyak.zoo.cli import COMMANDS
 from polyak.zoo.run_folder import RunFolder
+from tests.zoo.the_zoo import PYTHON, needs_the_zoo, ours, program, theirs
 
-PYTHON = os.environ.get("POLYAK_ZOO_PYTHON", "")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not PYTHON, reason="needs POLYAK_ZOO_PYTHON, a Python with rl_zoo3")]
+pytestmark = [pytest.mark.slow, needs_the_zoo]
 
 OF_THE_SEARCH = {
     *("-optimize", "--optimize-hyperparameters", "--optimization-log-path", "--n-trials", "--max-total-trials"),
@@ -45,24 +40,6 @@ TRAIN = ["--algo", "ppo", "--env", "CartPole-v1", "-n", "1000", "--eval-freq", "
 TRAIN += ["--save-freq", "400", "--seed", "1", "-conf", "settings.yml", "-params", "gamma:0.98"]
 
 
-def program(words: list[str], folder: Path) -> str:
-    """Run a program in `folder` and return what it printed; it must end well."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-    result = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-def theirs(module: str, *words: str, folder: Path) -> str:
-    """Run a module of the Zoo's."""
-    return program([PYTHON, "-m", f"rl_zoo3.{module}", *words], folder)
-
-
-def ours(*words: str, folder: Path) -> str:
-    """Run a command of polyak's."""
-    return program([sys.executable, "-m", "polyak", *words], folder)
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where both have trained with the same words: `theirs/`, and `ours/` in Stable-Baselines3's format."""
@@ -79,7 +56,15 @@ def runs(place: Path) -> list[RunFolder]:
 
 @pytest.mark.parametrize(
     ("module", "command"),
-    [("train", "train"), ("enjoy", "enjoy"), ("record_video", "record-video"), ("record_training", "record-training")],
+    [
+        ("train", "train"),
+        ("enjoy", "enjoy"),
+        ("record_video", "record-video"),
+        ("record_training", "record-training"),
+        ("plots.all_plots", "all-plots"),
+        ("plots.plot_train", "plot-train"),
+        ("plots.plot_from_file", "plot-from-file"),
+    ],
 )
 def test_flags(module: str, command: str, tmp_path: Path) -> None:
     text = theirs(module, "--help", folder=tmp_path)

@@ -4,13 +4,17 @@ import ast
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
+
+from polyak.zoo.cli import COMMANDS, GROUPS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -47,6 +51,8 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The snippets of a page, one after the other in one folder; those that start processes run as scripts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
+    program = ModuleType("__main__")  # loading looks for classes of the program there
+    monkeypatch.setitem(sys.modules, "__main__", program)
     for number, block in enumerate(blocks(page)):
         short = re.sub(r"(learn\((?:total_timesteps=)?)[\d_]+", r"\g<1>130", block)
         short = re.sub(r"(eval_freq=|save_freq=)[\d_]+", r"\g<1>100", short)
@@ -55,9 +61,30 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if "SubprocVecEnv" in short:
             run_as_script(short, tmp_path / f"snippet_{number}.py")
         else:
-            program = ModuleType("__main__")  # loading looks for classes of the program there
-            monkeypatch.setitem(sys.modules, "__main__", program)
             exec(compile(short, f"{page.name}, snippet {number}", "exec"), vars(program))
+
+
+COMMAND_LINES = sorted(
+    {
+        line
+        for page in PAGES
+        for block in re.findall(r"```(?:bash|sh|console)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        for line in re.findall(r"^(?:\$ )?(polyak [\w-].*)", block.replace("\\\n", " "), re.MULTILINE)
+    }
+)
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_commands_have_the_flags_that_pages_show(line: str) -> None:
+    _, command, *words = shlex.split(line, comments=True)
+    if command == "run" or command.startswith("-"):
+        return
+    if command in GROUPS:
+        command = f"{command} {words.pop(0)}"
+    options_class, _ = COMMANDS[command.replace("_", "-")]
+    known = {part for item in fields(options_class) for flag in item.metadata["flags"] for part in flag.split("/")}
+    given = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
+    assert given <= known | {"-h", "--help"}
 
 
 def run_as_script(code: str, path: Path) -> None:

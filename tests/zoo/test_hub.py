@@ -149,6 +149,22 @@ def test_the_peers_agents_are_loaded_and_play(peers: dict[str, bytes], tmp_path:
     assert load_peers(tmp_path).path.name == "CartPole-v1_2"
 
 
+def test_playing_a_trained_agent_downloads_it_once(
+    peers: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agents = tmp_path / "rl-trained-agents"
+    first, second = returns(agents), returns(agents)
+    assert first == second
+    assert capsys.readouterr().out.count("Downloading") == 1
+    assert [path.name for path in (agents / "ppo").iterdir()] == ["CartPole-v1_1"]
+    with pytest.raises(ZooError, match="No run at all of ppo on CartPole-v1"):
+        returns(tmp_path / "logs")
+    options = {"folder": str(agents), "env": "Acrobot-v1", "render": False}
+    with pytest.raises(ZooError, match="sb3/ppo-Acrobot-v1"):
+        enjoy(EnjoyOptions(**options))
+    assert not list(agents.glob("**/Acrobot*"))
+
+
 def test_agents_that_are_missing_are_downloaded_and_measured(hub: Hub, peers: dict[str, bytes], tmp_path: Path) -> None:
     hub.repositories |= {"sb3/demo": {}, "sb3/pop-CartPole-v1": {}, "sb3/dqn-Acrobot-v1": {}, "me/ppo-Acrobot-v1": {}}
     where = {"log_dir": str(tmp_path / "agents"), "benchmark_dir": str(tmp_path / "table")}

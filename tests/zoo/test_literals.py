@@ -66,7 +66,7 @@ def test_pairs() -> None:
         parse_pairs(["novalue"], "--env-kwargs")
 
 
-@pytest.mark.parametrize("path", ["nodots", "no.such.module.Name", "polyak.zoo.plot.Missing"])
+@pytest.mark.parametrize("path", ["nodots", "no.such.module.Name", "polyak.zoo.plots.plot.Missing"])
 def test_a_wrong_import_path_is_named(path: str) -> None:
     with pytest.raises(ZooError, match=path):
         import_name(path)

@@ -1,28 +1,14 @@
 """Learning curves."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.plot import Curve, PlotOptions, evaluation_curve, moving_mean, plot, time_unit, training_curve
-
-
-def write_run(
-    folder: Path, returns: list[float], evaluations: list[list[float]] | None = None, every: int = 100
-) -> Path:
-    """Make a run whose episodes all last 10 steps and end 36 s apart, evaluated `every` so many steps."""
-    folder.mkdir(parents=True)
-    lines = [f"#{json.dumps({'t_start': 0.0, 'env_id': 'X-v0'})}", "r,l,t"]
-    lines += [f"{value},10,{36 * (i + 1)}" for i, value in enumerate(returns)]
-    (folder / "0.monitor.csv").write_text("\n".join(lines) + "\n")
-    if evaluations is not None:
-        steps = every * (np.arange(len(evaluations)) + 1)
-        lengths = np.full(np.shape(evaluations), 10)
-        np.savez(folder / "evaluations.npz", timesteps=steps, results=np.array(evaluations), ep_lengths=lengths)
-    return folder
+from polyak.zoo.plots.curves import Curve, evaluation_curve, moving_mean, time_unit, training_curve
+from polyak.zoo.plots.plot import PlotOptions, plot
+from tests.zoo.written_runs import write_run
 
 
 def test_moving_mean() -> None:
@@ -152,7 +138,7 @@ def test_pictures(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str
     assert output.stat().st_size > 1000
     plot(PlotOptions(algos=["ppo"], envs=["CartPole-v1"], folders=folders, source="eval", output=str(output)))
     printed = capsys.readouterr().out
-    assert "| CartPole-v1 | 4.0 +/- 2.0 |" in printed
+    assert "|CartPole-v1|4.0 +/- 2.0|" in printed
     assert f"Wrote {output}" in printed
 
 

@@ -202,12 +202,12 @@ def test_a_folder_above_runs_or_a_run_itself_can_be_named(tmp_path: Path, below:
     assert names == (["ppo/X-v0_2"] if below.endswith("2") else ["ppo/X-v0_2", "ppo/X-v0_10"])
 
 
-def test_of_two_evaluations_at_one_step_the_last_counts(tmp_path: Path) -> None:
+def test_evaluations_are_called_by_what_they_measure(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.npz"
-    np.savez(path, timesteps=[20, 10, 20], results=[[1.0], [2.0], [3.0]], ep_lengths=[[1], [2], [3]])
+    np.savez(path, timesteps=[10, 20], results=[[1.0], [2.0]], ep_lengths=[[1], [2]], successes=np.empty((2, 0)))
     steps, measures = evaluations(path)
     assert steps.tolist() == [10, 20]
-    assert measures["return"].tolist() == [[2.0], [3.0]]
+    assert {name: table.tolist() for name, table in measures.items()} == {"return": [[1], [2]], "length": [[1], [2]]}
 
 
 def test_reading_again_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

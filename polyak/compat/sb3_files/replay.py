@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 import numpy as np
+from gymnasium import spaces
 
 from polyak.compat.sb3_files import names, unpickle
 from polyak.compat.sb3_files.translate import SavedObject, whole
 from polyak.core.files.serialise import UntrustedError
 from polyak.data import HerReplayBuffer, ReplayBuffer
+from polyak.data.datasets.formats.source import Source
+from polyak.data.datasets.parts import DatasetError, Recording, each
+from polyak.data.datasets.rings import recording_of_ring
 from polyak.data.storage.storage import PairStorage, flatten
 
 _COLUMNS = ("observations", "actions", "rewards", "dones")
@@ -29,8 +33,38 @@ def read(file: IO[bytes], name: str, buffer: ReplayBuffer, trust: bool = False) 
         UntrustedError: without ``trust``, the pickle holds other things than Stable-Baselines3 puts there.
         ValueError: it is damaged, holds something else, or does not fit ``buffer``.
     """
+    state = _state(file.read(), name, trust)
     try:
-        saved = unpickle.loads(file.read(), trust)
+        _fill(buffer, _Rows(state))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def recorded(source: Source) -> Recording:
+    """The experience in a pickle, with actions in the environment's units.
+
+    Raises:
+        UntrustedError, ValueError: as :func:`read`.
+    """
+    state = _state(source.path.read_bytes(), str(source), source.trust)
+    try:
+        rows = _Rows(state)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
+    # where each observation is kept once, the newest row's successor has taken the oldest one's place
+    slots = rows.slots[1:] if rows.full and state.get("optimize_memory_usage") else rows.slots
+    columns = {name: each(lambda array: array[slots], column) for name, column in rows.columns.items()}
+    observation_space = source.observation_space or state.get("observation_space")
+    action_space = source.action_space or state.get("action_space")
+    if not isinstance(observation_space, spaces.Space) or not isinstance(action_space, spaces.Space):
+        raise DatasetError(f"{source} does not say its spaces: pass observation_space and action_space.")
+    return recording_of_ring(columns, observation_space, action_space)
+
+
+def _state(data: bytes, name: str, trust: bool) -> Mapping[str, Any]:
+    """The attributes of the replay buffer in a pickle."""
+    try:
+        saved = unpickle.loads(data, trust)
     except UntrustedError as error:
         raise UntrustedError(f"{name}: {error}") from error
     except ValueError as error:
@@ -38,10 +72,7 @@ def read(file: IO[bytes], name: str, buffer: ReplayBuffer, trust: bool = False) 
     if not isinstance(saved, SavedObject) or saved.name not in names.REPLAY_BUFFERS:
         kind = saved.name[1] if isinstance(saved, SavedObject) else type(saved).__name__
         raise ValueError(f"{name} does not hold a replay buffer, but a {kind}.")
-    try:
-        _fill(buffer, _Rows(saved.state))
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    return saved.state
 
 
 class _Rows:

@@ -156,7 +156,7 @@ class Actor:
     # -- copies --------------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        policy = copy.deepcopy(self.policy, {id(optimizer): None for optimizer in _optimizers(self.policy)})
+        policy = copy_of(self.policy)
         return {**vars(self), "policy": policy, "_quick": Acting(policy)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Actor":
@@ -173,6 +173,7 @@ def _under(prefix: str, arrays: Arrays) -> Arrays:
     return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
 
 
-def _optimizers(policy: Policy) -> list[Optimizer]:
-    """Those that hang on a policy or its networks."""
-    return [value for module in policy.modules() for value in vars(module).values() if isinstance(value, Optimizer)]
+def copy_of(policy: Policy) -> Policy:
+    """Another policy with the same weights, to act with elsewhere: without the optimizers that hang on it."""
+    found = [value for module in policy.modules() for value in vars(module).values() if isinstance(value, Optimizer)]
+    return copy.deepcopy(policy, {id(optimizer): None for optimizer in found})

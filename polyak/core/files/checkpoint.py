@@ -19,10 +19,11 @@ import warnings
 import zipfile
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from itertools import pairwise
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import IO, Any, ClassVar, Protocol, TypeVar
 
 import gymnasium as gym
@@ -50,6 +51,7 @@ _COUNTERS = (
 _MAX_JSON_BYTES = 64 * 2**20
 _MAX_NESTING = 64
 Arrays = dict[str, np.ndarray]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -69,7 +71,28 @@ class Saved:
 
     def state_of(self, prefix: str) -> Arrays:
         """The arrays of ``state`` under ``prefix/``."""
-        return {key[len(prefix) + 1 :]: value for key, value in self.state.items() if key.startswith(prefix + "/")}
+        return beneath(self.state, prefix)
+
+    def put(self, name: str, part: Self) -> None:
+        """Hold another file's contents under a name: that of a model which this one owns."""
+        self.info[name] = part.info
+        for kind in ("networks", "optimizers", "state", "replay"):
+            setattr(self, kind, {**getattr(self, kind), **prefixed(name, getattr(part, kind))})
+
+    def part(self, name: str) -> Self:
+        """What was :meth:`put` under a name."""
+        arrays = {kind: beneath(getattr(self, kind), name) for kind in ("networks", "optimizers", "state", "replay")}
+        return replace(self, info=self.info[name], foreign=frozenset(), **arrays)
+
+    def without(self, name: str) -> Self:
+        """All networks but those that were :meth:`put` under a name."""
+        own = {key: value for key, value in self.networks.items() if not key.startswith(name + "/")}
+        return replace(self, networks=own)
+
+
+def beneath(arrays: Arrays, prefix: str) -> Arrays:
+    """Those arrays whose names begin with ``prefix/``, without that."""
+    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
 
 
 def prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
@@ -117,13 +140,24 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
     ):
         hint = did_you_mean(nothing[0], [*model.hyperparameters(), *_COUNTERS])
         raise ValueError(f"exclude={nothing} leaves nothing out: the model has no such attribute.{hint}")
-    saved = Saved(_describe(model, exclude - include))
+    saved = taken(model, exclude, include)
     rng_values, rng_arrays = rng_state()
     saved.info["rng"] = rng_values | {"action_space": encode(model.action_space.np_random.bit_generator.state)}
     saved.state |= prefixed("rng", rng_arrays)
-    model._save_state(saved, include)
+    write(saved, target)
+
+
+def write(saved: Saved, target: Any) -> None:
+    """Write a file: to a path (``.zip`` is added to a name without a suffix), or one that is open."""
     with opened(target, "wb") as file:
         _write(saved, file)
+
+
+def taken(model: Model, exclude: Collection[str] = (), include: Collection[str] = ()) -> Saved:
+    """What a file holds of a model, but for random states. See :meth:`Algorithm.save`."""
+    saved = Saved(_describe(model, set(exclude) - set(include)))
+    model._save_state(saved, set(include))
+    return saved
 
 
 def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
@@ -210,7 +244,7 @@ def _write(saved: Saved, file: IO[bytes]) -> None:
 def read(
     source: Any,
     suffix: str = ".zip",
-    kind: str = "polyak",
+    kind: str | None = "polyak",
     *,
     trust: bool = False,
     skip: Collection[str] = (),
@@ -221,7 +255,7 @@ def read(
     Args:
         source: a path or an open file.
         suffix: added to a path if there is no file of that name.
-        kind: what it must be.
+        kind: what it must be; None: whatever it is.
         trust: also read what another library has pickled, which can run any code.
         skip: of another library's file: names whose values the caller brings, so that the file's are not looked at.
         weights_only: of another library's file: leave all but the weights alone.
@@ -243,7 +277,7 @@ def read(
             raise ValueError(
                 f"{name} is not a model file, or it is damaged ({reason}). Save the model again."
             ) from error
-    if saved.info.get("format") != kind:
+    if kind not in (None, saved.info.get("format")):
         raise ValueError(f"{name} is a file of kind {saved.info.get('format')!r}, not {kind!r}. Is it the right file?")
     return saved
 
@@ -311,7 +345,24 @@ def load(
         _print_system_info(info)
     if resume and saved.foreign:
         raise ValueError("resume=True needs a file that polyak wrote: another library's holds no random states.")
-    with _damage_named(source):
+    return built(cls, saved, source, env, device, custom_objects, overrides, force_reset, trust, resume)
+
+
+def built(
+    cls: type[M],
+    saved: Saved,
+    source: Any,
+    env: Any = None,
+    device: torch.device | str = "auto",
+    custom_objects: Mapping[str, Any] = _NOTHING,
+    overrides: Mapping[str, Any] = _NOTHING,
+    force_reset: bool = True,
+    trust: bool = False,
+    resume: bool = False,
+) -> M:
+    """Build a model from what a file holds of it, which came from ``source``; see :meth:`Algorithm.load`."""
+    info = saved.info
+    with damage_named(source):
         _check_algorithm(cls, info)
         hyper, policy = _hyperparameters(cls, saved, custom_objects, overrides, trust)
         observation_space, action_space = (
@@ -325,11 +376,11 @@ def load(
 
     model = cls._unbuilt(policy, device, hyper)
     model.observation_space, model.action_space = observation_space, action_space
-    with _damage_named(source):
+    with damage_named(source):
         model._enter(saved, env)
     model._setup_model()
-    with _damage_named(source):
-        _restore(model, saved, trust)
+    with damage_named(source):
+        restore(model, saved, trust)
     model._go_on(saved, resume, force_reset)
     if resume:
         set_rng_state(info["rng"], saved.state_of("rng"))
@@ -338,7 +389,7 @@ def load(
 
 
 @contextlib.contextmanager
-def _damage_named(source: Any) -> Iterator[None]:
+def damage_named(source: Any) -> Iterator[None]:
     """Parts of a description that are missing or of another type, as one kind of error."""
     try:
         yield
@@ -454,7 +505,8 @@ def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any])
         )
 
 
-def _restore(model: Model, saved: Saved, trust: bool) -> None:
+def restore(model: Model, saved: Saved, trust: bool = False) -> None:
+    """Give a model that was set up what a file says of it."""
     info = saved.info
     for name, value in info["counters"].items():
         if name in _COUNTERS:
@@ -471,6 +523,9 @@ def _restore(model: Model, saved: Saved, trust: bool) -> None:
 class Buffer(Protocol):
     """What saving needs of a replay buffer."""
 
+    observation_space: gym.Space
+    action_space: gym.Space
+
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
@@ -479,6 +534,7 @@ def save_buffer(buffer: Buffer, target: Any) -> None:
     """Write the filled part of a replay buffer; see :meth:`OffPolicyAlgorithm.save_replay_buffer`."""
     values, arrays = split_state(buffer.state_dict())
     info = {"format": "polyak-replay", "format_version": FORMAT_VERSION, "replay": values}
+    info |= {name: encode(getattr(buffer, name)) for name in ("observation_space", "action_space")}
     with opened(target, "wb", suffix=".pkl") as file:
         _write(Saved(info, replay=arrays), file)
 
@@ -501,7 +557,7 @@ def load_buffer(buffer: Buffer, source: Any, trust: bool = False) -> None:
                 resolve_name(reader)(file, name_of(file, source), buffer, trust=trust)
                 return
     saved = read(source, suffix=".pkl", kind="polyak-replay")
-    with _damage_named(source):
+    with damage_named(source):
         buffer.load_state_dict(join_state(saved.info["replay"], saved.replay))
 
 

@@ -26,7 +26,6 @@ import importlib
 import math
 import sys
 import warnings
-from collections import OrderedDict
 from pkgutil import resolve_name
 from typing import Any
 
@@ -40,10 +39,20 @@ from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhl
 from polyak.core.files.moved import MOVED
 from polyak.core.schedules import schedule_from_json, schedule_to_json
 from polyak.data.replay import BaseBuffer, ReplayBuffer
+from polyak.envs.space_json import decode_array, decode_space, encode_array, encode_space
 from polyak.formats import NAMED_IN_FILES
 
 _IMPORTABLE = (*NAMED_IN_FILES, "torch.nn.", "torch.optim.")
-_KINDS: tuple[type, ...] = (nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise)
+
+
+class MayBeNamed:
+    """Marks further classes that options may hold, and that a file may name therefore."""
+
+
+_KINDS: tuple[type, ...] = (
+    *(nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise),
+    MayBeNamed,
+)
 
 
 class UntrustedError(ValueError):
@@ -78,11 +87,11 @@ def encode(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return {"$enum": [class_name(type(value)), value.name]}
     if isinstance(value, np.ndarray) and value.dtype != object:
-        return {"$array": _encode_array(value)}
+        return encode_array(value)
     if isinstance(value, np.generic):
-        return {"$scalar": _encode_array(np.asarray(value))}
+        return {"$scalar": encode_array(np.asarray(value))["$array"]}
     if isinstance(value, spaces.Space):
-        return {"$space": _encode_space(value)}
+        return {"$space": encode_space(value)}
     if (schedule := schedule_to_json(value)) is not None:
         return {"$schedule": schedule}
     if isinstance(value, ActionNoise) and (noise := _encode_noise(value)) is not None:
@@ -108,29 +117,6 @@ def _encode_dict(value: dict[Any, Any]) -> dict[str, Any]:
     if all(type(key) is str and not key.startswith("$") for key in value):
         return {key: encode(item) for key, item in value.items()}
     return {"$dict": [[encode(key), encode(item)] for key, item in value.items()]}
-
-
-def _encode_array(array: np.ndarray) -> list[Any]:
-    return [array.dtype.str, list(array.shape), base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()]
-
-
-def _encode_space(space: spaces.Space) -> list[Any]:
-    if isinstance(space, spaces.Box):
-        return ["Box", {"low": encode(space.low), "high": encode(space.high), "dtype": np.dtype(space.dtype).str}]
-    if isinstance(space, spaces.Discrete):
-        return ["Discrete", {"n": int(space.n), "start": int(space.start)}]
-    if isinstance(space, spaces.MultiDiscrete):
-        return ["MultiDiscrete", {"nvec": encode(space.nvec), "start": encode(space.start)}]
-    if isinstance(space, spaces.MultiBinary):
-        n = space.n if isinstance(space.n, int | np.integer) else [int(x) for x in space.n]
-        return ["MultiBinary", {"n": int(n) if not isinstance(n, list) else n}]
-    if isinstance(space, spaces.Dict):
-        return ["Dict", {key: _encode_space(item) for key, item in space.spaces.items()}]
-    if isinstance(space, spaces.Tuple):
-        return ["Tuple", [_encode_space(item) for item in space.spaces]]
-    raise TypeError(
-        f"cannot save a {type(space).__name__} space. Use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
-    )
 
 
 def _encode_noise(noise: ActionNoise) -> list[Any] | None:
@@ -179,9 +165,9 @@ def decode(value: Any, trust: bool = False) -> Any:
         "$tuple": lambda: tuple(decode(item, trust) for item in body),
         "$dict": lambda: {decode(key, trust): decode(item, trust) for key, item in body},
         "$float": lambda: float(body),
-        "$array": lambda: _decode_array(body),
-        "$scalar": lambda: _decode_array(body)[()],
-        "$space": lambda: _decode_space(body),
+        "$array": lambda: decode_array(value),
+        "$scalar": lambda: decode_array({"$array": body})[()],
+        "$space": lambda: decode_space(body),
         "$schedule": lambda: schedule_from_json(body),
         "$noise": lambda: _decode_noise(body),
     }
@@ -266,30 +252,6 @@ def warn_untrusted(values: dict[str, Any]) -> dict[str, Any]:
             stacklevel=4,
         )
     return {key: item for key, item in values.items() if key not in left_out}
-
-
-def _decode_array(body: list[Any]) -> np.ndarray:
-    dtype = np.dtype(str(body[0]))
-    if dtype.hasobject:
-        raise ValueError(f"arrays of dtype {dtype} are not read from files.")
-    return np.frombuffer(base64.b64decode(body[2]), dtype=dtype).reshape([int(n) for n in body[1]]).copy()
-
-
-def _decode_space(body: list[Any]) -> spaces.Space:
-    kind, config = body
-    if kind == "Box":
-        return spaces.Box(decode(config["low"]), decode(config["high"]), dtype=np.dtype(config["dtype"]).type)
-    if kind == "Discrete":
-        return spaces.Discrete(config["n"], start=config["start"])
-    if kind == "MultiDiscrete":
-        return spaces.MultiDiscrete(decode(config["nvec"]), start=decode(config["start"]))
-    if kind == "MultiBinary":
-        return spaces.MultiBinary(config["n"])
-    if kind == "Dict":
-        return spaces.Dict(OrderedDict((key, _decode_space(item)) for key, item in config.items()))  # in this order
-    if kind == "Tuple":
-        return spaces.Tuple([_decode_space(item) for item in config])
-    raise ValueError(f"unknown space {kind!r}: the file is damaged or from a newer polyak.")
 
 
 def _decode_noise(body: list[Any]) -> ActionNoise:

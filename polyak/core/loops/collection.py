@@ -20,6 +20,7 @@ from polyak.core.runner import flat, unflat
 from polyak.data.schema import Column
 from polyak.data.step import Step
 from polyak.envs.masks import mask_size
+from polyak.nn.policies.base import Policy
 
 
 @dataclass
@@ -85,9 +86,14 @@ class Collecting(Interaction, DeepAlgorithm):
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
+    @property
+    def _acting_policy(self) -> Policy:
+        """Whose actions are taken."""
+        return self.policy
+
     def make_actor(self) -> Actor:
         """Acts with the present policy, and explores as the algorithm does."""
-        actor = Actor(self.policy, self._exploration())
+        actor = Actor(self._acting_policy, self._exploration())
         self._explored = self._exploration_options()
         return actor
 
@@ -135,8 +141,8 @@ class Collecting(Interaction, DeepAlgorithm):
         """Before the first step of a collection; not ``anew``: exploration goes on from where it stands."""
         assert self.runner is not None
         actor: Any = self.runner.actor
-        if actor.policy is not self.policy:
-            actor.adopt(self.policy)
+        if actor.policy is not self._acting_policy:
+            actor.adopt(self._acting_policy)
         if anew and self._explored != self._exploration_options():
             actor.explore(self._exploration())
             self._explored = self._exploration_options()
@@ -145,8 +151,8 @@ class Collecting(Interaction, DeepAlgorithm):
     def _make_step(self, collection: Collection) -> Step:
         """One more step of the environments, yet to be stored."""
         runner: Any = self.runner
-        if runner.actor.policy is not self.policy:  # a callback may have put in another
-            runner.actor.adopt(self.policy)
+        if runner.actor.policy is not self._acting_policy:  # a callback may have put in another
+            runner.actor.adopt(self._acting_policy)
         step = collection.pending = runner.step()
         collection.steps += 1
         self.num_timesteps += self.n_envs

@@ -29,7 +29,8 @@ from polyak.core.hyperparameters import (
     require,
 )
 from polyak.core.interaction import GymEnv
-from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.loops.collection import Collection
+from polyak.core.loops.from_data import CHUNK, LearnsFromData, watched
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
@@ -71,8 +72,8 @@ class RolloutReturn(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class OffPolicyAlgorithm(Collecting):
-    """Algorithms that learn from a replay buffer."""
+class OffPolicyAlgorithm(LearnsFromData):
+    """Algorithms that learn from a replay buffer, a dataset, or both."""
 
     _: KW_ONLY
     buffer_size: Count = 1_000_000
@@ -100,6 +101,9 @@ class OffPolicyAlgorithm(Collecting):
     A dict sets ``kind`` (``"proportional"`` or ``"rank"``), ``alpha`` (how much errors decide), ``beta`` and
     ``final_beta`` (how much of the bias is undone, at the start and at the end of training), and for
     ``"proportional"`` also ``eps`` (added to errors)."""
+    dataset_share: Fraction | None = None
+    """Of each minibatch, the share that comes from the dataset where the model has one and learns by acting, too: 0.5
+    is RLPD's (arXiv:2302.02948); ``None`` draws from both as if they were one buffer."""
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
@@ -127,7 +131,7 @@ class OffPolicyAlgorithm(Collecting):
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "buffer_size": 500, "learning_starts": 50, "batch_size": 16}
+        return {**super().trial(), "buffer_size": 500, "learning_starts": 40, "batch_size": 16}
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -141,6 +145,8 @@ class OffPolicyAlgorithm(Collecting):
         if self.env is not None:
             self.replay_buffer = self._make_replay_buffer()
             self._check_overlap()
+        if self.dataset is not None:
+            self._replay_dataset()
 
     def _check_overlap(self) -> None:
         """Refuse to overlap where sampling would have to ask environments that are under way."""
@@ -165,16 +171,19 @@ class OffPolicyAlgorithm(Collecting):
             )
 
     def _make_replay_buffer(self) -> ReplayBuffer:
-        options = self._buffer_options()
+        return self._make_buffer(self.buffer_size, self.n_envs)
+
+    def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
+        options = {**self._buffer_options(), **options}
         cls = self.replay_buffer_class or ReplayBuffer
         if issubclass(cls, HerReplayBuffer):
             options.setdefault("env", self.env)
         return cls(
-            self.buffer_size,
+            size,
             self.observation_space,
             self.action_space,
             device=self.device,
-            n_envs=self.n_envs,
+            n_envs=n_envs,
             optimize_memory_usage=self.optimize_memory_usage,
             **self._column_options(),
             **options,
@@ -222,6 +231,8 @@ class OffPolicyAlgorithm(Collecting):
         self._check_overlap()
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        if self.learns_offline:
+            return timesteps, self.batch_size
         freq = self.train_freq
         training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
         if self.gradient_steps < 0:
@@ -231,7 +242,7 @@ class OffPolicyAlgorithm(Collecting):
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
-        if self.buffer_size < self.batch_size:
+        if self._acts and self.buffer_size < self.batch_size:
             advise(
                 "batch larger than the buffer",
                 f"buffer_size={self.buffer_size} holds fewer transitions than batch_size={self.batch_size} draws, so "
@@ -255,17 +266,28 @@ class OffPolicyAlgorithm(Collecting):
         tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        *,
+        eval_env: GymEnv | str | None = None,
+        eval_freq: int | None = None,
+        n_eval_episodes: int = 10,
     ) -> Self:
+        callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
-    learn.__doc__ = Algorithm.learn.__doc__
+    learn.__doc__ = f"""{Algorithm.learn.__doc__}
+        From a dataset alone ``total_timesteps`` counts gradient steps, of which {CHUNK} are an iteration. ``eval_env``
+        is evaluated in, for ``n_eval_episodes`` each time, after every ``eval_freq`` steps; ``None``: ten times in all.
+        """
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        if self.learns_offline:
+            return self._learn_from_data(callback, self.batch_size, log_interval)
         assert self.replay_buffer is not None
         rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
         if not rollout.continue_training:
             return False
-        if self.num_timesteps > self.learning_starts and self.replay_buffer.can_sample():
+        ready = self.data_buffer is not None or self.num_timesteps > self.learning_starts
+        if ready and self.replay_buffer.can_sample():
             steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
             if steps > 0:
                 overlaps = self.overlap and self.num_timesteps < self._total_timesteps
@@ -293,7 +315,7 @@ class OffPolicyAlgorithm(Collecting):
 
     def _exploration(self) -> dict[str, Exploration]:
         parts = {**gsde(self.use_sde, self.sde_sample_freq), **self._additive_noise()}
-        if not (self.use_sde and self.use_sde_at_warmup):
+        if self.dataset is None and not (self.use_sde and self.use_sde_at_warmup):
             parts["warm_up"] = WarmUp(self._dials, self.learning_starts, self._random_actions())
         return parts
 
@@ -328,13 +350,13 @@ class OffPolicyAlgorithm(Collecting):
                 f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
         collection, n_envs = self._begin_collection(), self.n_envs
-        count_steps, publish, idle = train_freq.unit == "step", callback.needs_locals, callback.is_idle
+        publish, idle = callback.needs_locals, callback.is_idle
         try:
             callback.on_rollout_start()
             names = self._collection_locals(callback, train_freq, replay_buffer, log_interval) if publish else {}
             if collection.pending is not None:
                 self._take(collection.pending, collection, replay_buffer, log_interval)
-            while (collection.steps if count_steps else collection.episodes) < train_freq.frequency:
+            while not self._is_collected(collection, train_freq):
                 self._dials.steps = self.num_timesteps
                 step = self._make_step(collection)
                 if publish:
@@ -347,6 +369,10 @@ class OffPolicyAlgorithm(Collecting):
         finally:
             self._collection = None
         return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=True)
+
+    def _is_collected(self, collection: Collection, train_freq: TrainFreq) -> bool:
+        """Whether there is experience enough."""
+        return (collection.steps if train_freq.unit == "step" else collection.episodes) >= train_freq.frequency
 
     def _collection_locals(
         self, callback: BaseCallback, train_freq: TrainFreq, replay_buffer: ReplayBuffer, log_interval: int | None
@@ -387,7 +413,7 @@ class OffPolicyAlgorithm(Collecting):
         return ended
 
     def _on_step(self) -> None:
-        """Called after each environment step has been stored."""
+        """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -398,20 +424,21 @@ class OffPolicyAlgorithm(Collecting):
             gradient_steps: how many.
             batch_size: transitions in each.
         """
-        assert self.replay_buffer is not None
         self.policy.set_training_mode(True)
         self._turn_dials()
-        self.replay_buffer.anneal(1 - self._current_progress_remaining)
+        buffer = self.data_buffer if self.replay_buffer is None else self.replay_buffer
+        assert buffer is not None
+        buffer.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[torch.Tensor]] = {}
         if (recurrence := self.policy.recurrence) is not None:
             batch_size = max(1, batch_size // recurrence.length)  # of sequences
-        batches = self.replay_buffer.transitions(
-            batch_size, self.gamma, self._vec_normalize_env, gradient_steps, late=self._gathers_late
-        )
+        batches = self._batches(batch_size, self.gamma, gradient_steps, self.dataset_share)
         for transition, indices in self._split.sample.timing(batches):
             update = self.learner.update(transition)
+            if self.learns_offline:
+                self._on_step()
             if indices is not None and update.td_error is not None:
-                self.replay_buffer.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+                buffer.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
             for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
         self._n_updates += gradient_steps
@@ -421,7 +448,7 @@ class OffPolicyAlgorithm(Collecting):
     # -- logging and files ---------------------------------------------------------------------------------------------
 
     def dump_logs(self) -> None:
-        self._write_logs(episodes=self._episode_num)
+        self._write_logs(**({} if self.learns_offline else {"episodes": self._episode_num}))
 
     dump_logs.__doc__ = Algorithm.dump_logs.__doc__
 
@@ -435,14 +462,20 @@ class OffPolicyAlgorithm(Collecting):
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
-        if "replay_buffer" in include:
+        if "replay_buffer" in include and self.learns_offline:
+            assert self.data_buffer is not None
+            saved.info["replay"], saved.replay = split_state(self.data_buffer.drawing_state())
+        elif "replay_buffer" in include:
             require(self.replay_buffer is not None, "include", ["replay_buffer"], "this model has no replay buffer.")
             assert self.replay_buffer is not None
             saved.info["replay"], saved.replay = split_state(self.replay_buffer.state_dict())
 
     def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._go_on(saved, resume, force_reset)
-        if resume and saved.replay:
+        if resume and "replay" in saved.info and self.learns_offline:
+            assert self.data_buffer is not None
+            self.data_buffer.load_drawing_state(join_state(saved.info["replay"], saved.replay))
+        elif resume and saved.replay:
             assert self.replay_buffer is not None
             self.replay_buffer.load_state_dict(join_state(saved.info["replay"], saved.replay))
 

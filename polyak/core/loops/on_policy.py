@@ -17,6 +17,7 @@ from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_stat
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.learner import Learner, Metrics
 from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer, RolloutSamples
 from polyak.data.step import NO_EXTRAS, Observations, Step
@@ -94,6 +95,8 @@ class RolloutAlgorithm(Collecting):
     """Further arguments of the rollout buffer."""
 
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
+    rewards_follow = cast(Any, None)
+    """Fills in the rewards of a rollout that was collected without them."""
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -101,7 +104,8 @@ class RolloutAlgorithm(Collecting):
 
     @property
     def _actor_critic(self) -> ActorCriticPolicy:
-        return cast(ActorCriticPolicy, self.policy)
+        """Whose actions and values a rollout is made of."""
+        return cast(ActorCriticPolicy, self._acting_policy)
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -200,6 +204,8 @@ class RolloutAlgorithm(Collecting):
                 if not (idle or callback.on_step()):
                     return False
                 self._take(step, collection, rollout_buffer)
+            if self.rewards_follow is not None:
+                self.rewards_follow(rollout_buffer)
             last_values = self._complete(rollout_buffer, judged=own_add or self._judges_while_acting)
             if publish:
                 callback.update_locals({"values": last_values})
@@ -448,8 +454,8 @@ class PolicyGradientAlgorithm(StochasticActorAlgorithm):
     """Those whose actor follows a gradient that the entropy may take part in."""
 
     _: KW_ONLY
-    ent_coef: NonNegative = 0.0
-    """Weight of the entropy bonus."""
+    ent_coef: NonNegative | Schedule = 0.0
+    """Weight of the entropy bonus: a number, or a function of the remaining progress."""
     entropy_index: Positive = 1.0
     """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
     policies, exactly so with ``policy_kwargs={"sparse": True}``."""

@@ -334,7 +334,7 @@ def _as_object(callback: BaseCallback | CallbackFunction) -> BaseCallback:
 # -- saving and evaluating ---------------------------------------------------------------------------------------------
 
 
-class _Clock:
+class Clock:
     """Tells every how many calls, or environment steps, something is due."""
 
     def __init__(self, unit: Unit) -> None:
@@ -417,7 +417,7 @@ class CheckpointCallback(BaseCallback):
         self.name_prefix = name_prefix
         self.save_replay_buffer = save_replay_buffer
         self.save_vecnormalize = save_vecnormalize
-        self._clock = _Clock(unit)
+        self._clock = Clock(unit)
 
     def _init_callback(self) -> None:
         os.makedirs(self.save_path, exist_ok=True)
@@ -528,23 +528,24 @@ class EvalCallback(EventCallback):
         self.evaluations_length: list[list[int]] = []
         self.evaluations_successes: list[list[bool]] = []
         self._is_success_buffer: list[bool] = []
-        self._clock = _Clock(unit)
+        self._clock = Clock(unit)
 
     def _children(self) -> list[BaseCallback]:
         new_best = self.callback_on_new_best
         return super()._children() + ([] if new_best is None else [new_best])
 
     def _init_callback(self) -> None:
+        training_env = self.model.get_env()  # None while it learns from data
         if self._env_name is not None:
-            self.eval_env = fitted(self._env_name, self.eval_env, self.training_env, self.training_env)
-        elif not isinstance(self.training_env, type(self.eval_env)):
+            self.eval_env = fitted(self._env_name, self.eval_env, training_env, training_env or self.model)
+        elif training_env is not None and not isinstance(training_env, type(self.eval_env)):
             warnings.warn(
                 f"eval_env is wrapped in another way than the training environment: {self.eval_env} and "
-                f"{self.training_env}. Wrap both alike, unless the difference is meant.",
+                f"{training_env}. Wrap both alike, unless the difference is meant.",
                 UserWarning,
                 stacklevel=2,
             )
-        if self.eval_env is self.training_env:
+        if self.eval_env is training_env:
             warnings.warn(
                 "eval_env is the training environment itself: each evaluation cuts the episodes that training is in. "
                 "Make a second environment for evaluation.",
@@ -568,7 +569,8 @@ class EvalCallback(EventCallback):
     def _on_step(self) -> bool:
         if not self._clock.due(self.eval_freq, self):
             return True
-        sync_envs_normalization(self.training_env, self.eval_env)
+        if (training_env := self.model.get_env()) is not None:
+            sync_envs_normalization(training_env, self.eval_env)
         returns, lengths = self._evaluate()
         self._write_evaluations(returns, lengths)
         self._log_evaluation(returns, lengths)

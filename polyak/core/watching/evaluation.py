@@ -352,6 +352,13 @@ def masks_for(model: Any, env: VecEnv) -> Masks | None:
     return find_masks(env) if heeds else None
 
 
+def told(model: Any, states: Any, rewards: Any) -> Any:
+    """What ``model.predict`` returned beside its actions, once their rewards are known: models that have a method
+    ``with_rewards(states, rewards)``, such as a Decision Transformer, want to be told."""
+    tell = getattr(model, "with_rewards", None)
+    return states if tell is None else tell(states, rewards)
+
+
 def _is_monitored(env: VecEnv) -> bool:
     return is_vecenv_wrapped(env, VecMonitor) or env.env_is_wrapped(Monitor)[0]
 
@@ -390,6 +397,7 @@ def _play(
             observations, state=states, episode_start=starts, deterministic=deterministic, **more
         )
         new_observations, rewards, dones, infos = env.step(actions)
+        states = told(model, states, rewards)
         if masks is not None:
             more = {"action_masks": masks.after_step(new_observations, np.asarray(dones), infos)}
         starts = np.array(dones, dtype=bool)

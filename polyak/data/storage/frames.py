@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from polyak.data.storage.memory import check_memory
+from polyak.data.storage.memory import check_memory, zeros
 
 MOST_CHANNELS = 64
 SLACK = 1.0625  # planes beyond one set per row, for first and final observations of episodes
@@ -39,6 +39,7 @@ class FrameStack:
 
     Args:
         dtype: uint8 subarray [C, H, W].
+        on_disk: keep the planes in a temporary file instead of in memory.
 
     Attributes:
         planes: [capacity + 1, H * W]; number n has its place at ``n % capacity + 1``, the empty plane at 0.
@@ -46,8 +47,9 @@ class FrameStack:
         appended: how many planes were ever put in.
     """
 
-    def __init__(self, dtype: np.dtype, steps: int, envs: int):
+    def __init__(self, dtype: np.dtype, steps: int, envs: int, on_disk: bool = False):
         self.channels, *self.plane_shape = dtype.shape
+        self.on_disk = on_disk
         self.steps, self.envs = steps, envs
         self.shift = self._likely_shift(self.channels)
         self._shifts = [n for n in range(1, self.channels) if self.channels % n == 0]
@@ -156,14 +158,16 @@ class FrameStack:
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
         # made by numpy, which asks the system for large pages: a random read then costs a fifth less
-        self.planes = torch.from_numpy(np.zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8))
+        self.planes = torch.from_numpy(zeros((capacity + 1, int(np.prod(self.plane_shape))), np.uint8, self.on_disk))
 
     def _resize(self, capacity: int) -> None:
-        check_memory(
-            capacity * int(np.prod(self.plane_shape)),
-            f"A replay buffer of {self.steps * self.envs} stacked pictures, which repeat fewer frames than expected,",
-            "Use a smaller buffer_size or smaller pictures.",
-        )
+        if not self.on_disk:
+            check_memory(
+                capacity * int(np.prod(self.plane_shape)),
+                f"A replay buffer of {self.steps * self.envs} stacked pictures, which repeat fewer frames than "
+                "expected,",
+                "Use a smaller buffer_size or smaller pictures.",
+            )
         planes, places = self.planes, self._places
         held = np.arange(self.tail, self.head)
         before = places(held)

@@ -1,10 +1,15 @@
-"""Is there memory for a buffer? Asked before anything is allocated."""
+"""Is there memory for a buffer? Asked before anything is allocated; and memory that is a temporary file."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 GIGABYTE = 1e9
 CLOSE = 0.8  # share of the free memory above which a warning is given
@@ -15,8 +20,10 @@ class InsufficientMemoryError(MemoryError):
 
 
 def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes this process can still use: free memory of the machine or of its container, None if neither is known."""
-    known = [free for free in (_free_on_machine(), _free_in_container(cgroup)) if free is not None]
+    """Bytes this process can still use: free memory of the machine, of its container, or under the process's own limits
+    (``ulimit``); None if none is known."""
+    found = (_free_on_machine(), _free_in_container(cgroup), _free_under_limits())
+    known = [free for free in found if free is not None]
     return min(known, default=None)
 
 
@@ -52,6 +59,48 @@ def _free_in_container(cgroup: Path) -> int | None:
         except (OSError, ValueError):  # no such file, or "max": no limit
             continue
     return None
+
+
+def _free_under_limits() -> int | None:
+    """What the process may still allocate, if it is limited (``ulimit -v``, ``ulimit -d``)."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return None
+    limits = {"VmSize:": resource.RLIMIT_AS, "VmData:": resource.RLIMIT_DATA}
+    limited = {name: resource.getrlimit(kind)[0] for name, kind in limits.items()}
+    limited = {name: most for name, most in limited.items() if most != resource.RLIM_INFINITY}
+    if not limited:
+        return None
+    try:
+        lines = [line.split() for line in Path("/proc/self/status").read_text().splitlines()]
+    except OSError:
+        return min(limited.values())
+    return min(max(limited[line[0]] - int(line[1]) * 1024, 0) for line in lines if line and line[0] in limited)
+
+
+def zeros(shape: Any, dtype: Any, on_disk: bool = False) -> np.ndarray:
+    """An array of zeros: in memory, or in a temporary file that the operating system keeps in memory as far as it fits.
+
+    The file is where temporary files go (``TMPDIR``). It has no name, and vanishes with the array, or with the process.
+
+    Raises:
+        InsufficientMemoryError: there is no room for the file.
+    """
+    if not on_disk:
+        return np.zeros(shape, dtype)
+    needed = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InsufficientMemoryError(
+            f"A temporary file of {needed / GIGABYTE:.2f} GB does not fit into {folder}, which has "
+            f"{free / GIGABYTE:.2f} GB free. Point the environment variable TMPDIR to a folder with more room."
+        )
+    with tempfile.TemporaryFile(prefix="polyak-replay-") as file:
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash at some write
+            os.posix_fallocate(file.fileno(), 0, max(needed, 1))
+        return np.asarray(np.memmap(file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", 0, shape))
 
 
 def check_memory(needed: int, what: str, ways_out: str = "") -> None:

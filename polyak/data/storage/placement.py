@@ -97,7 +97,7 @@ def _parse(choice: torch.device | str) -> torch.device:
     try:
         return torch.device(choice)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"storage_device must be 'auto', 'cpu' or a device, got {choice!r}.") from error
+        raise ValueError(f"storage_device must be 'auto', 'cpu', 'disk' or a device, got {choice!r}.") from error
 
 
 def _check(choice: torch.device | str, device: torch.device, obstacle: str | None) -> None:

@@ -8,9 +8,9 @@ from polyak.data.storage.memory import GIGABYTE, check_memory
 from polyak.data.storage.storage import PairStorage, RowLayout, SingleStorage, Storage
 
 
-def make_storage(layout: RowLayout, steps: int, envs: int, saving: bool) -> Storage:
-    """An empty ring [steps, envs]; ``saving``: one that keeps each observation once."""
-    return (SingleStorage if saving else PairStorage)(layout, steps, envs)
+def make_storage(layout: RowLayout, steps: int, envs: int, saving: bool, on_disk: bool = False) -> Storage:
+    """An empty ring [steps, envs]; ``saving``: one that keeps each observation once; ``on_disk``: in a file."""
+    return (SingleStorage if saving else PairStorage)(layout, steps, envs, on_disk)
 
 
 def check_size(layout: RowLayout, cells: int, saving: bool, observation_space: spaces.Space) -> None:
@@ -25,6 +25,7 @@ def check_size(layout: RowLayout, cells: int, saving: bool, observation_space: s
         f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)",
         f"optimize_memory_usage=True ({singles / GIGABYTE:.2f} GB)",
         "smaller observations (uint8 pictures, fewer pixels, float32)",
+        "storage_device='disk' (a temporary file)",
     ]
     if saving:
         del ways[1]

@@ -44,7 +44,7 @@ class RowLayout(NamedTuple):
 
 
 class Storage(ABC):
-    """Facts of a ring [steps, envs], nothing derived. Cells are ``slot * envs + env``.
+    """Facts of a ring [steps, envs], nothing derived. Cells are ``slot * envs + env``. ``on_disk``: in a file.
 
     Attributes:
         columns: "actions", "rewards", "dones", "timeouts" -> views [steps, envs, ...]; with the layout's observations,
@@ -52,10 +52,10 @@ class Storage(ABC):
             :meth:`~polyak.data.storage.table.Table.changed`.
     """
 
-    def __init__(self, layout: RowLayout, steps: int, envs: int):
+    def __init__(self, layout: RowLayout, steps: int, envs: int, on_disk: bool = False):
         self.layout, self.observation = layout, layout.observation
         self.steps, self.envs = steps, envs
-        self.table = Table(self.record(layout), steps, envs)
+        self.table = Table(self.record(layout), steps, envs, on_disk)
         self._written = tuple(self.table.columns[name] for name in ("actions", *SCALARS))
 
     @classmethod
@@ -110,6 +110,20 @@ class Storage(ABC):
             assign(self.columns["extras"], slot, extras)
         self.table.changed(slot)
 
+    def write_many(self, slots: slice, observations: Any, next_observations: Any, facts: Mapping[str, Any]) -> None:
+        """Write successive vectorised steps over whatever some slots held.
+
+        Args:
+            slots: n of them, without a step.
+            observations, next_observations: [n, envs, ...], or dicts of these.
+            facts: "actions", "rewards", "dones", "timeouts", and "extras" if there are any: [n, envs, ...].
+        """
+        for place, slot in enumerate(range(slots.start, slots.stop)):
+            action, reward, done, timeout = (facts[name][place] for name in ("actions", *SCALARS))
+            extras = {name: column[place] for name, column in facts.get("extras", {}).items()}
+            now, then = _at(observations, place), _at(next_observations, place)
+            self.write(slot, now, then, action, reward, done, timeout, extras)
+
     @abstractmethod
     def _write_observations(self, slot: int, observations: Any, next_observations: Any) -> None:
         """The observations of a step, and what follows each."""
@@ -138,8 +152,8 @@ class Storage(ABC):
 class PairStorage(Storage):
     """Observation and next observation side by side in every record."""
 
-    def __init__(self, layout: RowLayout, steps: int, envs: int):
-        super().__init__(layout, steps, envs)
+    def __init__(self, layout: RowLayout, steps: int, envs: int, on_disk: bool = False):
+        super().__init__(layout, steps, envs, on_disk)
         self._flat = self.observation.names is None and layout.extras is None  # no field is a record itself
         self._pair = self.table.columns["observations"], self.table.columns["next_observations"]
 
@@ -168,6 +182,13 @@ class PairStorage(Storage):
         assign(now, slot, observations)
         assign(then, slot, next_observations)
 
+    def write_many(self, slots: slice, observations: Any, next_observations: Any, facts: Mapping[str, Any]) -> None:
+        for target, value in zip(self._pair, (observations, next_observations), strict=True):
+            assign(target, slots, value)
+        for name, value in facts.items():
+            assign(self.columns[name], slots, value)
+        self.table.changed()
+
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         rows = self.table.take(cells)
         if self._flat:
@@ -194,9 +215,11 @@ class PairStorage(Storage):
 class SingleStorage(Storage):
     """Each observation once; see the module's first lines. Stacked pictures even share their frames."""
 
-    def __init__(self, layout: RowLayout, steps: int, envs: int):
-        super().__init__(layout, steps, envs)
-        self.stacks = {key: FrameStack(dtype, steps, envs) for key, dtype in find_stacks(self.observation).items()}
+    def __init__(self, layout: RowLayout, steps: int, envs: int, on_disk: bool = False):
+        super().__init__(layout, steps, envs, on_disk)
+        self.stacks = {
+            key: FrameStack(dtype, steps, envs, on_disk) for key, dtype in find_stacks(self.observation).items()
+        }
         self.stored = self._stored(self.observation)
         self.clear()
 
@@ -376,6 +399,13 @@ class SingleStorage(Storage):
         for key, value, dtype in self._entries(self._decode(stored)):
             self._pending[key] = np.array(value, dtype, order="C")
         self._pending_numbers = {key: np.array(stored if key is None else stored[key]) for key in self.stacks}
+
+
+def _at(observations: ArrayObs, place: int) -> Any:
+    """One of several, key by key for Dict observations."""
+    if isinstance(observations, dict):
+        return {key: array[place] for key, array in observations.items()}
+    return observations[place]
 
 
 def _sharing(column: ArrayObs) -> Any:

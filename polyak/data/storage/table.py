@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from polyak.data.storage.memory import zeros
+
 ArrayObs = Union[np.ndarray, "dict[str, np.ndarray]"]
 """A batch of observations: one array [B, ...], or one per key of a Dict space."""
 
@@ -54,6 +56,11 @@ class Table:
     Whoever writes into it notes so by :meth:`changed`, from which those who keep copies learn what to renew. Others who
     may write get their arrays from :meth:`lend`.
 
+    Args:
+        dtype: of a record.
+        steps, envs: how many.
+        on_disk: keep them in a temporary file instead of in memory.
+
     Attributes:
         columns: field -> view [steps, envs, ...] (for Dict observations a dict of such views).
         cells: the same views as [steps * envs, ...].
@@ -61,9 +68,9 @@ class Table:
         changes: how often :meth:`changed` was called.
     """
 
-    def __init__(self, dtype: np.dtype, steps: int, envs: int):
+    def __init__(self, dtype: np.dtype, steps: int, envs: int, on_disk: bool = False):
         self.dtype, self.steps, self.envs = dtype, steps, envs
-        self.rows = np.zeros(steps * envs, dtype)
+        self.rows = zeros(steps * envs, dtype, on_disk)
         self.columns = self._views(steps, envs)
         self.cells = self._views(steps * envs)
         self.bytes = torch.from_numpy(self.rows.view(np.uint8).reshape(len(self.rows), dtype.itemsize))

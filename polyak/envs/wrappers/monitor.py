@@ -102,7 +102,11 @@ class Monitor(gym.Wrapper):
         return observation, reward, terminated, truncated, info
 
     def _end_episode(self, info: dict[str, Any]) -> dict[str, Any]:
-        total, length, seconds = sum(self.rewards), len(self.rewards), time.time() - self.t_start
+        return self.note_episode(sum(self.rewards), len(self.rewards), info)
+
+    def note_episode(self, total: float, length: int, info: dict[str, Any]) -> dict[str, Any]:
+        """Record an episode that has ended, and return what the last info says of it under ``"episode"``."""
+        seconds = time.time() - self.t_start
         self.episode_returns.append(total)
         self.episode_lengths.append(length)
         self.episode_times.append(seconds)

@@ -42,7 +42,7 @@ class TimeFeatureWrapper(gym.Wrapper):
             spaces.Dict({**space.spaces, KEY: longer}) if isinstance(space, spaces.Dict) else longer
         )
         self.dtype = part.dtype
-        self._max_steps = _time_limit(env) or max_steps
+        self._max_steps = time_limit(env) or max_steps
         self._test_mode = test_mode
         self._current_step = 0
 
@@ -64,7 +64,7 @@ class TimeFeatureWrapper(gym.Wrapper):
         return np.append(observation, left).astype(self.dtype)
 
 
-def _time_limit(env: gym.Env) -> int | None:
+def time_limit(env: gym.Env) -> int | None:
     """Steps that the outermost ``TimeLimit`` allows; ``None`` if there is none."""
     while isinstance(env, gym.Wrapper):
         if isinstance(env, gym.wrappers.TimeLimit):

@@ -38,6 +38,12 @@ class Gaussian(Distribution):
     def sample(self) -> Tensor:
         return self.mean + self.std * torch.randn_like(self.mean)
 
+    def sample_many(self, count: int) -> Tensor:
+        """Independent actions for each state [B, M, A], differentiable."""
+        rows, width = self.mean.shape
+        noise = torch.randn(rows, count, width, dtype=self.mean.dtype, device=self.mean.device)
+        return self.mean.unsqueeze(1) + self.std.unsqueeze(1) * noise
+
     def mode(self) -> Tensor:
         return self.mean
 
@@ -75,6 +81,12 @@ class Squashed(Distribution):
     def sample_with_log_prob(self) -> tuple[Tensor, Tensor]:
         gaussian_actions = self.gaussian.sample()
         return torch.tanh(gaussian_actions), self.log_prob_of_tanh(gaussian_actions)
+
+    def sample_many_with_log_prob(self, count: int) -> tuple[Tensor, Tensor]:
+        """Independent actions for each state [B, M, A], differentiable, and their log-densities [B, M]."""
+        one, gaussian_actions = self.gaussian, self.gaussian.sample_many(count)
+        many = Gaussian(one.mean.unsqueeze(1), one.std.unsqueeze(1), one.log_std.unsqueeze(1))
+        return torch.tanh(gaussian_actions), Squashed(many).log_prob_of_tanh(gaussian_actions)
 
     def kl(self, other: Self) -> Tensor:
         """[B]: that of the Gaussians, as a map that can be inverted does not change it."""

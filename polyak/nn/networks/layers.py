@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -25,6 +26,8 @@ def create_mlp(
     with_bias: bool = True,
     pre_linear_modules: Sequence[Callable[[int], nn.Module]] | None = None,
     post_linear_modules: Sequence[Callable[[int], nn.Module]] | None = None,
+    *,
+    linear: Callable[[int, int], nn.Module] | None = None,
 ) -> list[nn.Module]:
     """Layers of a perceptron, to be put into ``nn.Sequential``: [B, input_dim] -> [B, output_dim].
 
@@ -37,20 +40,24 @@ def create_mlp(
         with_bias: whether the linear layers have a bias.
         pre_linear_modules: called with the number of inputs of every linear layer, to precede it (e.g. ``LayerNorm``).
         post_linear_modules: called with the width of every hidden layer, to stand between it and its activation.
+        linear: called with the numbers of inputs and outputs to make each linear layer, such as a noisy one; ``None``
+            takes ``nn.Linear``.
     """
+    if linear is None:
+        linear = partial(nn.Linear, bias=with_bias)
     before, after = list(pre_linear_modules or ()), list(post_linear_modules or ())
     check_activation(activation_fn)
     layers: list[nn.Module] = []
     width = input_dim
     for hidden in check_widths(net_arch, "net_arch"):
         layers += [make(width) for make in before]
-        layers.append(nn.Linear(width, hidden, bias=with_bias))
+        layers.append(linear(width, hidden))
         layers += [make(hidden) for make in after]
         layers.append(activation_fn())
         width = hidden
     if output_dim > 0:
         layers += [make(width) for make in before]
-        layers.append(nn.Linear(width, output_dim, bias=with_bias))
+        layers.append(linear(width, output_dim))
     if squash_output:
         layers.append(nn.Tanh())
     return layers

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -113,13 +112,10 @@ def value_layers(
         return create_mlp(inputs, outputs * n_actions, net_arch, activation_fn, post_linear_modules=norms)
     shared, own = split_arch(net_arch)
     width = shared[-1] if shared else inputs
-    linear = nn.Linear if sigma0 is None else partial(NoisyLinear, sigma0=sigma0)
+    linear = None if sigma0 is None else partial(NoisyLinear, sigma0=sigma0)
 
     def stream(numbers: int) -> list[nn.Module]:
-        layers: list[nn.Module] = []
-        for before, after in pairwise([width, *own]):
-            layers += [linear(before, after), *(norm(after) for norm in norms), activation_fn()]
-        return [*layers, linear(own[-1] if own else width, numbers)]
+        return create_mlp(width, numbers, own, activation_fn, post_linear_modules=norms, linear=linear)
 
     layers = create_mlp(inputs, 0, shared, activation_fn, post_linear_modules=norms)
     if not dueling:

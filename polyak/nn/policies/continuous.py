@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.distributions.base import Distribution
@@ -284,9 +285,8 @@ class ContinuousCritic(Network):
 
     def q_values_of_many(self, obs: Obs, actions: Tensor) -> Tensor:
         """All K values of M actions in each state, whose features are extracted once: [B, M, A] -> [K, B, M]."""
-        features = self._features(obs).unsqueeze(1).expand(-1, actions.shape[1], -1)
-        inputs = torch.cat([features, actions], dim=2)
-        return torch.stack([network(inputs).squeeze(2) for network in self.q_networks])
+        features = self._features(obs)
+        return torch.stack([_of_many(network, features, actions) for network in self.q_networks])
 
     def forward(self, obs: Obs, actions: Tensor) -> tuple[Tensor, ...]:
         """All K values, each [B, 1]."""
@@ -499,6 +499,23 @@ class ContinuousPolicy(Policy):
         if not hasattr(self.actor, "reset_noise"):
             super().reset_noise(batch_size)
         self.actor.reset_noise(batch_size)
+
+
+def _of_many(network: nn.Module, features: Tensor, actions: Tensor) -> Tensor:
+    """A perceptron's values of features [B, F] beside each of M actions [B, M, A]: [B, M]
+
+    A first layer that is linear multiplies the features of each state once, and not once for each action.
+    """
+    if type(network) is not nn.Sequential or type(network[0]) is not nn.Linear:
+        beside = features.unsqueeze(1).expand(-1, actions.shape[1], -1)
+        return network(torch.cat([beside, actions], dim=2)).squeeze(2)
+    layers: list[Any] = list(network)
+    first, width = layers[0], features.shape[1]
+    of_states = F.linear(features, first.weight[:, :width], first.bias)
+    hidden = of_states.unsqueeze(1) + F.linear(actions, first.weight[:, width:])
+    for layer in layers[1:]:
+        hidden = layer(hidden)
+    return hidden.squeeze(2)
 
 
 def _actor_class(actor: str | ActorClass) -> ActorClass:

@@ -234,6 +234,35 @@ def actor_critic(trial: BaseTrial, task: Task) -> Values:
     }
 
 
+def impala(trial: BaseTrial, task: Task) -> Values:
+    """Actors and a learner at once."""
+    return {**_asynchronous(trial, task), "use_rms_prop": trial.suggest_categorical("use_rms_prop", [False, True])}
+
+
+def appo(trial: BaseTrial, task: Task) -> Values:
+    """The same in clipped steps."""
+    return {
+        **_asynchronous(trial, task),
+        "clip_range": uniform(trial, "clip_range", 0.05, 0.4),
+        "target_update_interval": power_of_two(trial, "target_update_interval", 1, 64),
+        "uses_per_rollout": trial.suggest_int("uses_per_rollout", 1, 8),
+    }
+
+
+def _asynchronous(trial: BaseTrial, task: Task) -> Values:
+    return {
+        **rate(trial),
+        **discount(trial),
+        **rollout(trial, task),
+        **traces(trial),
+        "vf_coef": log_uniform(trial, "vf_coef", 0.01, 1.0),
+        **entropy(trial),
+        "max_grad_norm": log_uniform(trial, "max_grad_norm", 0.5, 100.0),
+        **gsde(trial, task),
+        **network(trial, task),
+    }
+
+
 def reinforce(trial: BaseTrial, task: Task) -> Values:
     """Monte Carlo policy gradients."""
     baseline = trial.suggest_categorical("baseline", [False, True])
@@ -306,6 +335,85 @@ def ars(trial: BaseTrial, task: Task) -> Values:
         "n_delta": n_delta,
         "n_top": max(1, round(n_delta * uniform(trial, "top_fraction", 0.1, 1.0))),
     }
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def q_learning(trial: BaseTrial, task: Task) -> Values:
+    """One-step and n-step Q-learning, or with traces."""
+    return {**_table(trial, task), **_lookahead(trial)}
+
+
+def sarsa(trial: BaseTrial, task: Task) -> Values:
+    """SARSA over n steps or with traces, sampled or expected."""
+    return {**_table(trial, task), **_lookahead(trial), "sigma": uniform(trial, "sigma", 0.0, 1.0)}
+
+
+def expected_sarsa(trial: BaseTrial, task: Task) -> Values:
+    """Expected SARSA, tree backup or with traces."""
+    return {**_table(trial, task), **_lookahead(trial)}
+
+
+def double_q_learning(trial: BaseTrial, task: Task) -> Values:
+    """Q-learning with two tables."""
+    return _table(trial, task)
+
+
+def monte_carlo_control(trial: BaseTrial, task: Task) -> Values:
+    """Averages of returns."""
+    return {
+        "gamma": _table(trial, task)["gamma"],
+        "epsilon": _fading_epsilon(trial),
+        "visits": trial.suggest_categorical("visits", ["first", "every"]),
+        "exploring_starts": trial.suggest_categorical("exploring_starts", [False, True]),
+        "off_policy": trial.suggest_categorical("off_policy", [False, True]),
+    }
+
+
+def dyna_q(trial: BaseTrial, task: Task) -> Values:
+    """Q-learning that also plans with what it has seen."""
+    return {
+        **_table(trial, task),
+        "planning_steps": power_of_two(trial, "planning_steps", 1, 64),
+        "prioritized": trial.suggest_categorical("prioritized", [False, True]),
+    }
+
+
+def value_iteration(trial: BaseTrial, task: Task) -> Values:
+    """Nothing is drawn in planning; but how far rewards reach decides how soon it is done."""
+    return discount(trial)
+
+
+def policy_iteration(trial: BaseTrial, task: Task) -> Values:
+    """The same."""
+    return discount(trial)
+
+
+def _table(trial: BaseTrial, task: Task) -> Values:
+    averages = trial.suggest_categorical("averages", [False, True])
+    return {
+        "learning_rate": "1/n" if averages else rate(trial, 0.01, 1.0)["learning_rate"],
+        **discount(trial),
+        "epsilon": _fading_epsilon(trial),
+        "initial_value": float(trial.suggest_categorical("initial_value", [0, 1, 10])),
+    }
+
+
+def _fading_epsilon(trial: BaseTrial) -> float | str:
+    value: float | str = rate(trial, 0.01, 1.0, "epsilon")["epsilon"]
+    return value
+
+
+def _lookahead(trial: BaseTrial) -> Values:
+    kind = trial.suggest_categorical("lookahead", ["one step", "n steps", "traces"])
+    if kind == "n steps":
+        return {"n_steps": trial.suggest_int("n_steps", 2, 8), "lambda_": 0.0}
+    if kind == "traces":
+        kinds = ["accumulating", "replacing", "dutch"]
+        lambda_ = uniform(trial, "lambda_", 0.1, 0.99)
+        return {"n_steps": 1, "lambda_": lambda_, "traces": trial.suggest_categorical("traces", kinds)}
+    return {"n_steps": 1, "lambda_": 0.0}
 
 
 # -- off-policy, discrete actions --------------------------------------------------------------------------------------
@@ -491,12 +599,123 @@ def _smoothed(trial: BaseTrial) -> Values:
     return {"target_policy_noise": log_uniform(trial, "target_policy_noise", 1e-3, 0.4)}
 
 
+# -- from datasets -----------------------------------------------------------------------------------------------------
+
+
+def bc(trial: BaseTrial, task: Task) -> Values:
+    """Behaviour cloning."""
+    return {
+        **rate(trial),
+        **_recorded_rows(trial),
+        "l2_coef": log_uniform(trial, "l2_coef", 1e-8, 1e-2),
+        **network(trial, task, widest=512),
+    }
+
+
+def td3_bc(trial: BaseTrial, task: Task) -> Values:
+    """TD3 that clones."""
+    return {**_from_data(trial, task), **soft_target(trial), "alpha": log_uniform(trial, "alpha", 0.1, 10.0)}
+
+
+def iql(trial: BaseTrial, task: Task) -> Values:
+    """Values of recorded actions alone."""
+    return {
+        **_from_data(trial, task),
+        **soft_target(trial),
+        "expectile": uniform(trial, "expectile", 0.5, 0.95),
+        "beta": log_uniform(trial, "beta", 0.3, 30.0),
+    }
+
+
+def awac(trial: BaseTrial, task: Task) -> Values:
+    """Imitation of what was better than expected."""
+    return {
+        **_from_data(trial, task),
+        **soft_target(trial),
+        "temperature": log_uniform(trial, "temperature", 0.03, 10.0),
+    }
+
+
+def cql(trial: BaseTrial, task: Task) -> Values:
+    """Soft actor-critic with pessimistic critics."""
+    return {
+        **_from_data(trial, task),
+        **soft_target(trial),
+        "actor_learning_rate": log_uniform(trial, "actor_learning_rate", 1e-5, 1e-3),
+        "conservative_weight": log_uniform(trial, "conservative_weight", 0.1, 20.0),
+    }
+
+
+def rebrac(trial: BaseTrial, task: Task) -> Values:
+    """TD3 that clones in actor and critic."""
+    return {
+        **_from_data(trial, task),
+        **soft_target(trial),
+        "actor_bc_coef": log_uniform(trial, "actor_bc_coef", 1e-3, 1.0),
+        "critic_bc_coef": log_uniform(trial, "critic_bc_coef", 1e-3, 1.0),
+    }
+
+
+def edac(trial: BaseTrial, task: Task) -> Values:
+    """Soft actor-critic with an ensemble that is to disagree."""
+    return {
+        **_from_data(trial, task),
+        **soft_target(trial),
+        "n_critics": one_of(trial, "n_critics", [5, 10, 20, 50]),
+        "eta": log_uniform(trial, "eta", 0.1, 10.0),
+    }
+
+
+def discrete_cql(trial: BaseTrial, task: Task) -> Values:
+    """Q-learning with pessimistic values."""
+    return {
+        **_from_data(trial, task),
+        "conservative_weight": log_uniform(trial, "conservative_weight", 0.1, 20.0),
+        "target_update_interval": one_of(trial, "target_update_interval", [100, 500, 1_000, 5_000]),
+    }
+
+
+def bcq(trial: BaseTrial, task: Task) -> Values:
+    """Q-learning among the actions that the data might have chosen."""
+    return {
+        **_from_data(trial, task),
+        "threshold": uniform(trial, "threshold", 0.0, 0.7),
+        "tau": log_uniform(trial, "tau", 0.001, 0.02),
+    }
+
+
+def decision_transformer(trial: BaseTrial, task: Task) -> Values:
+    """A sequence model that is asked for a return."""
+    sizes = {
+        "width": power_of_two(trial, "width", 32, 256),
+        "n_layers": trial.suggest_int("n_layers", 1, 4),
+        "dropout": uniform(trial, "dropout", 0.0, 0.3),
+    }
+    return {
+        **rate(trial),
+        **_recorded_rows(trial),
+        "context_length": one_of(trial, "context_length", [5, 10, 20, 50]),
+        "policy_kwargs": sizes,
+    }
+
+
+def _from_data(trial: BaseTrial, task: Task) -> Values:
+    return {**rate(trial), **discount(trial), **_recorded_rows(trial), **network(trial, task, widest=512)}
+
+
+def _recorded_rows(trial: BaseTrial) -> Values:
+    return {"batch_size": power_of_two(trial, "batch_size", 64, 1024)}
+
+
 #: Name on the command line -> its space.
 SPACES: dict[str, Space] = {
     space.__name__: space
     for space in (
-        *(a2c, actor_critic, ars, deep_sarsa, maskable_ppo, ppo, pqn, recurrent_ppo, reinforce, trpo),
+        *(a2c, actor_critic, appo, ars, deep_sarsa, impala, maskable_ppo, ppo, pqn, recurrent_ppo, reinforce, trpo),
         *(c51, discrete_sac, dqn, iqn, qrdqn, rainbow),
+        *(double_q_learning, dyna_q, expected_sarsa, monte_carlo_control, q_learning, sarsa),
+        *(policy_iteration, value_iteration),
         *(crossq, ddpg, droq, fast_td3, redq, sac, sd3, simba, td3, tqc),
+        *(awac, bc, bcq, cql, decision_transformer, discrete_cql, edac, iql, rebrac, td3_bc),
     )
 }

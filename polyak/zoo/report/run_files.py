@@ -14,6 +14,7 @@ import numpy as np
 
 from polyak.envs.wrappers.monitor import get_monitor_files
 from polyak.zoo.errors import ZooError
+from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
 from polyak.zoo.registry import env_name
 from polyak.zoo.report.films import FILMS
 from polyak.zoo.report.groups import flatten, what_counts
@@ -190,7 +191,7 @@ class Run:
         return {name: column[rows] for name, column in columns.items()}
 
     def _evaluations(self, clock: tuple[np.ndarray, np.ndarray]) -> Json:
-        path = self.path / "evaluations.npz"
+        path = self.path / EVALUATIONS_NPZ
         if not path.is_file():
             return {}
         found = self._try(path, lambda: evaluations(path))
@@ -229,26 +230,10 @@ def checked_settings(content: Any) -> Json:
 
 
 def evaluations(path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Read an ``evaluations.npz``: steps [n], rising, and each measure [n, episodes]. Never unpickles.
-
-    Of several evaluations at one step the last counts. Raises what numpy raises for a damaged file, and ValueError for
-    arrays that do not fit.
-    """
-    if not path.stat().st_size:
-        raise ValueError("it is empty")
-    with np.load(path, allow_pickle=False) as data:
-        if "timesteps" not in data:
-            raise ValueError(f"it has no timesteps; it holds {', '.join(data.files) or 'nothing'}")
-        steps = np.asarray(data["timesteps"]).reshape(-1).astype(np.int64)
-        measures = {
-            measure: np.asarray(data[key], dtype=np.float64).reshape(len(steps), -1)
-            for measure, key in _EVALUATIONS.items()
-            if key in data and len(steps)
-        }
-    measures = {measure: table for measure, table in measures.items() if table.shape[1]}
-    rising, places = np.unique(steps[::-1], return_index=True)
-    last = len(steps) - 1 - places
-    return rising, {measure: table[last] for measure, table in measures.items()}
+    """Return steps [n], rising, and each measure [n, episodes]; errors as of `read_evaluation_file`."""
+    file = read_evaluation_file(path, _EVALUATIONS.values())
+    measures = {measure: file.tables[key] for measure, key in _EVALUATIONS.items() if key in file.tables}
+    return file.steps, {measure: table for measure, table in measures.items() if table.shape[1]}
 
 
 def time_split(progress: dict[str, np.ndarray]) -> dict[str, float]:

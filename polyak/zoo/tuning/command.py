@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polyak.envs.names import did_you_mean
 from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
+from polyak.zoo.interruption import heeding_sigterm, status_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
 from polyak.zoo.registry import env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
@@ -22,15 +23,12 @@ from polyak.zoo.tuning.problem import Problem, default_storage, default_study_na
 if TYPE_CHECKING:
     from optuna import Study
 
-#: Exit status of a program that Ctrl-C ended: 128 and the number of the signal.
-INTERRUPTED = 130
-
 
 def tune(options: TuneOptions) -> Path:
     """Run a study as `options` say, write its report and return the file with the best settings.
 
     The study goes on from the trials that it has: see `polyak.zoo.tuning.studies`. Ctrl-C ends it early, reports what
-    there is, and exits with status 130.
+    there is, and exits with status 130; SIGTERM, with 143.
 
     Raises:
         ZooError: a wrong option, algorithm, environment, setting or space, before anything is written; a study that
@@ -51,20 +49,21 @@ def tune(options: TuneOptions) -> Path:
         problem.check()
         study = workers.open_study(problem)
         _announce(problem, study, total)
-        interrupted = False
+        status = 0
         try:
-            _run(problem, study, total)
-        except KeyboardInterrupt:
-            interrupted = True
+            with heeding_sigterm():
+                _run(problem, study, total)
+        except KeyboardInterrupt as interrupt:
+            status = status_of(interrupt)
             note("interrupted; the same command goes on with the study.")
         try:
             best = _report(problem, study, total)
         except ZooError as error:
-            if not interrupted:
+            if not status:
                 raise
             note(str(error))
-    if interrupted:
-        raise SystemExit(INTERRUPTED)
+    if status:
+        raise SystemExit(status)
     return best
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from multiprocessing.connection import wait
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.interruption import Terminated
 from polyak.zoo.output import outlasting_the_reader
 from polyak.zoo.tuning import studies
 from polyak.zoo.tuning.options import TuneOptions
@@ -115,8 +117,11 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
             process.start()
         for process in processes:
             process.join()
-    except KeyboardInterrupt:
-        # Ctrl-C reached them, too: they put back their trials and end.
+    except KeyboardInterrupt as interrupt:
+        # Ctrl-C reached them, too, SIGTERM did not: they put back their trials and end.
+        for process in processes if isinstance(interrupt, Terminated) else ():
+            if process.is_alive() and process.pid is not None:
+                os.kill(process.pid, signal.SIGINT)
         for process in processes:
             process.join(timeout=60)
             if process.is_alive():

@@ -1,0 +1,140 @@
+"""Adversarial Inverse Reinforcement Learning (AIRL).
+
+Fu, Luo and Levine 2018, "Learning Robust Rewards with Adversarial Inverse Reinforcement Learning", arXiv:1710.11248.
+Sections and algorithms are theirs.
+
+Shapes: B rows of a minibatch, half of them demonstrated.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.algorithms import get
+from polyak.algorithms.gail import GAILLearner
+from polyak.core.hyperparameters import require
+from polyak.core.learner import Learner
+from polyak.core.loops.adversarial import AdversarialImitation, Comparison
+from polyak.core.reward import RewardFunction, judged
+from polyak.nn.networks.rewards import ShapedRewardNet
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.categorical import CategoricalActor
+from polyak.nn.policies.continuous import SquashedGaussianActor
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+
+WIDEST = 0.999
+"""How far from 0 a squashed action counts, at most: the density of a squashed Gaussian at its bounds is 0 or infinite,
+where demonstrations often are."""
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def discriminator_logits(f: Tensor, log_probs: Tensor) -> Tensor:
+    """log D - log(1 - D) = f(s, a, s') - log pi(a|s), where D = exp f / (exp f + pi), section 4. Both [B] -> [B]
+
+    It is the generator's reward, too: algorithm 1.
+    """
+    return f - log_probs
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class AIRLLearner(GAILLearner):
+    """A discriminator made of a reward with a potential, and of the generator's own density."""
+
+    def logits(self, outputs: Tensor, batch: Comparison) -> Tensor:
+        """f less the generator's log-density of the action. outputs [B] -> [B]"""
+        return discriminator_logits(outputs, batch.log_probs)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class AIRL(AdversarialImitation):
+    """AIRL: a reward that explains demonstrations, apart from how the environment responds (arXiv:1710.11248).
+
+    The discriminator is f(s, a, s') - log pi(a|s) with f = g + gamma h(s') - h(s), where ``reward_kwargs`` may have
+    ``potential_arch``, the widths of h. The generator learns from that; :attr:`reward` is g alone, from which other
+    agents can learn.
+    """
+
+    _: KW_ONLY
+    use_action: bool = False
+    """Whether the reward g depends on the action. One of the state alone can be told apart from the potential, and
+    holds where the environment responds in another way (section 5)."""
+
+    learner_class: ClassVar[type[Learner]] = AIRLLearner
+
+    def _find_generator(self, generator: str | type) -> type:
+        return get(generator) if isinstance(generator, str) else generator
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        fix = "AIRL needs the density of demonstrated actions, which {} does not tell. Use {}."
+        stochastic = _actor(self.policy) is not None
+        name = type(self.policy).__name__
+        others = "a generator with a stochastic actor, such as 'ppo' or 'sac'"
+        require(stochastic, "generator", self._generator_choice, fix.format(name, others))
+        remembers = isinstance(self.policy, RecurrentActorCriticPolicy) or self.policy.recurrence is not None
+        require(not remembers, "policy_kwargs", self.policy_kwargs, fix.format("a memory", "a policy without memory"))
+
+        self._check_masks()
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        self._check_masks()
+
+    def _check_masks(self) -> None:
+        """Refuse them; what infos say of them is known after a reset only."""
+        masked = self.generator.runner is not None and self.generator.runner.masks is not None
+        fix = "the density of demonstrated actions is not known where masks forbid some. Use GAIL."
+        require(not masked, "env", self.env, fix)
+
+    def make_policy(self) -> Callable[[], Any]:
+        """A picklable recipe of the network that is learned here; the generator has the policy."""
+        arguments = {"gamma": getattr(self.generator, "gamma", 1.0), **self._network_arguments()}
+        return partial(ShapedRewardNet, self.observation_space, self.action_space, **arguments)
+
+    @property
+    def reward(self) -> RewardFunction:
+        """The reward g that was learned, without potential."""
+        network: Any = self.learner.policy
+        arguments = {name: value for name, value in self._network_arguments().items() if name != "potential_arch"}
+        return RewardFunction(network.reward, "logit", arguments)
+
+    @torch.no_grad()
+    def _rewards(self, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> np.ndarray:
+        f = judged(self.learner.policy, observations, actions, next_observations, terminated)
+        log_probs = self._log_probs(observations, actions).to(f.device)
+        return discriminator_logits(f, log_probs).numpy(force=True)
+
+    @torch.no_grad()
+    def _log_probs(self, observations: Any, actions: np.ndarray) -> Tensor:
+        """[B] log-densities of actions [B, ...] in the environment's units, by the generator as it is and in the units
+        of its network; of demonstrated and generated actions alike."""
+        policy, normalizer = self.policy, self.generator.get_vec_normalize_env()
+        if normalizer is not None:
+            observations = normalizer.normalize_obs(observations)
+        taken = np.reshape(policy.codec.from_env(actions), (len(actions), -1))
+        distribution = _actor(policy).get_distribution(policy.obs_to_tensor(observations)[0])
+        tensor = torch.as_tensor(taken, device=policy.device)
+        if policy.codec.squash or isinstance(_actor(policy), SquashedGaussianActor):
+            tensor = tensor.clamp(-WIDEST, WIDEST)
+        if isinstance(_actor(policy), CategoricalActor):
+            tensor = tensor.flatten()
+        elif isinstance(policy, ActorCriticPolicy):
+            return policy.log_prob_of(tensor.reshape(len(tensor), *policy.codec.shape), distribution)
+        return distribution.log_prob(tensor)
+
+
+def _actor(policy: Any) -> Any:
+    """The network that knows the distribution of a policy's actions; None if there is no such distribution."""
+    actor = policy if isinstance(policy, ActorCriticPolicy) else getattr(policy, "actor", None)
+    return actor if hasattr(actor, "get_distribution") else None

@@ -1,0 +1,398 @@
+"""AlphaZero.
+
+Silver et al. 2018, "A general reinforcement learning algorithm that masters chess, shogi, and Go through self-play"
+(Science 362, arXiv:1712.01815). With ``selection="gumbel"``: Danihelka et al. 2022, "Policy improvement by planning
+with Gumbel" (ICLR).
+
+A network that judges positions guides a search, and learns from what the search found and from how games ended. The
+search is in :mod:`polyak.core.search.mcts`, games against itself in :mod:`polyak.core.search.self_play`.
+
+Shapes: B positions, A moves. Everything is seen by the player to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.core.deep import DeepAlgorithm
+from polyak.core.files.checkpoint import Saved, beneath, prefixed
+from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, NonNegative, Positive, later, require
+from polyak.core.judging.elo import rating
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.schedules import Schedule
+from polyak.core.search.mcts import MCTS, Found, read_observation
+from polyak.core.search.rules import draw, softmax
+from polyak.core.search.self_play import SelfPlay, match
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data.positions import PositionBuffer, Positions
+from polyak.envs.games.game import Game
+from polyak.envs.games.known import GAMES, find_game
+from polyak.nn.catalog import PolicyRecipe
+from polyak.nn.policies.game import GamePolicy
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def policy_loss(logits: Tensor, legal: Tensor, policies: Tensor) -> Tensor:
+    """-E[pi . log p], the second part of eq. 1, p over legal moves alone. logits, legal, policies [B, A] -> []"""
+    log_p = logits.masked_fill(~legal, -1e9).log_softmax(1)
+    return -(policies * log_p).sum(1).mean()
+
+
+def value_loss(values: Tensor, outcomes: Tensor) -> Tensor:
+    """E[(z - v)^2], the first part of eq. 1. both [B] -> []"""
+    return ((outcomes - values) ** 2).mean()
+
+
+def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
+    """||theta||^2, the third part of eq. 1. -> []"""
+    return torch.stack([(p**2).sum() for p in parameters]).sum()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class AlphaZeroLearner(Learner):
+    """Judges positions as the search did, and as games ended."""
+
+    policy: GamePolicy
+    value_coef: Dial[Tensor]
+    l2_coef: Dial[Tensor]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: Positions) -> Update:
+        """One gradient step."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: Positions) -> Update:
+        """Towards what the search found, and how games ended."""
+        logits, values = self.policy.judge(batch.observations)
+        objective = self.objective(batch, logits, values)
+        self.minimise("policy", objective.loss)
+        return Update({"loss": objective.loss.detach(), **objective.metrics})
+
+    def objective(self, batch: Positions, logits: Tensor, values: Tensor) -> Objective:
+        """Eq. 1, the value's part weighed by ``value_coef``."""
+        chosen, won = policy_loss(logits, batch.legal, batch.policies), value_loss(values, batch.values)
+        loss = chosen + self.value_coef * won + self.l2_coef * squared_norm(self.policy.parameters())
+        return Objective(loss, {"policy_loss": chosen.detach(), "value_loss": won.detach()})
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class AlphaZero(DeepAlgorithm):
+    """AlphaZero: plays against itself by a search that a network guides, and learns from it (Silver et al. 2018).
+
+    ``learn(total_timesteps)`` counts positions played. Rewards of its logs are the results of games to the player who
+    began them; ratings are those of :meth:`rate`.
+    """
+
+    env: Becomes[Game | str | None, Game | None] = later()  # type: ignore[assignment]
+    """A game: ``"connect4"``, ``"tictactoe"``, or a :class:`~polyak.envs.games.game.Game`; ``None`` for a model that
+    only predicts."""
+    learning_rate: NonNegative | Schedule = 1e-3
+    """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
+    _: KW_ONLY
+    simulations: Count = 50
+    """Positions that each search looks at."""
+    n_games: Count = 128
+    """Games that are played at once."""
+    buffer_size: Count = 100_000
+    """Positions kept to learn from."""
+    learning_starts: Natural = 2_000
+    """Positions kept before learning begins."""
+    batch_size: Count = 256
+    """Positions of a minibatch."""
+    train_freq: Count = 1
+    """Moves of every game between two rounds of gradient steps."""
+    gradient_steps: Count = 4
+    """Gradient steps of such a round."""
+    value_coef: NonNegative = 1.0
+    """Weight of the values' loss."""
+    l2_coef: NonNegative = 1e-5
+    """Weight of the sum of squares of all weights."""
+    selection: Literal["puct", "gumbel"] = "puct"
+    """How the search chooses what to look at."""
+    exploration: NonNegative = 1.25
+    """How much the network's opinion of moves weighs in the search, against what came of them."""
+    solves: bool = True
+    """Whether the search knows for certain what is won or lost by force; the paper's does not."""
+    dirichlet_alpha: Positive | None = None
+    """Concentration of the noise at the root while it learns; ``None``: 10 / number of moves."""
+    dirichlet_fraction: Fraction = 0.25
+    """Weight of that noise."""
+    warm_moves: Natural = 10
+    """Moves at the start of each game that are drawn by visits while it learns; the others are the best."""
+    keeps_trees: bool = True
+    """Whether a search goes on with what the one before it found out."""
+    symmetric: bool = True
+    """Whether positions are learned from in all the ways to look at them that the game knows."""
+    rate_freq: Natural = 0
+    """Positions played between two matches against past selves, which rate the present one; 0: none."""
+    rated_games: Count = 40
+    """Games against each past self."""
+    past_selves: Count = 3
+    """Past selves that are kept."""
+
+    learner_class: ClassVar[type[Learner]] = AlphaZeroLearner
+    policies: ClassVar = {
+        "MlpPolicy": PolicyRecipe("MlpPolicy", GamePolicy),
+        "CnnPolicy": PolicyRecipe("CnnPolicy", GamePolicy, {"tower": True}),
+    }
+    heeds_masks: ClassVar = True
+    saves_also: ClassVar = frozenset({"replay_buffer"})
+    needs: ClassVar = ("game",)
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        env, self.env = self.env, None
+        super().__post_init__(_init_setup_model)
+        self.past: list[tuple[GamePolicy, float]] = []
+        """Past selves and their ratings, the latest last."""
+        self.elo = 0.0
+        """The latest rating; the first self has 0."""
+        self._rated_at = self._moves = 0
+        if env is not None:
+            self._take_up(env)
+            if _init_setup_model:
+                self._setup_model()
+                self._check_built()
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        sizes = {"n_games": 8, "simulations": 4, "learning_starts": 16, "batch_size": 16, "buffer_size": 200}
+        return {**super().trial(), "env": "tictactoe", **sizes}
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _take_up(self, env: Any) -> None:
+        self.env = game = find_game(env)
+        self.observation_space, self.action_space = game.observation_space, game.action_space
+
+    def _card(self) -> dict[str, str]:
+        return {"game": "none" if vars(self).get("env") is None else repr(self.env), **super()._card()}
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.env is None:
+            return
+        game = self.env
+        self.search = self._searcher(self.policy)
+        self.self_play = SelfPlay(self.search, self.n_games, self.warm_moves, self.keeps_trees)
+        self.replay_buffer = PositionBuffer(
+            self.buffer_size,
+            game.observation_shape,
+            game.n_moves,
+            game.symmetries() if self.symmetric else Game.symmetries(game),
+            self.device,
+        )
+
+    def _searcher(self, policy: Any) -> MCTS:
+        """A search that a network guides."""
+        return MCTS(
+            self.env,
+            partial(judged, policy, self.env),
+            self.simulations,
+            selection=self.selection,
+            exploration=self.exploration,
+            solves=self.solves,
+            dirichlet_alpha=self.dirichlet_alpha,
+            dirichlet_fraction=self.dirichlet_fraction,
+        )
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        rounds = -(-timesteps // (self.n_games * self.train_freq))
+        return rounds * self.gradient_steps, self.batch_size
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        if self.env is None:
+            raise ValueError(
+                "env=None: this model has no game to learn. Pass one: `AlphaZero.load(path, env=...)` or "
+                "`AlphaZero('MlpPolicy', 'connect4')`."
+            )
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if reset:
+            self._rated_at = 0
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        self.policy.set_training_mode(False)
+        with self._split.env:
+            ended = self.self_play.move()
+        self.num_timesteps += self.n_games
+        self._moves += 1
+        if not callback.on_step():
+            return False
+        self.replay_buffer.add(ended.observations, ended.policies, ended.legal, ended.values)
+        for length, result in zip(ended.lengths, ended.results, strict=True):
+            self.ep_info_buffer.append({"r": float(result), "l": int(length)})
+        before, self._episode_num = self._episode_num, self._episode_num + len(ended.lengths)
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        if self._moves % self.train_freq == 0 and self.replay_buffer.size() > self.learning_starts:
+            with self._split.update:
+                self.train(self.gradient_steps, self.batch_size)
+        if self.rate_freq and self.num_timesteps - self._rated_at >= self.rate_freq:
+            self.rate()
+        every = None if log_interval is None else log_interval * self.n_games
+        if every is not None and before // every < self._episode_num // every:
+            self._write_logs(episodes=self._episode_num)
+        return True
+
+    def train(self, gradient_steps: int, batch_size: int) -> None:
+        """Make some gradient steps on what was played."""
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        metrics: dict[str, list[Tensor]] = {}
+        for _ in range(gradient_steps):
+            for name, value in self.learner.update(self.replay_buffer.sample(batch_size)).metrics.items():
+                metrics.setdefault(name, []).append(value)
+        self._n_updates += gradient_steps
+        self._record_means(metrics)
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.policy.set_training_mode(False)
+
+    def rate(self) -> float:
+        """Play against past selves; returns the present one's rating, by Elo's formula, and keeps a copy of it."""
+        self._rated_at = self.num_timesteps
+        self.policy.set_training_mode(False)
+        games = [self.rated_games] * len(self.past)
+        points = [match(self.search, self._searcher(past), self.rated_games) for past, _ in self.past]
+        if games:
+            self.elo = rating([elo for _, elo in self.past], points, games)
+            if self._logger is not None:
+                self.logger.record("eval/score_against_last", points[-1] / games[-1])
+        if self._logger is not None:
+            self.logger.record("eval/elo", self.elo)
+        self.past = [*self.past, (_frozen(self.policy), self.elo)][-self.past_selves :]
+        return self.elo
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def look_ahead(self, positions: np.ndarray, simulations: int | None = None) -> Found:
+        """What a search says of positions [B, ...] of the game; ``simulations``: None takes the model's own number."""
+        self.policy.set_training_mode(False)
+        return self._searching().search(positions, simulations)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        *,
+        action_masks: np.ndarray | None = None,
+        simulations: int | None = None,
+    ) -> tuple[Any, Any]:
+        """The move for one observation or a batch of them.
+
+        Args:
+            observation: what :meth:`Game.observe` says of a position, [*observation_shape], or [B, ...] of such. Of
+                Connect-4: planes [2, 6, 7] of own discs and the other's, row 0 at the bottom.
+            state, episode_start: handed back, and ignored.
+            deterministic: the best move; False draws by visits.
+            action_masks: [A] or [B, A] bool, to forbid moves; illegal ones are left alone anyway.
+            simulations: positions that the search looks at; None: the model's own number; 0: the network alone.
+
+        Returns:
+            the move or moves, and ``state``.
+
+        Raises:
+            ValueError: no such position can be, or its game is over.
+        """
+        search = self._searching()
+        self.policy.set_training_mode(False)
+        single, positions = read_observation(search.game, observation)
+        if simulations == 0:
+            shares, _ = judged(self.policy, search.game, positions, search.game.legal(positions))
+        else:
+            shares = search.search(positions, simulations).policy
+        if action_masks is not None:
+            shares = np.where(np.atleast_2d(action_masks), shares, 0)
+        moves = shares.argmax(1) if deterministic else draw(shares, np.random)
+        return (moves[0] if single else moves), state
+
+    def _searching(self) -> MCTS:
+        require(self.env is not None, "env", None, "a search needs the rules. Pass the game: load(path, env=...).")
+        return self.search
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _description(self) -> dict[str, Any]:
+        known = type(self.env) is GAMES.get(getattr(self.env, "name", ""))
+        return {**super()._description(), "game": self.env.name if known and self.env is not None else None}
+
+    def _enter(self, saved: Saved, env: Any) -> None:
+        game = saved.info.get("game") if env is None else env
+        if game is None:
+            return
+        game = find_game(game)
+        for name in ("observation_space", "action_space"):
+            mine, theirs = getattr(self, name), getattr(game, name)
+            require(mine == theirs, "env", game, f"its {name} is {theirs}, that of the file {mine}.")
+        self._take_up(game)
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if self.env is None:
+            return
+        for i, (policy, _) in enumerate(self.past):
+            saved.state |= prefixed(f"past/{i}", {k: v.numpy(force=True) for k, v in policy.state_dict().items()})
+        if "replay_buffer" in include:
+            saved.replay = prefixed("positions", self.replay_buffer.state_dict())
+            saved.replay |= prefixed("self_play", self.self_play.state())
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        past = saved.state_of("past")
+        for i in range(len({name.partition("/")[0] for name in past})):
+            policy = _frozen(self.policy)
+            policy.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in beneath(past, str(i)).items()})
+            self.past.append((policy, 0.0))
+
+    def _extra_state(self) -> dict[str, Any]:
+        ratings = {"past_elo": [elo for _, elo in self.past], "elo": self.elo}
+        return {**super()._extra_state(), **ratings, "moves": self._moves, "rated_at": self._rated_at}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        self.past = [(policy, elo) for (policy, _), elo in zip(self.past, state["past_elo"], strict=True)]
+        self.elo, self._moves, self._rated_at = state["elo"], state["moves"], state["rated_at"]
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if resume and saved.replay and self.env is not None:
+            self.replay_buffer.load_state_dict(beneath(saved.replay, "positions"))
+            if not force_reset:
+                self.self_play.load_state(beneath(saved.replay, "self_play"))
+
+
+def judged(policy: Any, game: Any, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a network says of positions [B, ...]: probabilities of legal moves [B, A], and values [B]."""
+    with torch.inference_mode():
+        logits, values = policy.judge(torch.from_numpy(game.observe(positions)).to(policy.device))
+    return softmax(np.where(legal, logits.numpy(force=True), -np.inf)), values.numpy(force=True)
+
+
+def _frozen(policy: Any) -> Any:
+    """A copy that will not change."""
+    copy: Any = deepcopy(policy)
+    copy.__dict__.pop("optimizer", None)
+    return copy.requires_grad_(False)

@@ -1,0 +1,173 @@
+"""Asynchronous proximal policy optimization (APPO): PPO's clipping on IMPALA's architecture, with a target network.
+
+Luo et al. 2019, "IMPACT: Importance Weighted Asynchronous Architectures with Clipped Target Networks",
+arXiv:1912.00167. Sections are theirs. Three policies take part: pi learns, mu has acted, and the target network follows
+pi; V-trace (:func:`polyak.ops.returns.vtrace`) estimates the advantages of the target's.
+
+Shapes: T steps of N environments.
+"""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.impala import IMPALALearner
+from polyak.algorithms.ppo import next_kl_coef
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Judged, Unroll, in_time, rows_of
+from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.data.circular import CircularBuffer
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.base import Distribution
+from polyak.nn.distributions.choice import ACTION_SPACES
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def log_ratios(log_probs: Tensor, acting: Tensor, target: Tensor, clip: Tensor) -> Tensor:
+    """log of r = min(mu / pi_target, rho) pi / mu, section 3.1: pi / pi_target where mu is not much likelier.
+
+    Of the actions taken: log_probs log pi [T, N], acting log mu [T, N], target log pi_target [T, N], clip rho [] ->
+    [T, N]
+    """
+    return torch.minimum(acting - target, clip.log()) + log_probs - acting
+
+
+def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
+    """-E[min(r A, clip(r, 1 - eps, 1 + eps) A)], section 3.1. log_ratio log r [T, N], advantages [T, N] -> []"""
+    ratio = log_ratio.exp()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class APPOLearner(IMPALALearner):
+    """A stochastic actor with a value function, under one optimizer, and a target network of both."""
+
+    target_policy: ActorCriticPolicy
+    clip_range: Dial[Tensor]
+    target_worker_clip: Dial[Tensor]
+    kl_coef: Dial[Tensor | None]
+    tau: Dial[Tensor]
+    target_update_interval: Dial[int]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.target_policy = copy.deepcopy(self.policy, {id(optimizer): None for optimizer in self.optimizers.values()})
+        self.target_policy.requires_grad_(False)
+
+    def update(self, batch: Unroll) -> Update:
+        """One gradient step on a rollout; every ``target_update_interval`` the target network follows."""
+        self.target_policy.set_training_mode(False)
+        update = super().update(batch)
+        if self.steps % self.target_update_interval == 0:
+            self.update_target()
+        return update
+
+    @torch.no_grad()
+    def update_target(self) -> None:
+        """Move the target network towards the one that learns."""
+        polyak_update(self.policy, self.target_policy, self.tau)
+
+    def distribution(self, policy: ActorCriticPolicy, batch: Unroll) -> Distribution:
+        """The actions [N * T, ...] that a policy would take where those of a rollout were."""
+        named: dict[str, Any] = self.columns(batch)
+        masks = named.pop("masks", None)
+        distribution = copy.copy(policy.get_distribution(self.observations(batch), **named))
+        return distribution if masks is None else distribution.masked(masks)
+
+    def objective(self, batch: Unroll, judged: Judged) -> Objective:
+        """The clipped surrogate, values and entropy together, section 3.1. Judged by the policy as it is."""
+        acting, actions = batch.trajectory.log_probs, rows_of(batch.trajectory.actions)
+        with torch.no_grad():
+            before = self.distribution(self.target_policy, batch)
+            target = in_time(self.target_policy.log_prob_of(actions, before), acting)
+        targets, advantages = self.vtrace(batch, judged.values, target)
+        log_ratio = log_ratios(judged.log_probs, acting, target, self.target_worker_clip)
+        objective = self.with_values(clipped_surrogate(log_ratio, advantages, self.clip_range), judged, targets)
+        with torch.no_grad():
+            clipped = ((log_ratio.exp() - 1).abs() > self.clip_range).float().mean()
+        objective = objective._replace(metrics={**objective.metrics, "clip_fraction": clipped})
+        if self.kl_coef is None:
+            return objective
+        kl = before.kl(self.distribution(self.policy, batch)).mean()
+        (of_all,) = self.averaged([kl.detach()])  # so that all learners weigh it alike
+        return objective.plus(self.kl_coef * kl, kl=of_all)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class APPO(AsynchronousAlgorithm):
+    """Acting and learning at the same time, with clipped steps and a target network (arXiv:1912.00167)."""
+
+    _: KW_ONLY
+    clip_range: Positive | Schedule = 0.4
+    """How far from 1 the ratio to the target network's probability may move before it stops counting; a number or a
+    schedule."""
+    target_worker_clip: Positive = 2.0
+    """How many times likelier than by the target network an action may have been for the policy that acted before it
+    counts for less."""
+    target_update_interval: Count = 32
+    """Gradient steps between two updates of the target network."""
+    tau: Fraction = 1.0
+    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
+    circular_buffer_size: Count = 8
+    """Rollouts from which the learner draws, if it is ``asynchronous`` and they come faster than it uses them up: see
+    :class:`~polyak.data.circular.CircularBuffer`."""
+    uses_per_rollout: Count = 2
+    """Gradient steps that are made on a rollout, at most."""
+    kl_coef: NonNegative | None = None
+    """Weight of a penalty on the policy's divergence from the target network; ``None``: there is no such term."""
+    kl_target: Positive | None = None
+    """Divergence that ``kl_coef`` aims at: at each update of the target network it is halved where the divergence was
+    less than 2/3 of this, and doubled where it was more than 3/2. ``None`` leaves it as it is."""
+
+    learner_class: ClassVar[type[Learner]] = APPOLearner
+    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
+    action_spaces: ClassVar = ACTION_SPACES
+    takes_all: ClassVar[bool] = True
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = "there is no weight that could move. Give kl_coef as well."
+        require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
+
+    def _setup_model(self) -> None:
+        self.clip_range = get_schedule_fn(self.clip_range)
+        super()._setup_model()
+        self._buffer: CircularBuffer[Unroll] = CircularBuffer(self.circular_buffer_size, self.uses_per_rollout)
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if reset:
+            self._buffer = CircularBuffer(self.circular_buffer_size, self.uses_per_rollout)
+
+    def _updates_per_rollout(self, rows: int) -> int:
+        return self.uses_per_rollout
+
+    def _lessons(self, unrolls: list[Unroll]) -> Iterable[Unroll]:
+        for unroll in unrolls:
+            self._buffer.add(unroll)
+        return self._buffer.draw(self.uses_per_rollout)
+
+    def train(self) -> None:
+        """Learn from rollouts drawn from those that are kept."""
+        followed = self.learner.steps // self.target_update_interval
+        super().train()
+        self.logger.record("train/clip_range", self.learner.dials["clip_range"])
+        if self.kl_coef is None:
+            return
+        self.logger.record("train/kl_coef", self.kl_coef)
+        if self.kl_target is not None and self.learner.steps // self.target_update_interval > followed:
+            self.kl_coef = next_kl_coef(self.kl_coef, float(self.metrics["kl"][-1]), self.kl_target)

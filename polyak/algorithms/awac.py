@@ -1,0 +1,165 @@
+"""Advantage Weighted Actor-Critic (AWAC).
+
+Nair, Gupta, Dalal and Levine 2020, "AWAC: Accelerating Online Reinforcement Learning with Offline Datasets",
+arXiv:2006.09359. Section numbers are theirs. The actor is fitted to recorded actions, the better ones more so: it never
+asks the critics about actions of its own. The same rule serves the dataset and what comes after it.
+
+Shapes: B batch rows, A action dimensions, K critics, M actions. Actions are in units of the action space scaled to
+[-1, 1].
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import Count, Fraction, Positive
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.gaussian import Gaussian
+from polyak.nn.policies.bounded import BoundedGaussianActor
+from polyak.nn.policies.continuous import ContinuousPolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """sum_k E[(Q_k(s, a) - y)^2], section 4.1. q [K, B], target y [B], weights [B] -> []"""
+    return (weights * (q - target) ** 2).mean(1).sum()
+
+
+def exponential_weights(advantages: Tensor, temperature: Tensor, largest: Tensor) -> Tensor:
+    """min(exp(A / lambda), largest), section 4.2. advantages [B], lambda [], largest [] -> [B]"""
+    return (advantages / temperature).exp().clamp(max=largest)
+
+
+def normalised_weights(advantages: Tensor, temperature: Tensor, largest: Tensor) -> Tensor:
+    """B softmax(A / lambda) over the batch, at most ``largest``: the weights of section 4.2 divided by their mean.
+
+    advantages [B], lambda [], largest [] -> [B]
+    """
+    return (len(advantages) * (advantages / temperature).softmax(0)).clamp(max=largest)
+
+
+def actor_loss(log_prob: Tensor, advantage_weights: Tensor, weights: Tensor) -> Tensor:
+    """-E[w(A) log pi(a|s)], section 4.2. log_prob [B] of recorded actions, their weights w [B] and [B] of rows -> []"""
+    return -(weights * advantage_weights * log_prob).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class AWACLearner(Learner):
+    """A Gaussian actor, and critics with targets."""
+
+    policy: ContinuousPolicy
+    tau: Dial[Tensor]
+    target_update_interval: Dial[int]
+    temperature: Dial[Tensor]
+    normalize_weights: Dial[bool]
+    max_weight: Dial[Tensor]
+    n_action_samples: Dial[int]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        critic = self.policy.critic
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", critic.own_parameters(), recipe.make_optimizer, recipe.lr, owner=critic)
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step of critics and actor; then the targets follow."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
+        return update
+
+    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
+        """Algorithm 1."""
+        critic = self.critic_objective(batch, self.estimates(batch), self.td_target(batch))
+        self.minimise("critic", critic.loss)
+        metrics = self.improve_actor(batch)
+        if update_target:
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        return Update({"critic_loss": critic.loss.detach(), **critic.metrics, **metrics}, critic.td_error)
+
+    def improve_actor(self, batch: Transition) -> Metrics:
+        """Fit the actor to the batch's actions, weighted by advantages under the critics as they are now."""
+        policy = self.policy.actor.get_distribution(batch.observations)
+        advantages = self.advantages(batch, policy)
+        actor = self.actor_objective(batch, policy.log_prob(batch.actions.flatten(1)), self.weigh(advantages))
+        self.minimise("actor", actor.loss)
+        return {"actor_loss": actor.loss.detach(), "advantage": advantages.mean(), **actor.metrics}
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """y = r + gamma min_k Q_target(s', a') with a' of the actor, section 4.1. -> [B]"""
+        next_actions = self.policy.actor(batch.next_observations)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        return batch.rewards + batch.discounts * next_q.amin(0)
+
+    def estimates(self, batch: Transition) -> Tensor:
+        """What the critics say of the batch's actions. -> [K, B]"""
+        return self.policy.critic.q_values(batch.observations, batch.actions)
+
+    @torch.no_grad()
+    def advantages(self, batch: Transition, policy: Gaussian) -> Tensor:
+        """A(s, a) = Q(s, a) - V(s), where V is the mean of Q over actions of the policy, section 4.2. -> [B]"""
+        own = policy.sample_many(self.n_action_samples).clamp(-1, 1)
+        actions = torch.cat([batch.actions.flatten(1).unsqueeze(1), own], 1)
+        q = self.policy.critic.q_values_of_many(batch.observations, actions).amin(0)
+        return q[:, 0] - q[:, 1:].mean(1)
+
+    def weigh(self, advantages: Tensor) -> Tensor:
+        """How much rows of such advantages [B] count. -> [B]"""
+        weigh = normalised_weights if self.normalize_weights else exponential_weights
+        return weigh(advantages, self.temperature, self.max_weight)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+    def actor_objective(self, batch: Transition, log_prob: Tensor, advantage_weights: Tensor) -> Objective:
+        """Of the actor. log_prob [B] of the batch's actions, and how much they count [B]"""
+        return Objective(actor_loss(log_prob, advantage_weights, batch.weights))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class AWAC(OfflineAlgorithm):
+    """Advantage Weighted Actor-Critic: an actor fitted to recorded actions, the better ones more so (arXiv:2006.09359).
+
+    The actor is a Gaussian around tanh of its network, whose samples are cut off at the bounds: its density is finite
+    and smooth where recorded actions often lie, at the bounds themselves, which a Gaussian squashed by tanh cannot
+    reach.
+    """
+
+    _: KW_ONLY
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates."""
+    temperature: Positive = 1.0
+    """By which advantages are divided, lambda: the smaller, the more the best actions alone count; a large one clones.
+    It is in units of returns, as they are after ``reward_scaling``."""
+    normalize_weights: bool = True
+    """Rows count by exp(advantage / temperature), divided by its mean over the minibatch as in the authors' code, so
+    that only differences of advantages count; ``False`` leaves it as it is."""
+    max_weight: Positive = 100.0
+    """The largest such weight."""
+    n_action_samples: Count = 1
+    """Actions of the policy whose mean value advantages are relative to."""
+
+    learner_class: ClassVar[type[Learner]] = AWACLearner
+    policies: ClassVar = policy_aliases(ContinuousPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")

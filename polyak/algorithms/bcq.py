@@ -1,0 +1,127 @@
+"""Batch-Constrained deep Q-learning for discrete actions (BCQ).
+
+Fujimoto, Conti, Ghavamzadeh and Pineau 2019, "Benchmarking Batch Deep Reinforcement Learning Algorithms",
+arXiv:1910.01708. Deep Q-learning that neither takes nor evaluates what the data would hardly have chosen: beside the
+values, and from the same features, an imitator G learns what was chosen.
+
+Shapes: B batch rows, A actions.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from polyak.algorithms.dqn import DQN, DQNLearner
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
+from polyak.core.learner import Dial, Learner, Objective
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.schedules import Schedule
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.policies.constrained import UNLIKELY, ConstrainedPolicy, ConstrainedQNetwork, likely
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def imitation_loss(logits: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
+    """-E[log G(a|s)], algorithm 1. logits [B, A], actions [B] that were chosen, weights [B] -> []"""
+    return (weights * F.cross_entropy(logits, actions, reduction="none")).mean()
+
+
+def logit_penalty(logits: Tensor, weights: Tensor) -> Tensor:
+    """E[mean_a l(a)^2] of the logits l, which keeps G from becoming certain (the authors' regulariser).
+
+    logits [B, A], weights [B] -> []
+    """
+    return (weights * (logits**2).mean(1)).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class BCQLearner(DQNLearner):
+    """Action values, their target, and an imitator."""
+
+    policy: ConstrainedPolicy
+    logit_coef: Dial[Tensor]
+
+    def predicted(self, batch: Transition) -> Tensor:
+        """Values and logits of the online network: [B, 2, A]"""
+        return self.policy.q_net.both(batch.observations)
+
+    def q_values(self, network: ConstrainedQNetwork, observations: Obs) -> Tensor:
+        """Of every action, likely or not: [B, A]"""
+        return network.both(observations)[:, 0]
+
+    def next_actions(self, batch: Transition, next_q: Tensor) -> Tensor:
+        """The best of those that the online imitator finds likely, by the values of the target network, or by those of
+        the online one: double Q-learning, algorithm 1. -> [B]"""
+        q_net = self.policy.q_net
+        values, logits = q_net.both(batch.next_observations).unbind(1)
+        candidates = likely(logits, q_net.threshold, batch.extras.get("next_masks"))
+        return (values if self.double else next_q).masked_fill(~candidates, UNLIKELY).argmax(1)
+
+    def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """q [B, 2, A]: values and logits of every action; target [B] of those taken"""
+        values, logits = q.unbind(1)
+        imitation = imitation_loss(logits, batch.actions.flatten().long(), batch.weights)
+        penalty = self.logit_coef * logit_penalty(logits, batch.weights)
+        bellman = super().objective(batch, values, target)
+        return bellman.plus(imitation + penalty, q_loss=bellman.loss.detach(), imitation_loss=imitation.detach())
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class BCQ(OfflineAlgorithm, DQN):
+    """Batch-constrained deep Q-learning: DQN among the actions that the data might have chosen (arXiv:1910.01708)."""
+
+    learning_rate: NonNegative | Schedule = 3e-4
+    """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
+    _: KW_ONLY
+    batch_size: Count = 64
+    """Transitions per gradient step."""
+    threshold: Fraction = 0.3
+    """Least probability of an action that may be taken, relative to that of the likeliest: 0 is DQN, 1 imitates."""
+    logit_coef: NonNegative = 1e-2
+    """Penalty on the mean square of the imitator's logits."""
+    double: bool = True
+    """Double Q-learning: the online network chooses the next action whose value by the target network counts
+    (arXiv:1509.06461)."""
+    tau: Fraction = 0.005
+    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates; environment steps where it learns by acting."""
+    exploration_initial_eps: Fraction = 0.05
+    """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
+    already."""
+
+    learner_class: ClassVar[type[Learner]] = BCQLearner
+    policies: ClassVar = policy_aliases(ConstrainedPolicy, ConstrainedPolicy)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        why = "its policy is a softmax of all actions' values, likely or not. Leave it out."
+        require(not self.munchausen, "munchausen", self.munchausen, why)
+        self._check_not_twice("threshold")
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "threshold": self.threshold}
+
+    def _constrain(self) -> None:
+        policy: Any = self.policy
+        policy.constrain(self.threshold)
+
+    def _turn_dials(self) -> None:
+        super()._turn_dials()
+        self._constrain()
+
+    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
+        self._constrain()
+        return super().predict(observation, *args, **kwargs)
+
+    predict.__doc__ = DQN.predict.__doc__

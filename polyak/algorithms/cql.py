@@ -1,0 +1,269 @@
+"""Conservative Q-Learning (CQL).
+
+Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-Learning for Offline Reinforcement Learning", arXiv:2006.04779.
+Equation numbers are theirs. SAC whose critics think little of actions that the data do not show: CQL(H), with the
+importance weights of appendix F.
+
+Shapes: B batch rows, A action dimensions, K critics, N actions tried in each state. Actions are in units of the action
+space scaled to [-1, 1], and so are densities over them.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from polyak.algorithms.sac import SAC, SACLearner
+from polyak.core.hyperparameters import Count, Natural, NonNegative, Positive, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.data import Transition
+from polyak.ops.updates import polyak_update
+
+LARGEST_MULTIPLIER = 1e6
+ROWS_IN_CACHE = 900
+"""States times actions that the critics look at together: what a layer makes of them takes about a megabyte."""
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def conservative_gap(q: Tensor, tried: Tensor, log_densities: Tensor, temperature: Tensor) -> Tensor:
+    """T log sum_j exp(Q_k(s, a_j) / T) / mu_j(a_j|s) - Q_k(s, a), eq. 4 and appendix F.
+
+    Each action a_j was drawn from a density mu_j, so that the sum is N times an estimate of the integral of exp(Q / T)
+    over all actions; the factor N, which no gradient sees, stays in it, as in the authors' code.
+
+    q [K, B] of the recorded action, tried [K, B, N], log_densities [B, N], temperature T [] -> [K, B]
+    """
+    return temperature * (tried / temperature - log_densities).logsumexp(2) - q
+
+
+def excess(gap: Tensor, weights: Tensor, weight: Tensor, threshold: Tensor | float = 0.0) -> Tensor:
+    """alpha E[gap_k] - tau, the bracket of eq. 30. gap [K, B], weights [B] of rows, alpha [], tau [] -> [K]"""
+    return weight * (weights * gap).mean(1) - threshold
+
+
+def penalty(excess: Tensor, multiplier: Tensor | float = 1.0) -> Tensor:
+    """1/2 sum_k alpha' excess_k, eq. 4, and eq. 30 of a multiplier alpha'. excess [K], multiplier [] -> []
+
+    The half is that of SAC's squared errors: the authors' code has neither, so that alpha weighs as much as there.
+    """
+    return 0.5 * (multiplier * excess).sum()
+
+
+def multiplier_loss(excess: Tensor, multiplier: Tensor) -> Tensor:
+    """-alpha' mean_k excess_k: alpha' grows while gaps exceed the threshold, eq. 30. excess [K], multiplier [] -> []"""
+    return -(multiplier * excess.detach()).mean()
+
+
+def cloning_loss(log_prob: Tensor, recorded: Tensor, alpha: Tensor) -> Tensor:
+    """E[alpha log pi(a'|s) - log pi(a|s)], what the actor begins with in the authors' code.
+
+    log_prob [B] of its own actions a', recorded [B] of the batch's actions a -> []
+    """
+    return (alpha * log_prob - recorded).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class Drawn(NamedTuple):
+    """Actions drawn in each state."""
+
+    actions: Tensor
+    """[B, N, A]"""
+    log_densities: Tensor
+    """[B, N]"""
+
+    def first(self) -> tuple[Tensor, Tensor]:
+        """One of them in each state: [B, A] and [B]"""
+        return self.actions[:, 0], self.log_densities[:, 0]
+
+
+class CQLLearner(SACLearner):
+    """SAC's steps with conservative critics.
+
+    Every network reads a state once, however many actions are drawn in it, and no action is drawn twice: the first of
+    those at s serves the actor's loss, too, and the first of those at s' the target.
+    """
+
+    actor_learning_rate: Dial[Tensor]
+    conservative_weight: Dial[Tensor]
+    n_action_samples: Dial[int]
+    softmax_temperature: Dial[Tensor]
+    lagrange_threshold: Dial[Tensor | None]
+    soft_q_backup: Dial[bool]
+    max_q_backup: Dial[bool]
+    bc_steps: Dial[int]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.learn_multiplier = recipe.values["lagrange_threshold"] is not None
+        if self.learn_multiplier:
+            self.log_multiplier = nn.Parameter(torch.zeros(1))
+            self.add_optimizer("multiplier", [self.log_multiplier], OptimizerRecipe(), recipe.lr)
+        self.set()
+
+    def set(self, **values: float) -> None:
+        super().set(**values)
+        for name in ("actor", "ent_coef"):
+            if name in self.optimizers:
+                set_rate(self.optimizers[name], self.dials["actor_learning_rate"])
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step of critics, actor and temperature; the first ``bc_steps`` of the actor clone."""
+        self.steps += 1
+        if self.use_sde:
+            self.policy.reset_noise()
+        moves, clones = self.steps % self.target_update_interval == 0, self.steps <= self.bc_steps
+        update: Update = self.run(self.gradient_step, batch, moves, clones)
+        return update
+
+    def gradient_step(self, batch: Transition, update_target: bool, clones: bool = False) -> Update:
+        """Algorithm 1."""
+        alpha = self.temperature()
+        policy = self.policy.actor.get_distribution(batch.observations)
+        here = Drawn(*policy.sample_many_with_log_prob(self.n_action_samples))
+        update = self.improve_conservatively(batch, here, alpha)
+        if clones:
+            metrics = self.clone(policy.log_prob(batch.actions.flatten(1)), here.log_densities[:, 0], alpha)
+        else:
+            metrics = self.improve_actor(batch, *here.first(), alpha)
+        if update_target:
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        return update._replace(metrics={**update.metrics, **metrics})
+
+    def improve_conservatively(self, batch: Transition, here: Drawn, alpha: Tensor) -> Update:
+        """The critics by eq. 4, or eq. 30 with a multiplier, which follows. Actions drawn at the states: ``here``"""
+        with torch.no_grad():
+            policy = self.policy.actor.get_distribution(batch.next_observations)
+            there = Drawn(*policy.sample_many_with_log_prob(self.n_action_samples))
+            target = self.backed_up(batch, there, alpha)
+            tried = with_uniform(here, there)
+        n = pieces(batch, tried)
+        done: list[Objective] = []
+
+        def losses() -> Iterator[Tensor]:
+            for rows in zip(batch.split(n), split(tried, n), target.chunk(n), strict=True):
+                done.append(self.conservative_objective(*rows))
+                yield done[-1].loss / n
+
+        self.minimise("critic", losses())
+        metrics = {name: torch.stack([each.metrics[name] for each in done]).mean() for name in done[0].metrics}
+        loss = torch.stack([each.loss.detach() for each in done]).mean()
+        if self.learn_multiplier:
+            self.minimise("multiplier", multiplier_loss(metrics["excess"], self.multiplier()))
+        errors = [each.td_error for each in done if each.td_error is not None]
+        return Update({"critic_loss": loss, **metrics}, torch.cat(errors) if errors else None)
+
+    def conservative_objective(self, batch: Transition, tried: Drawn, target: Tensor) -> Objective:
+        """Of the critics, the penalty included. Other actions tried, target [B]"""
+        actions = torch.cat([batch.actions.flatten(1).unsqueeze(1), tried.actions], 1)
+        q = self.policy.critic.q_values_of_many(batch.observations, actions)
+        gap = conservative_gap(q[..., 0], q[..., 1:], tried.log_densities, self.softmax_temperature)
+        above = excess(gap, batch.weights, self.conservative_weight, self.threshold)
+        return self.critic_objective(batch, q[..., 0], target).plus(
+            penalty(above, self.multiplier().detach()),
+            conservative_gap=gap.detach().mean(),
+            excess=above.detach().mean(),
+            multiplier=self.multiplier().detach().mean(),
+        )
+
+    def backed_up(self, batch: Transition, there: Drawn, alpha: Tensor) -> Tensor:
+        """What the critics regress on: eq. 3, or what the options put in its place. Actions at s': ``there`` -> [B]"""
+        critics, actions = self.policy.critic_target, there.actions
+        if self.max_q_backup:
+            value = critics.q_values_of_many(batch.next_observations, actions).amax(2).amin(0)
+        else:
+            value = critics.q_values(batch.next_observations, actions[:, 0]).amin(0)
+            if self.soft_q_backup:
+                value = value - alpha * there.log_densities[:, 0]
+        return batch.rewards + batch.discounts * value
+
+    def clone(self, recorded: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
+        """One step of the actor towards the batch's actions; one of the temperature. recorded and log_prob [B]"""
+        loss = cloning_loss(log_prob, recorded, alpha)
+        self.minimise("actor", loss)
+        return {"actor_loss": loss.detach(), **self.improve_temperature(log_prob, alpha)}
+
+    def multiplier(self) -> Tensor:
+        """alpha', as it is now: [1] if it is learned, else []."""
+        if not self.learn_multiplier:
+            return torch.ones_like(self.conservative_weight)
+        return self.log_multiplier.exp().clamp(max=LARGEST_MULTIPLIER)
+
+    @property
+    def threshold(self) -> Tensor | float:
+        """tau, which is 0 without a multiplier."""
+        return 0.0 if self.lagrange_threshold is None else self.lagrange_threshold
+
+
+def with_uniform(here: Drawn, there: Drawn) -> Drawn:
+    """Actions drawn at s and at s', all taken at s, with as many uniform ones: [B, N / 3, A] each -> [B, N, A]"""
+    uniform = 2 * torch.rand_like(here.actions) - 1
+    log_density = torch.full_like(here.log_densities, -uniform.shape[2] * math.log(2))
+    return Drawn(
+        torch.cat([here.actions, there.actions, uniform], 1),
+        torch.cat([here.log_densities, there.log_densities, log_density], 1),
+    )
+
+
+def pieces(batch: Transition, tried: Drawn) -> int:
+    """Into how many minibatches to cut one, so that each stays in the cache: a divisor of B."""
+    rows = len(batch.rewards)
+    most = max(rows * tried.actions.shape[1] // ROWS_IN_CACHE, 1)
+    if batch.rewards.device.type != "cpu" or not isinstance(batch.observations, Tensor | dict):
+        return 1
+    return max(n for n in range(1, min(most, rows) + 1) if rows % n == 0)
+
+
+def split(tried: Drawn, parts: int) -> Iterator[Drawn]:
+    """Slices of equal size, as :meth:`Transition.split` makes them."""
+    return map(Drawn, tried.actions.chunk(parts), tried.log_densities.chunk(parts))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class CQL(OfflineAlgorithm, SAC):
+    """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
+
+    _: KW_ONLY
+    actor_learning_rate: NonNegative | Schedule = 1e-4
+    """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
+    conservative_weight: NonNegative = 5.0
+    """How much the gap between other actions and the recorded ones counts, relative to squared errors."""
+    n_action_samples: Count = 10
+    """Actions drawn in each state, so many of each: by the policy, by the policy at the next state, and uniformly."""
+    softmax_temperature: Positive = 1.0
+    """Temperature of the soft maximum over those actions."""
+    lagrange_threshold: NonNegative | None = None
+    """Gap, times ``conservative_weight``, that is allowed: a multiplier of the penalty is learned, which grows above it
+    and shrinks below it. ``None``: no multiplier."""
+    soft_q_backup: bool = False
+    """Let the policy's entropy count in the target, as SAC does. The authors leave it out."""
+    max_q_backup: bool = False
+    """Take the best of ``n_action_samples`` next actions in the target, as the authors do in AntMaze."""
+    bc_steps: Natural = 0
+    """Gradient steps during which the actor clones the recorded actions, while the critics learn to judge others. The
+    authors' runs of a million begin with 40,000."""
+
+    learner_class: ClassVar[type[Learner]] = CQLLearner
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = "the best next action is taken for its value alone. Use soft_q_backup=False."
+        require(not (self.soft_q_backup and self.max_q_backup), "max_q_backup", self.max_q_backup, fix)
+
+    def _setup_model(self) -> None:
+        self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
+        super()._setup_model()
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_action_samples": 2, "bc_steps": 10}

@@ -1,0 +1,259 @@
+"""Dataset Aggregation (DAgger).
+
+Ross, Gordon and Bagnell 2011, "A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
+Learning", arXiv:1011.0686. Algorithm 3.1 is theirs.
+
+Shapes: N environments, B batch rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+
+from polyak.algorithms.bc import BC
+from polyak.core.acting.actor import Actor
+from polyak.core.acting.exploration import Exploration
+from polyak.core.hyperparameters import Count, Fraction, Natural, require
+from polyak.core.loops.collection import Collection
+from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
+from polyak.core.runner import Acted
+from polyak.core.schedules import Schedule
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data import Dataset, ReplayBuffer
+from polyak.data.step import Observations, Step
+from polyak.envs import VecNormalize
+
+_ROWS = 8192
+_ONE_STEP = TrainFreq(1, TrainFrequencyUnit.STEP)
+
+# -- who acts ----------------------------------------------------------------------------------------------------------
+
+
+def share_of_expert(kind: str, round_number: int, rounds: int, decay: float) -> float:
+    """beta_i of round i, counted from 0: how often the expert acts. -> []
+
+    ``"first"``: 1, then 0, the indicator of section 3.1; ``"linear"``: max(0, 1 - i / rounds); ``"exponential"``:
+    decay^i.
+    """
+    if kind == "first":
+        return float(round_number == 0)
+    return max(0.0, 1 - round_number / rounds) if kind == "linear" else decay**round_number
+
+
+class Teacher:
+    """An expert, as one who says what to do in N environments.
+
+    Args:
+        expert: a model, or a function of one observation.
+        normalizer: what observations of the environments were changed by, which the expert gets as they were.
+    """
+
+    def __init__(self, expert: Any, normalizer: VecNormalize | None) -> None:
+        self.expert, self.normalizer = expert, normalizer
+        self.state: Any = None
+
+    def __call__(self, observations: Observations, starts: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        """Observations [N, ...], where episodes begin [N], what is allowed -> actions [N, ...] of the environments."""
+        if self.normalizer is not None:
+            observations = self.normalizer.get_original_obs()
+        if not hasattr(self.expert, "predict"):
+            return np.stack([np.asarray(self.expert(row)) for row in _rows(observations, len(starts))])
+        heeds = masks is not None and getattr(self.expert, "_heeds_masks", False)
+        more = {"action_masks": masks} if heeds else {}
+        actions, self.state = self.expert.predict(observations, self.state, starts, deterministic=True, **more)
+        return np.asarray(actions)
+
+
+class Apprentice(Actor):
+    """A policy that lets its teacher act now and then, and asks him each time what he would have done.
+
+    Args:
+        teacher: the one whom it asks.
+        kwargs: as of :class:`~polyak.core.acting.actor.Actor`.
+
+    Attributes:
+        beta: how often the teacher acts.
+    """
+
+    def __init__(self, *args: Any, teacher: Teacher, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.teacher, self.beta = teacher, 1.0
+
+    def act(
+        self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
+    ) -> Acted:
+        """As :meth:`Actor.act`; what the teacher would have done is the extra ``expert_actions``."""
+        heeded = masks if self.policy.heeds_masks else None
+        own, actions, extras = super().act(observations, episode_starts, heeded)
+        starts = np.zeros(len(own), bool) if episode_starts is None else episode_starts
+        wanted = self.teacher(observations, starts, masks).astype(own.dtype).reshape(own.shape)
+        teaches = torch.rand(len(own)).numpy() < self.beta
+        taken = np.where(teaches.reshape(-1, *[1] * (own.ndim - 1)), wanted, own)
+        return Acted(taken, actions, {**extras, "expert_actions": wanted})
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DAgger(BC):
+    """DAgger: clones an expert, and asks him what to do where its own mistakes lead (arXiv:1011.0686).
+
+    In each round some whole episodes are played, the expert says of every step what he would have done, and the actor
+    is trained by behaviour cloning on all rounds together. ``learn`` counts environment steps. What the expert said is
+    in the replay buffer, whose rewards nothing learns from.
+    """
+
+    _: KW_ONLY
+    expert: Any = None
+    """Whom to ask: a model, or a function of one observation. Models get observations as they were before
+    ``VecNormalize``. A model that only predicts needs none, and files hold none."""
+    demonstrations: Dataset | None = None
+    """What the expert has shown before, to be learned from in all rounds; files hold none."""
+    beta: Literal["first", "linear", "exponential"] | Schedule = "linear"
+    """How often the expert acts: in all steps of the first round and never after, in a share that falls linearly over
+    ``beta_rounds``, or by ``beta_decay`` each round; or a function of the remaining progress."""
+    beta_rounds: Count = 15
+    """Rounds after which the expert acts no more, with ``beta="linear"``."""
+    beta_decay: Fraction = 0.5
+    """From round to round, with ``beta="exponential"``."""
+    episodes_per_round: Count = 3
+    """Episodes that a round has at least."""
+    steps_per_round: Natural = 500
+    """Environment steps that a round has at least."""
+    batch_size: Count = 64
+    """Steps in one minibatch."""
+    n_epochs: Count = 10
+    """Gradient steps of a round, in passes over all that has been collected."""
+    updates_per_round: Count | None = None
+    """Gradient steps of a round; ``None``: ``n_epochs`` says how many."""
+    learning_starts: Natural = 0
+    """Must be 0: nobody acts at random."""
+
+    needs: ClassVar[tuple[str, ...]] = ("expert",)
+    few_updates: ClassVar[bool] = True
+    _rounds = 0
+    _new_steps = 0
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        small = {"env": "CartPole-v1", "expert": after_the_pole, "learning_starts": 0, "buffer_size": 2000}
+        return {**super().trial(), **small, "steps_per_round": 50, "episodes_per_round": 1, "updates_per_round": 4}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        able = self.expert is None or callable(self.expert) or hasattr(self.expert, "predict")
+        require(able, "expert", self.expert, "it must be a model, or a function of one observation.")
+        fix = "rounds are made of episodes: use episodes_per_round, n_epochs or updates_per_round."
+        for name, only in {
+            "train_freq": _ONE_STEP,
+            "gradient_steps": 1,
+            "learning_starts": 0,
+            "overlap": False,
+        }.items():
+            require(getattr(self, name) == only, name, getattr(self, name), fix)
+
+    def _take_up(self, env: Any) -> None:
+        if isinstance(env, Dataset):
+            raise ValueError(f"env={env!r}: DAgger acts in an environment. Give it the data as demonstrations=.")
+        super(BC, self)._take_up(env)
+        self.dataset = self.demonstrations
+        for what in ("observation_space", "action_space"):
+            if self.dataset is not None and getattr(self.dataset, what) != getattr(self, what):
+                raise ValueError(
+                    f"demonstrations have {what}={getattr(self.dataset, what)}, but the environment "
+                    f"{getattr(self, what)}. Use demonstrations.for_env(env) with the environment."
+                )
+
+    def _check_ready(self) -> None:
+        super(BC, self)._check_ready()
+        if self.expert is None:
+            raise ValueError("expert=None: there is nobody to ask. Pass one: `DAgger.load(path, env=..., expert=...)`.")
+
+    def make_actor(self) -> Actor:
+        """Acts with the present policy or the expert, and asks the expert."""
+        teacher = Teacher(self.expert, self._vec_normalize_env)
+        actor = Apprentice(self.policy, self._exploration(), teacher=teacher)
+        self._explored = self._exploration_options()
+        return actor
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return {}
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        buffer, runner = self.replay_buffer, self.runner
+        assert buffer is not None
+        assert runner is not None
+        actor: Any = runner.actor
+        actor.beta = self._beta()
+        if not self.collect(callback, _ONE_STEP, buffer, log_interval).continue_training:
+            return False
+        self._rounds += 1
+        if self._standardises:
+            self._measure_observations(self._unmeasured(buffer))
+        known = buffer.size() * buffer.n_envs + (0 if self.dataset is None else len(self.dataset))
+        with self._split.update:
+            self.train(self.updates_per_round or self.n_epochs * -(-known // self.batch_size), self.batch_size)
+        self.logger.record("rollout/beta", actor.beta)
+        self.logger.record("train/dataset_size", known)
+        return True
+
+    def _beta(self) -> float:
+        if callable(self.beta):
+            return float(self.beta(self._current_progress_remaining))
+        return share_of_expert(self.beta, self._rounds, self.beta_rounds, self.beta_decay)
+
+    def _is_collected(self, collection: Collection, train_freq: TrainFreq) -> bool:
+        enough = collection.steps * self.n_envs >= self.steps_per_round
+        return enough and collection.episodes >= self.episodes_per_round
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        extras = dict(step.extras)
+        wanted = self.policy.codec.from_env(extras.pop("expert_actions"))
+        super()._store(step._replace(actions=wanted, extras=extras), replay_buffer)
+        self._new_steps += 1
+
+    def _unmeasured(self, buffer: ReplayBuffer) -> Any:
+        """The observations of the round that is over, some at a time."""
+        steps, self._new_steps = min(self._new_steps, buffer.buffer_size), 0
+        slots = np.arange(buffer.pos - steps, buffer.pos) % buffer.buffer_size
+        cells = (slots[:, None] * buffer.n_envs + np.arange(buffer.n_envs)).reshape(-1)
+        for start in range(0, len(cells), _ROWS):
+            yield buffer.storage.read(cells[start : start + _ROWS])["observations"]
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        rounds = max(timesteps // max(self.steps_per_round, 1), 1)
+        each = self.updates_per_round or self.n_epochs * -(-timesteps // (2 * self.batch_size))
+        return rounds * each, self.batch_size
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        values = super().hyperparameters()
+        return {name: value for name, value in values.items() if name not in ("expert", "demonstrations")}
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), "rounds": self._rounds, "new_steps": self._new_steps}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        self._rounds, self._new_steps = int(state["rounds"]), int(state["new_steps"])
+
+
+def after_the_pole(observation: np.ndarray) -> int:
+    """Balances CartPole for a while: pushes towards where the pole leans."""
+    return int(observation[2] > 0)
+
+
+def _rows(observations: Observations, count: int) -> list[Any]:
+    """One observation after another."""
+    if isinstance(observations, Mapping):
+        return [{key: part[i] for key, part in observations.items()} for i in range(count)]
+    return list(observations)

@@ -1,0 +1,252 @@
+"""Decision Transformer.
+
+Chen, Lu, Rajeswaran, Lee, Grover, Laskin, Abbeel, Srinivas and Mordatch 2021, "Decision Transformer: Reinforcement
+Learning via Sequence Modeling", arXiv:2106.01345. No values, no dynamic programming: a sequence model predicts what was
+done from what was seen before and from the return that came of it. To act, it is asked for a high return.
+
+Sequences begin at steps drawn uniformly from all, so that episodes are drawn by their lengths (algorithm 1). One that
+would go beyond the end of its episode is padded behind, where causal attention does not look.
+
+Shapes: B sequences, L steps, A action dimensions. Continuous actions are in units of the action space scaled to
+[-1, 1].
+"""
+
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import Becomes, Count, Natural, NonNegative, Only, Positive, later, require
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.schedules import Schedule
+from polyak.data import Dataset, ReplayBuffer, Transition
+from polyak.data.datasets.parts import Parts
+from polyak.data.sampling.reduce import Sequence
+from polyak.data.schema import Column
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.choice import SINGLE_SPACES
+from polyak.nn.policies.decision_transformer import DecisionTransformerPolicy
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def squared_error(actions: Tensor, recorded: Tensor, valid: Tensor) -> Tensor:
+    """E[mean_j (a_j - pi_j)^2] over the steps that there are, algorithm 1.
+
+    both actions [B, L, A], valid [B, L] -> []
+    """
+    return _mean_of(((actions - recorded) ** 2).mean(2), valid)
+
+
+def negative_log_likelihood(log_prob: Tensor, valid: Tensor) -> Tensor:
+    """-E[log pi(a)] over the steps that there are, section 3.
+
+    log_prob [B, L] of recorded actions, valid [B, L] -> []
+    """
+    return -_mean_of(log_prob, valid)
+
+
+def _mean_of(values: Tensor, valid: Tensor) -> Tensor:
+    return (values * valid).sum() / valid.sum()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class DecisionTransformerLearner(Learner):
+    """A sequence model of actions, whose step size rises at first."""
+
+    policy: DecisionTransformerPolicy
+    max_grad_norm: Dial[Tensor | None]
+    warmup_steps: Dial[int]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.first_rate = recipe.lr
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step on sequences."""
+        self.steps += 1
+        if self.steps <= self.warmup_steps:
+            rate = self.dials.get("learning_rate", self.first_rate)
+            set_rate(self.optimizers["policy"], rate * self.steps / self.warmup_steps)
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: Transition) -> Update:
+        """Towards the recorded actions, algorithm 1."""
+        told, actions = batch.extras, batch.actions
+        outputs = self.policy(batch.observations, actions, told["returns_to_go"], told["timesteps"])
+        objective = self.objective(batch, outputs)
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update({"loss": objective.loss.detach(), **objective.metrics})
+
+    def objective(self, batch: Transition, outputs: Tensor) -> Objective:
+        """Of what the policy says to do at each step: actions [B, L, A] of a Box, else [B, L, N]"""
+        actions, valid = batch.actions, batch.valid
+        assert valid is not None
+        if self.policy.continuous:
+            return Objective(squared_error(outputs, actions, valid))
+        chosen = actions.flatten(0, 1)
+        log_prob = self.policy.distribution(outputs.flatten(0, 1)).log_prob(chosen[:, 0] if self._one else chosen)
+        return Objective(negative_log_likelihood(log_prob.unflatten(0, valid.shape), valid))
+
+    @property
+    def _one(self) -> bool:
+        """Whether an action is one choice."""
+        return not self.policy.codec.shape
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+_NEEDLESS = (
+    *("buffer_size", "learning_starts", "gradient_steps", "dataset_share", "overlap"),
+    *("replay_buffer_class", "replay_buffer_kwargs", "n_steps", "prioritized"),
+)
+
+
+@dataclass(eq=False, repr=False)
+class DecisionTransformer(OfflineAlgorithm):
+    """Decision Transformer: a sequence model of actions that is asked for a return (arXiv:2106.01345).
+
+    :meth:`predict` keeps the last steps as its ``state``, as a policy with memory does. What is asked for should fall
+    by each reward, which :meth:`predict` does not see; ``state = model.with_rewards(state, rewards)`` tells it after a
+    step. ``evaluate_policy``, its callback and ``polyak enjoy`` do so; without it, the model goes on asking for the
+    whole return.
+
+    ``policy_kwargs`` say how large the network is: ``width``, ``n_layers``, ``n_heads``, ``dropout``,
+    ``activation_fn``. The optimizer is AdamW with a weight decay of 1e-4.
+    """
+
+    learning_rate: NonNegative | Schedule = 1e-4
+    """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
+    _: KW_ONLY
+    batch_size: Count = 64
+    """Sequences per gradient step."""
+    gamma: Annotated[float, Only("a number in (0, 1]", lambda x: 0 < x <= 1)] = 1.0
+    """Discount factor of returns-to-go; the authors' have none, which is 1."""
+    context_length: Count = 20
+    """Most steps that an action is predicted from, its own among them, K."""
+    target_return: Becomes[float | None, float] = later(None)
+    """Return to ask for, in the environment's units; ``None``: the best in the dataset. It may be changed at any time
+    before an episode."""
+    return_scale: Becomes[Positive | None, float] = later(None)
+    """Returns are divided by this number before the network reads them; ``None``: the largest magnitude of a
+    return-to-go in the dataset."""
+    max_episode_steps: Becomes[Count | None, int] = later(None)
+    """Times of an episode that are told apart, later ones counting as the last; ``None``: the steps of the longest
+    episode in the dataset, beyond which nothing was learned."""
+    warmup_steps: Natural = 10_000
+    """Gradient steps over which the step size rises from 0."""
+    max_grad_norm: NonNegative | None = 0.25
+    """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
+
+    learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
+    policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
+    action_spaces: ClassVar = SINGLE_SPACES
+    policies_squash: ClassVar = True
+    transformer = Part("policy.transformer")
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        why = "it learns from sequences of a dataset alone. Leave it out."
+        for field in fields(self):
+            if field.name in _NEEDLESS:
+                value = getattr(self, field.name)
+                require(value == field.default, field.name, value, why)
+        require(self.train_freq == (1, "step"), "train_freq", self.train_freq, "it never acts. Leave it out.")
+        why = "returns are scaled by return_scale. Leave it out."
+        require(self.reward_scaling == "none", "reward_scaling", self.reward_scaling, why)
+        self._check_not_twice("context_length", "max_episode_steps")
+
+    # -- the dataset ---------------------------------------------------------------------------------------------------
+
+    def _take_up(self, env: Any) -> None:
+        if not isinstance(env, Dataset):
+            raise ValueError(_NO_ENVIRONMENT.format(env=env))
+        super()._take_up(env)
+        assert self.dataset is not None
+        returns = self.dataset.returns_to_go(self.gamma)
+        if self.target_return is None:
+            self.target_return = float(returns[self.dataset.starts].max())
+        if self.return_scale is None:
+            self.return_scale = float(np.abs(returns).max()) or 1.0
+        if self.max_episode_steps is None:
+            self.max_episode_steps = int(self.dataset.lengths.max())
+
+    def _check_ready(self) -> None:
+        if self._acts and self.env is not None:
+            raise ValueError(_NO_ENVIRONMENT.format(env=self.env))
+        super()._check_ready()
+
+    def _columns(self) -> tuple[Column, ...]:
+        return Column("returns_to_go", np.float32), Column("timesteps", np.int64)
+
+    def _buffer_options(self) -> dict[str, Any]:
+        return {"reduce": Sequence(self.context_length)}
+
+    def _make_replay_buffer(self) -> ReplayBuffer:
+        """The smallest there can be, since it never learns by acting."""
+        return self._make_buffer(self.context_length * self.n_envs, self.n_envs)
+
+    def _replay_dataset(self) -> None:
+        assert self.dataset is not None
+        data = self.dataset
+        columns = {"returns_to_go": data.returns_to_go(self.gamma) / self.return_scale, "timesteps": data.timesteps}
+        parts = Parts(data.observations, data.actions, data.rewards, data.ends, data.terminated, columns)
+        told = Dataset.from_parts(parts, data.observation_space, data.action_space)
+        self.data_buffer = self._make_buffer(max(len(data), self.context_length), n_envs=1)
+        self.data_buffer.fill(told, self.policy.codec.from_env)
+
+    # -- the policy ----------------------------------------------------------------------------------------------------
+
+    def _policy_options(self) -> dict[str, Any]:
+        sizes = {"context_length": self.context_length, "max_episode_steps": self.max_episode_steps}
+        return {**super()._policy_options(), **sizes}
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self._ask()
+
+    def _ask(self) -> None:
+        policy: Any = self.policy
+        policy.ask(self.target_return / self.return_scale)
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": 1e-4})
+
+    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
+        self._ask()
+        return super().predict(observation, *args, **kwargs)
+
+    predict.__doc__ = OfflineAlgorithm.predict.__doc__
+
+    def with_rewards(self, state: tuple[np.ndarray, ...] | None, rewards: Any) -> tuple[np.ndarray, ...] | None:
+        """The ``state`` that :meth:`predict` returned, once the rewards of its actions are known.
+
+        Args:
+            state: of N environments, or of one.
+            rewards: [N], or a number, in the environment's units.
+
+        Returns:
+            the state to pass to :meth:`predict` next.
+        """
+        policy: Any = self.policy
+        scaled = np.asarray(rewards, np.float64) / self.return_scale
+        return None if state is None else policy.state_after(state, scaled, self.gamma)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        options = {name: value for name, value in super().trial().items() if name not in _NEEDLESS}
+        return {**options, "context_length": 5, "policy_kwargs": {"width": 16, "n_layers": 2}}
+
+
+_NO_ENVIRONMENT = (
+    "env={env!r}: a DecisionTransformer learns from a dataset alone, and not by acting. Give it a polyak.data.Dataset, "
+    "such as collect(env, policy, n) records; IQL and AWAC go on by acting."
+)

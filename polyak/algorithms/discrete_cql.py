@@ -1,0 +1,94 @@
+"""Conservative Q-Learning for discrete actions.
+
+Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-Learning for Offline Reinforcement Learning", arXiv:2006.04779.
+Equation numbers are theirs. DQN, or QR-DQN, that thinks little of actions that the data do not show; the sum over all
+actions, which :mod:`polyak.algorithms.cql` estimates, is exact here.
+
+Shapes: B batch rows, A actions, N quantiles.
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
+from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
+from polyak.core.hyperparameters import Count, Fraction, NonNegative
+from polyak.core.learner import Dial, Learner, Objective
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.data import Transition
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def conservative_gap(q: Tensor, actions: Tensor) -> Tensor:
+    """log sum_a exp Q(s, a) - Q(s, a_data), eq. 4. q [B, A], actions [B] -> [B]"""
+    return q.logsumexp(1) - taken(q, actions)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class DiscreteCQLLearner(DQNLearner):
+    """Adds the penalty to the objective of DQN, and of what extends it by other numbers for each action."""
+
+    conservative_weight: Dial[Tensor]
+
+    def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        values = allowed(self.means(q), batch.extras.get("masks"))
+        gap = (batch.weights * conservative_gap(values, batch.actions.long())).mean()
+        bellman = super().objective(batch, q, target)
+        return bellman.plus(self.conservative_weight * gap, conservative_gap=gap.detach())
+
+    def means(self, q: Tensor) -> Tensor:
+        """The action values that are compared, of what is predicted: [B, A]"""
+        return q
+
+
+class QuantileCQLLearner(DiscreteCQLLearner, QRDQNLearner):
+    """The same of quantiles."""
+
+    def means(self, q: Tensor) -> Tensor:
+        """Means of quantiles: [B, N, A] -> [B, A]"""
+        return q.mean(1)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DiscreteCQL(OfflineAlgorithm, DQN):
+    """Conservative Q-Learning for discrete actions: DQN that thinks little of what the data do not show
+    (arXiv:2006.04779)."""
+
+    _: KW_ONLY
+    conservative_weight: NonNegative = 1.0
+    """How much the gap between all actions and the recorded ones counts, relative to the temporal-difference loss."""
+    n_quantiles: Count | None = None
+    """Learn so many quantiles of returns, as QR-DQN does, whose means are compared; ``None``: values alone."""
+    double: bool = True
+    """Double Q-learning: the online network chooses the next action whose value by the target network counts
+    (arXiv:1509.06461)."""
+    tau: Fraction = 0.005
+    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates; environment steps where it learns by acting."""
+    exploration_initial_eps: Fraction = 0.05
+    """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
+    already."""
+
+    learner_class: ClassVar[type[Learner]] = DiscreteCQLLearner
+
+    def _policy_called(self, name: str) -> Any:
+        plain = super()._policy_called(name)
+        return plain if self.n_quantiles is None else QRDQN.policies[name]
+
+    def _policy_options(self) -> dict[str, Any]:
+        quantiles = {} if self.n_quantiles is None else {"n_quantiles": self.n_quantiles}
+        return {**super()._policy_options(), **quantiles}
+
+    def learner_factory(self) -> Callable[[], Learner]:
+        recipe: Any = super().learner_factory()
+        return recipe if self.n_quantiles is None else replace(recipe, learner_class=QuantileCQLLearner)

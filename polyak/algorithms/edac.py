@@ -1,0 +1,102 @@
+"""Ensemble-Diversified Actor Critic (EDAC), and SAC with an ensemble of N critics (SAC-N).
+
+An, Moon, Kim and Song 2021, "Uncertainty-Based Offline Reinforcement Learning with Diversified Q-Ensemble",
+arXiv:2110.01548. SAC whose target and actor take the smallest of many critics, which is small where they disagree: away
+from the data. So that fewer of them do, their slopes along actions are kept from pointing the same way.
+
+Shapes: B batch rows, A action dimensions, N critics.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.sac import SAC, SACLearner
+from polyak.core.hyperparameters import Count, NonNegative, require
+from polyak.core.learner import Dial, Learner, Update
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.data import Transition
+
+TINY = 1e-10
+"""Added to the lengths of slopes: a critic that is flat somewhere has no direction there."""
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def alignment(slopes: Tensor) -> Tensor:
+    """1 / (N - 1) sum_{i != j} cos(dQ_i/da, dQ_j/da) of each row, eq. 5 and section 4. slopes [N, B, A] -> [B]
+
+    Over all pairs, i = j too, the products of unit vectors add up to the square of the vectors' sum.
+    """
+    units = slopes / (slopes.norm(dim=2, keepdim=True) + TINY)
+    pairs = units.sum(0).square().sum(1) - units.square().sum((0, 2))
+    return pairs / (len(slopes) - 1)
+
+
+def diversity_loss(slopes: Tensor, weights: Tensor) -> Tensor:
+    """1/2 E[ES], the gradient-diversity term of algorithm 1. slopes [N, B, A], weights [B] of rows -> []
+
+    The half is that of SAC's squared errors, which algorithm 1 does not have.
+    """
+    return 0.5 * (weights * alignment(slopes)).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class EDACLearner(SACLearner):
+    """SAC's steps with an ensemble of critics that disagree where there are no data."""
+
+    eta: Dial[float]
+
+    def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
+        """Algorithm 1; without ``eta`` it is SAC's, and so SAC-N."""
+        if self.eta == 0:
+            return super().improve_critics(batch, alpha)
+        target = self.td_target(batch, alpha)
+        q, slopes = self.estimates_and_slopes(batch)
+        diversity = diversity_loss(slopes, batch.weights)
+        critic = self.critic_objective(batch, q, target).plus(self.eta * diversity, diversity_loss=diversity.detach())
+        self.minimise("critic", critic.loss)
+        return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
+
+    def estimates_and_slopes(self, batch: Transition) -> tuple[Tensor, Tensor]:
+        """What the critics say of the batch's actions, and its gradients by these, differentiable: [N, B], [N, B, A]"""
+        actions = batch.actions.flatten(1).detach().requires_grad_()
+        each = self.policy.critic(batch.observations, actions)
+        slopes = [torch.autograd.grad(q.sum(), actions, create_graph=True)[0] for q in each]
+        return torch.cat(each, 1).T, torch.stack(slopes)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class EDAC(OfflineAlgorithm, SAC):
+    """Ensemble-Diversified Actor Critic: SAC with many critics that are kept apart (arXiv:2110.01548).
+
+    With ``eta=0`` it is SAC-N.
+    """
+
+    _: KW_ONLY
+    n_critics: Count = 10
+    """Critics in the ensemble, N. Of SAC-N the authors need up to 500."""
+    eta: NonNegative = 1.0
+    """Weight of the term that keeps the critics' slopes apart, relative to squared errors; 0: there is none."""
+
+    learner_class: ClassVar[type[Learner]] = EDACLearner
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self._check_not_twice("n_critics")
+        fix = "a single critic has no other to be kept apart from. Use n_critics=2 or more, or eta=0."
+        require(self.n_critics > 1 or self.eta == 0, "eta", self.eta, fix)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_critics": 3}
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "n_critics": self.n_critics}

@@ -1,0 +1,329 @@
+"""Fitted Q Evaluation (FQE).
+
+Le, Voloshin and Yue 2019, "Batch Policy Learning under Constraints", arXiv:1903.08738. Algorithm numbers are theirs;
+their costs are rewards here, and each of their regressions is a stretch of gradient steps towards lagging critics.
+
+Shapes: B batch rows, K critics, M actions in a state, A action dimensions or choices.
+"""
+
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Annotated, Any, ClassVar, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.core.algorithm import Algorithm
+from polyak.core.deep import Part
+from polyak.core.files import checkpoint
+from polyak.core.files.checkpoint import Saved, prefixed
+from polyak.core.hyperparameters import Count, Fraction, Only, require
+from polyak.core.judging.choices import can_act, choices_of
+from polyak.core.judging.densities import BATCH, slices
+from polyak.core.judging.estimate import Estimate, of_means
+from polyak.core.judging.recorded import initial_observations
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.loops.off_policy import convert_train_freq
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.seeding import random_states_kept
+from polyak.data import Column, Dataset, Transition
+from polyak.data.datasets.parts import Parts, count, each
+from polyak.data.storage.table import ArrayObs
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.evaluation import EvaluationPolicy
+from polyak.ops.updates import polyak_update
+
+CHOICES = "next_choices"
+"""The column that holds what the evaluated policy does in each successor."""
+_CONCERN_ACTING = "buffer_size", "learning_starts", "train_freq", "gradient_steps", "dataset_share", "overlap"
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def bellman_target(rewards: Tensor, discounts: Tensor, next_values: Tensor) -> Tensor:
+    """y_k = r + gamma E[Q_k(s', a'), a' ~ pi(s')], algorithm 3. rewards, discounts [B]; next_values [K, B] -> [K, B]
+
+    Each critic has a target of its own. A discount is 0 where s' is terminal, and gamma at a time limit.
+    """
+    return rewards + discounts * next_values
+
+
+def regression_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """sum_k E[(Q_k(s, a) - y_k)^2], algorithm 3. q [K, B], target [K, B], weights [B] -> []"""
+    return (weights * (q - target) ** 2).mean(1).sum()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class FQELearner(Learner):
+    """Critics and lagging copies of them."""
+
+    policy: EvaluationPolicy
+    tau: Dial[Tensor]
+    target_update_interval: Dial[int]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step; then the targets follow."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
+        return update
+
+    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
+        """One step of the regression in algorithm 3."""
+        target = self.td_target(batch)
+        critic = self.critic_objective(batch, self.estimates(batch), target)
+        self.minimise("critic", critic.loss)
+        if update_target:
+            polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        metrics = {"critic_loss": critic.loss.detach(), "mean_value": target.mean()}
+        return Update({**metrics, **critic.metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """What the critics regress on. -> [K, B]"""
+        policy = self.policy
+        next_values = policy.values(policy.critic_target, batch.next_observations, batch.extras[CHOICES])
+        return bellman_target(batch.rewards, batch.discounts, next_values)
+
+    def estimates(self, batch: Transition) -> Tensor:
+        """What the critics say of the recorded actions. -> [K, B]"""
+        return self.policy.q_values(self.policy.critic, batch.observations, batch.actions)
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the recorded actions, target [K, B]"""
+        return Objective(regression_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class FQE(OfflineAlgorithm):
+    """Fitted Q Evaluation: what a given policy would earn, learned from a dataset that others recorded
+    (arXiv:1903.08738).
+
+    The policy is asked once, at construction, what it does in every state of the dataset, and never changes;
+    :meth:`predict` answers with its actions. A model's file holds it, if it is a model of polyak's; others are given
+    again: ``FQE.load(path, target=...)``. What critics say needs neither.
+    """
+
+    _: KW_ONLY
+    target: Annotated[Any, Only("a model, anything else with predict(), or a function", can_act)] | None = None
+    """The policy to evaluate: a model, anything else with ``predict``, or a function of one observation."""
+    deterministic: bool = False
+    """Evaluate its likeliest actions, as ``evaluate_policy`` plays, instead of its distribution. Of discrete actions,
+    a policy that tells no probabilities is taken at its deterministic choice in either case."""
+    n_samples: Count = 4
+    """Continuous actions of a stochastic policy that are drawn in each state, for the mean of their values."""
+    n_critics: Count = 1
+    """Critics, each with a target of its own: how far they differ shows what the data leave open."""
+    tau: Fraction = 0.02
+    """Rate at which target networks follow, in [0, 1]; 1 copies. Values travel back along episodes in some
+    1 / (tau (1 - gamma)) gradient steps: learn for several times as many."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates."""
+
+    learner_class: ClassVar[type[Learner]] = FQELearner
+    policies: ClassVar = policy_aliases(EvaluationPolicy)
+    action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
+    needs: ClassVar = ("target",)
+    policies_squash: ClassVar = True
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
+
+    # Not annotated: not a hyper-parameter.
+    _initial = cast("tuple[Any, np.ndarray] | None", None)
+    """The first observations of the dataset's episodes, and what the policy chooses there."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        given: dict[str, Any] = {field.name: field.default for field in fields(self)}
+        given["train_freq"] = convert_train_freq(given["train_freq"])
+        for name in _CONCERN_ACTING:
+            fix = "it concerns acting, and FQE learns from a dataset alone. Leave it out."
+            require(getattr(self, name) == given[name], name, getattr(self, name), fix)
+        fix = "rewards of several steps are those of the behaviour, not of the policy to evaluate. Use n_steps=1."
+        require(self.n_steps == 1, "n_steps", self.n_steps, fix)
+        shifts = self.reward_scaling in ("standard", "range") or (
+            isinstance(self.reward_scaling, tuple | list) and self.reward_scaling[1] != 0
+        )
+        fix = "values could not be given in units of the rewards, since it subtracts. Use 'returns' or (scale, 0)."
+        require(not shifts, "reward_scaling", self.reward_scaling, fix)
+        self._check_not_twice("n_critics")
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        from polyak.algorithms.td3 import TD3
+
+        options = {name: value for name, value in super().trial().items() if name not in _CONCERN_ACTING}
+        return {**options, "target": TD3(**{**TD3.trial(), "env": "Pendulum-v1"})}
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "n_critics": self.n_critics}
+
+    # -- the dataset, and what the policy does in it -------------------------------------------------------------------
+
+    def _take_up(self, env: Any) -> None:
+        fix = "FQE learns from a dataset alone. Pass a polyak.data.Dataset, such as collect(env, behaviour) records."
+        require(isinstance(env, Dataset), "env", env, fix)
+        super()._take_up(env)
+
+    def set_env(self, env: Any, force_reset: bool = True) -> None:
+        """Refused: an environment would tell what a policy earns, without an estimate."""
+        require(False, "env", env, "FQE learns from a dataset alone. Play episodes: polyak.core.watching.evaluation.")
+
+    def _check_ready(self) -> None:
+        require(self.dataset is not None, "env", None, "pass a dataset: FQE.load(path, env=dataset, target=policy).")
+        super()._check_ready()
+
+    def _columns(self) -> tuple[Column, ...]:
+        if isinstance(self.action_space, spaces.Discrete):
+            return (Column(CHOICES, np.float32, (int(self.action_space.n),)),)
+        return (Column(CHOICES, np.float32, self._choices.shape[1:]),)
+
+    def _replay_dataset(self) -> None:
+        data = self.dataset
+        assert data is not None
+        theirs = getattr(self.target, "action_space", data.action_space)
+        fix = f"the policy acts in {theirs}, the dataset in {data.action_space}. Use dataset.for_env(env)."
+        require(theirs == data.action_space, "target", self.target, fix)
+        self._choices = self._choices_in(data.observations)
+        is_first, is_last = np.zeros((2, count(data.observations)), bool)
+        is_first[data.starts + np.arange(data.n_episodes)] = is_last[data.ends + np.arange(data.n_episodes)] = True
+        self._initial = initial_observations(data), self._choices[is_first]
+        columns = {**data.columns, CHOICES: self._choices[~is_first]}
+        parts = Parts(data.observations, data.actions, data.rewards, data.ends, data.terminated, columns)
+        told = Dataset.from_parts(parts, data.observation_space, data.action_space, data.env_id)
+        self.data_buffer = self._make_buffer(len(data), n_envs=1)
+        self.data_buffer.fill(told, self.policy.codec.from_env, self._reward_of_data)
+        del self._choices
+
+    def _choices_in(self, observations: ArrayObs) -> np.ndarray:
+        """What the policy chooses in N states, in the critics' units: [N, M, A], or probabilities [N, A]."""
+        self._check_target()
+        found = choices_of(self.target, observations, self.action_space, self.n_samples, self.deterministic)
+        if isinstance(self.action_space, spaces.Discrete):
+            return found
+        return self.policy.codec.from_env(found).reshape(*found.shape[:2], -1).astype(np.float32)
+
+    def _check_target(self) -> None:
+        require(self.target is not None, "target", None, "pass the policy to evaluate: a model, or a function.")
+
+    # -- what it says --------------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+        *,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[Any, tuple[np.ndarray, ...] | None]:
+        """The action of the policy that is evaluated; arguments and result as of its own ``predict``.
+
+        Raises:
+            HyperparameterError: that policy is not known: it was not in the file.
+        """
+        self._check_target()
+        target: Any = self.target
+        if not hasattr(target, "predict"):
+            return target(observation), state
+        more = {} if action_masks is None else {"action_masks": action_masks}
+        return target.predict(observation, state, episode_start, deterministic, **more)
+
+    def q_values(self, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
+        """What acting so in N states is worth under the policy from then on, by each critic.
+
+        Args:
+            observations: [N, ...] as the environment gives them.
+            actions: [N, ...] in the environment's units.
+
+        Returns:
+            [K, N] float64, in units of the dataset's rewards.
+        """
+        codes = np.asarray(self.policy.codec.from_env(np.asarray(actions)))
+        return self._asked("q_values", observations, codes.reshape(len(codes), -1))
+
+    def values(self, observations: ArrayObs) -> np.ndarray:
+        """What N states are worth under the policy, by each critic: [N, ...] -> [K, N] float64."""
+        return self._asked("values", observations, self._choices_in(observations))
+
+    @torch.no_grad()
+    def _asked(self, question: str, observations: ArrayObs, about: np.ndarray) -> np.ndarray:
+        policy = self.policy
+        policy.set_training_mode(False)
+        answers = []
+        for at in slices(len(about), BATCH):
+            seen = policy.obs_to_tensor(each(lambda array, at=at: array[at], observations))[0]
+            told = torch.as_tensor(about[at], dtype=torch.float32, device=self.device)
+            answers.append(getattr(policy, question)(policy.critic, seen, told).double().numpy(force=True))
+        return np.concatenate(answers, 1) / self.reward_affine[0]
+
+    def estimate(
+        self, dataset: Dataset | None = None, *, confidence: float = 0.95, n_resamples: int = 2000, seed: int = 0
+    ) -> Estimate:
+        """What the policy would earn, discounted, where episodes begin as they do in the data.
+
+        Args:
+            dataset: other episodes than those it has learned from; ``None``: those.
+            confidence: level of the interval. It stands for the choice of first states, drawn again, and not for errors
+                of the critics: compare those by ``n_critics``.
+            n_resamples: how often they are drawn.
+            seed: of the draws.
+
+        Raises:
+            ValueError: there is no dataset, or a number is out of range.
+            ImportError: scipy is missing.
+        """
+        if dataset is not None:
+            values = self.values(initial_observations(dataset))
+        else:
+            fix = "this model has no dataset of its own: pass one, or FQE.load(path, env=dataset)."
+            require(self._initial is not None, "dataset", None, fix)
+            assert self._initial is not None
+            values = self._asked("values", *self._initial)
+        by_critic = tuple(values.mean(1).tolist()) if len(values) > 1 else ()
+        return of_means(values.mean(0), confidence, n_resamples, seed, by_critic=by_critic)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return {name: value for name, value in super().hyperparameters().items() if name != "target"}
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if isinstance(self.target, Algorithm) and _is_ours(self.target):
+            inner = checkpoint.taken(self.target)
+            saved.info["target"] = inner.info
+            for part in _PARTS:
+                saved.state |= prefixed(f"target/{part}", getattr(inner, part))
+
+    def _enter(self, saved: Saved, env: Any) -> None:
+        super()._enter(saved, env)
+        if self.target is None and "target" in saved.info:
+            from polyak.algorithms import class_names, get
+
+            inner = Saved(saved.info["target"])
+            for part in _PARTS:
+                setattr(inner, part, saved.state_of(f"target/{part}"))
+            with random_states_kept():
+                cls = get(class_names()[inner.info["algorithm"]])
+                self.target = checkpoint.built(cls, inner, "target", device=self.device)
+
+
+_PARTS = "networks", "optimizers", "state"
+
+
+def _is_ours(model: Algorithm) -> bool:
+    """Whether its file can be read without code of the program's own."""
+    from polyak.algorithms import class_names, get
+
+    name = class_names().get(type(model).__name__)
+    return name is not None and get(name) is type(model)

@@ -1,0 +1,119 @@
+"""Importance-weighted actor-learner architecture (IMPALA): actors go on while the learner learns, and V-trace corrects
+for their older policy.
+
+Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures",
+arXiv:1802.01561. Equation numbers and sections are theirs. V-trace itself is :func:`polyak.ops.returns.vtrace`.
+
+Shapes: T steps of N environments.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.core.hyperparameters import Fraction, Positive
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
+from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Judged, Unroll, VTraceLearner
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.choice import ACTION_SPACES
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+from polyak.ops.policy_gradient import entropy_loss
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def policy_gradient_loss(log_probs: Tensor, advantages: Tensor) -> Tensor:
+    """-E[log pi(a|x) rho (r + gamma v' - V(x))], section 4.2; the advantages hold all but the logarithm.
+
+    log_probs [T, N], advantages [T, N] -> []
+    """
+    return -(log_probs * advantages).mean()
+
+
+def value_loss(values: Tensor, targets: Tensor) -> Tensor:
+    """E[(v - V(x))^2] / 2, section 4.2. values [T, N], targets v [T, N] -> []"""
+    return ((targets - values) ** 2).mean() / 2
+
+
+def unexplained_variance(values: Tensor, targets: Tensor) -> Tensor:
+    """Var[v - V(x)] / Var[v]: 0 is perfect, 1 no better than the mean. values [T, N], targets v [T, N] -> []"""
+    return (targets - values).var(correction=0) / targets.var(correction=0).clamp_min(1e-12)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class IMPALALearner(VTraceLearner):
+    """A stochastic actor with a value function, under one optimizer."""
+
+    ent_coef: Dial[Tensor]
+    vf_coef: Dial[Tensor]
+    max_grad_norm: Dial[Tensor | None]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: Unroll) -> Update:
+        """One gradient step on a rollout."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: Unroll) -> Update:
+        """Descend the objective."""
+        objective = self.objective(batch, self.judged(self.policy, batch))
+        self.minimise("policy", objective.loss, self.max_grad_norm)
+        return Update({"loss": objective.loss.detach(), **objective.metrics})
+
+    def objective(self, batch: Unroll, judged: Judged) -> Objective:
+        """Policy gradient, values and entropy together, section 4.2. Judged by the policy as it is."""
+        targets, advantages = self.vtrace(batch, judged.values, judged.log_probs)
+        loss_pi = policy_gradient_loss(judged.log_probs, advantages)
+        return self.with_values(loss_pi, judged, targets)
+
+    def with_values(self, loss_pi: Tensor, judged: Judged, targets: Tensor) -> Objective:
+        """The policy's loss [] and those of values and entropy."""
+        values = judged.values[:-1]
+        loss_v = value_loss(values, targets)
+        loss_s = entropy_loss(judged.entropy, judged.log_probs)
+        with torch.no_grad():
+            explained = 1 - unexplained_variance(values, targets)
+        metrics = {
+            "policy_gradient_loss": loss_pi.detach(),
+            "value_loss": loss_v.detach(),
+            "entropy_loss": loss_s.detach(),
+            "explained_variance": explained,
+        }
+        return Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class IMPALA(AsynchronousAlgorithm):
+    """Acting and learning at the same time, with V-trace between them (arXiv:1802.01561)."""
+
+    _: KW_ONLY
+    use_rms_prop: bool = False
+    """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
+    rms_prop_eps: Positive = 0.1
+    """RMSprop's epsilon."""
+    rms_prop_decay: Fraction = 0.99
+    """RMSprop's rate at which it remembers squared gradients."""
+    rms_prop_momentum: Fraction = 0.0
+    """RMSprop's momentum."""
+
+    learner_class: ClassVar[type[Learner]] = IMPALALearner
+    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
+    action_spaces: ClassVar = ACTION_SPACES
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        if not self.use_rms_prop:
+            return OptimizerRecipe(torch.optim.Adam)
+        options = {"alpha": self.rms_prop_decay, "eps": self.rms_prop_eps, "momentum": self.rms_prop_momentum}
+        return OptimizerRecipe(torch.optim.RMSprop, options)

@@ -1,0 +1,169 @@
+"""Implicit Q-Learning (IQL).
+
+Kostrikov, Nair and Levine 2021, "Offline Reinforcement Learning with Implicit Q-Learning", arXiv:2110.06169. Equation
+numbers are theirs. No network is ever asked about an action that was not recorded: the value of a state is an upper
+expectile of its recorded actions' values, and the actor imitates what exceeds it.
+
+Shapes: B batch rows, A action dimensions, K critics. Actions are in units of the action space scaled to [-1, 1].
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.core.deep import Part
+from polyak.core.hyperparameters import Fraction, NonNegative, Positive
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.schedules import CosineSchedule, Schedule, get_schedule_fn
+from polyak.data import Transition
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.bounded import BoundedGaussianActor
+from polyak.nn.policies.valued import ValuedPolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def expectile_loss(error: Tensor, expectile: Tensor, weights: Tensor) -> Tensor:
+    """E[|tau - 1(u < 0)| u^2], u = Q(s, a) - V(s), eq. 5. u [B], tau [], weights [B] -> []"""
+    return (weights * (expectile - (error < 0).float()).abs() * error**2).mean()
+
+
+def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """sum_k E[(r + gamma V(s') - Q_k(s, a))^2], eq. 6. q [K, B], target [B], weights [B] -> []"""
+    return (weights * (q - target) ** 2).mean(1).sum()
+
+
+def actor_loss(log_prob: Tensor, advantages: Tensor, beta: Tensor, largest: Tensor, weights: Tensor) -> Tensor:
+    """-E[min(exp(beta A), largest) log pi(a|s)], eq. 7, whose weights are numbers, not functions of networks.
+
+    log_prob [B] of recorded actions, advantages A [B], beta [], largest [], weights [B] -> []
+    """
+    counts = (beta * advantages.detach()).exp().clamp(max=largest)
+    return -(weights * counts * log_prob).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class IQLLearner(Learner):
+    """A critic of states, an actor, and critics of actions with targets."""
+
+    policy: ValuedPolicy
+    tau: Dial[Tensor]
+    actor_learning_rate: Dial[Tensor]
+    expectile: Dial[Tensor]
+    beta: Dial[Tensor]
+    max_weight: Dial[Tensor]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        critic = self.policy.critic
+        self.add_optimizer("value", self.policy.value, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        self.add_optimizer("critic", critic.own_parameters(), recipe.make_optimizer, recipe.lr, owner=critic)
+        self.set()
+
+    def set(self, **values: float) -> None:
+        super().set(**values)
+        set_rate(self.optimizers["actor"], self.dials["actor_learning_rate"])
+
+    def update(self, batch: Transition) -> Update:
+        """One gradient step of all three; then the targets follow."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def gradient_step(self, batch: Transition) -> Update:
+        """Algorithm 1 in the order of the authors' program: actor and critics see the value function as it is after its
+        step, and the actor's advantages come from the lagging critics."""
+        recorded = self.recorded_values(batch)
+        value = self.value_objective(batch, recorded - self.policy.value(batch.observations))
+        self.minimise("value", value.loss)
+        actor = self.actor_objective(batch, self.advantages(batch, recorded))
+        self.minimise("actor", actor.loss)
+        q = self.policy.critic.q_values(batch.observations, batch.actions)
+        critic = self.critic_objective(batch, q, self.td_target(batch))
+        self.minimise("critic", critic.loss)
+        polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
+        losses = {"value_loss": value.loss, "actor_loss": actor.loss, "critic_loss": critic.loss}
+        metrics = {**value.metrics, **actor.metrics, **critic.metrics}
+        return Update({**{name: loss.detach() for name, loss in losses.items()}, **metrics}, critic.td_error)
+
+    @torch.no_grad()
+    def recorded_values(self, batch: Transition) -> Tensor:
+        """The smaller lagging critic's value of the batch's actions. -> [B]"""
+        return self.policy.critic_target.q_values(batch.observations, batch.actions).amin(0)
+
+    @torch.no_grad()
+    def advantages(self, batch: Transition, recorded: Tensor) -> Tensor:
+        """How much better the batch's actions are than the state's value. recorded [B] -> [B]"""
+        return recorded - self.policy.value(batch.observations)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """r + gamma V(s'), eq. 6. -> [B]"""
+        return batch.rewards + batch.discounts * self.policy.value(batch.next_observations)
+
+    def value_objective(self, batch: Transition, error: Tensor) -> Objective:
+        """Of the critic of states. error [B]"""
+        return Objective(expectile_loss(error, self.expectile, batch.weights))
+
+    def actor_objective(self, batch: Transition, advantages: Tensor) -> Objective:
+        """Of the actor. advantages [B]"""
+        policy = self.policy.actor.get_distribution(batch.observations)
+        log_prob = policy.log_prob(batch.actions.flatten(1))
+        loss = actor_loss(log_prob, advantages, self.beta, self.max_weight, batch.weights)
+        return Objective(loss, {"advantage": advantages.mean()})
+
+    def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics. q [K, B] of the batch's actions, target [B]"""
+        return Objective(critic_loss(q, target, batch.weights), td_error=(q - target).detach().abs().mean(0))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+_FALLING = CosineSchedule(3e-4)
+
+
+@dataclass(eq=False, repr=False)
+class IQL(OfflineAlgorithm):
+    """Implicit Q-Learning: offline learning that never asks about actions nobody took (arXiv:2110.06169).
+
+    The actor is a Gaussian around tanh of its network, with deviations that do not depend on the state, as the authors
+    have it. In locomotion they scale rewards: ``reward_scaling="returns"``.
+    """
+
+    _: KW_ONLY
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    actor_learning_rate: NonNegative | Schedule = _FALLING
+    """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
+    critics."""
+    expectile: Fraction = 0.7
+    """Of the recorded actions' values, which is taken for the value of a state: 0.5 is the mean, 1 the best."""
+    beta: NonNegative = 3.0
+    """Inverse temperature: how much more the better actions count for the actor. 0 clones."""
+    max_weight: Positive = 100.0
+    """The largest exp(beta * advantage)."""
+
+    learner_class: ClassVar[type[Learner]] = IQLLearner
+    policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
+    value = Part("policy.value")
+
+    def _setup_model(self) -> None:
+        self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
+        super()._setup_model()
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "actor_learning_rate": 3e-4}

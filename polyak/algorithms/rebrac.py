@@ -1,0 +1,171 @@
+"""ReBRAC: revisited behaviour-regularised actor-critic.
+
+Tarasov, Kurenkov, Nikulin and Kolesnikov 2023, "Revisiting the Minimalist Approach to Offline Reinforcement Learning",
+arXiv:2305.09836. Equation numbers are theirs. TD3+BC with a penalty in the critics' targets as well as in the actor's
+loss, and layer normalisation in the critics.
+
+Shapes: B batch rows, A action dimensions, K critics, N transitions. Actions are in units of the action space scaled to
+[-1, 1].
+"""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
+from polyak.core.hyperparameters import NonNegative, require
+from polyak.core.learner import Dial, Learner, Objective
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.data import Column, Dataset, ReplayBuffer, Transition
+from polyak.data.datasets.parts import Parts
+from polyak.data.step import Step
+from polyak.envs.spaces import get_action_dim
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.layers import create_mlp
+from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
+
+NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
+"""Columns: the action [A] that was recorded after a step, in the networks' units; whether there was one."""
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def squared_distance(actions: Tensor, recorded: Tensor) -> Tensor:
+    """(pi(s) - a)^2, summed over dimensions. [B, A] each -> [B]"""
+    return ((actions - recorded) ** 2).sum(1)
+
+
+def penalised_value(q: Tensor, distance: Tensor, continues: Tensor, beta: Tensor) -> Tensor:
+    """min_k Q_k(s', a') - beta_2 (a' - a'_data)^2, eq. 4; without the penalty where no next action was recorded.
+
+    q [K, B], distance [B], continues [B] bool, beta_2 [] -> [B]
+    """
+    return q.amin(0) - beta * continues * distance
+
+
+def actor_loss(q: Tensor, distance: Tensor, beta: Tensor, normalises: bool) -> Tensor:
+    """E[beta_1 (pi(s) - a)^2 - lambda min_k Q_k(s, pi(s))], eq. 3. q [K, B], distance [B], beta_1 [] -> []
+
+    lambda is 1 / mean |Q|, a number and not a function of the actor, or 1.
+    """
+    value = q.amin(0)
+    scale = 1 / value.detach().abs().mean() if normalises else 1.0
+    return (beta * distance - scale * value).mean()
+
+
+# -- critics and data --------------------------------------------------------------------------------------------------
+
+
+class NormalisedCritic(ContinuousCritic):
+    """K action-value functions whose hidden layers are normalised after their activation, section 3.2."""
+
+    def make_q_network(self, inputs: int) -> nn.Module:
+        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, 1]."""
+        layers: list[nn.Module] = []
+        for width in self.net_arch:
+            layers += [*create_mlp(inputs, 0, [width], self.activation_fn), nn.LayerNorm(width)]
+            inputs = width
+        return nn.Sequential(*layers, nn.Linear(inputs, 1))
+
+
+def with_next_actions(dataset: Dataset, encode: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+    """A dataset with the action that was recorded after each step: none after the last one of an episode.
+
+    Args:
+        dataset: of Box actions.
+        encode: from actions [N, ...] in the environment's units to the networks'.
+    """
+    continues = np.ones(len(dataset), bool)
+    continues[dataset.ends - 1] = False
+    following = np.zeros((len(dataset), get_action_dim(dataset.action_space)), np.float32)
+    following[:-1] = encode(np.asarray(dataset.actions[1:])).reshape(len(dataset) - 1, -1)
+    following[~continues] = 0.0
+    columns = {**dataset.columns, NEXT_ACTIONS: following, CONTINUES: continues}
+    parts = Parts(dataset.observations, dataset.actions, dataset.rewards, dataset.ends, dataset.terminated, columns)
+    return Dataset.from_parts(parts, dataset.observation_space, dataset.action_space, dataset.env_id)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class ReBRACLearner(TD3Learner):
+    """TD3's steps, in which both actor and critics mind how far the actor is from the recorded actions."""
+
+    actor_bc_coef: Dial[Tensor]
+    critic_bc_coef: Dial[Tensor]
+    normalize_q: Dial[bool]
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition) -> Tensor:
+        """The smaller target critic's value of smoothed target actions, less the penalty, eq. 4. -> [B]"""
+        next_actions = self.policy.actor_target(batch.next_observations)
+        next_actions = smoothed(next_actions, self.target_policy_noise, self.target_noise_clip)
+        next_q = self.policy.critic_target.q_values(batch.next_observations, next_actions)
+        distance = squared_distance(next_actions, batch.extras[NEXT_ACTIONS])
+        value = penalised_value(next_q, distance, batch.extras[CONTINUES], self.critic_bc_coef)
+        return batch.rewards + batch.discounts * value
+
+    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+        """What the actor's actions [B, A] are worth, by all critics. -> [K, B]"""
+        return self.policy.critic.q_values(batch.observations, actions)
+
+    def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
+        """Of the actor. Its own actions [B, A] and q [K, B] of those"""
+        distance = squared_distance(actions, batch.actions.flatten(1))
+        loss = actor_loss(q, distance, self.actor_bc_coef, self.normalize_q)
+        return Objective(loss, {"distance": distance.detach().mean()})
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class ReBRAC(OfflineAlgorithm, TD3):
+    """ReBRAC: TD3+BC with penalties in actor and critics, and normalised critics (arXiv:2305.09836).
+
+    The authors' minibatches have 1024 transitions (``batch_size``), and their discount in AntMaze is 0.999 (``gamma``).
+    The critics' penalty needs the action that was recorded after each step. Where there is none, as at the end of an
+    episode, there is no penalty; neither is there for what the model experiences itself, when it learns by acting.
+    """
+
+    _: KW_ONLY
+    actor_bc_coef: NonNegative = 0.01
+    """Weight of the actor's squared distance from the recorded actions, beta_1. The authors' lie between 0.0005 and
+    1."""
+    critic_bc_coef: NonNegative = 0.01
+    """Weight of that distance in the critics' targets, beta_2: the authors' lie between 0 and 0.5."""
+    normalize_q: bool = True
+    """Divide the actor's value by its mean size, so that ``actor_bc_coef`` does not depend on that of rewards."""
+
+    learner_class: ClassVar[type[Learner]] = ReBRACLearner
+    policies: ClassVar = policy_aliases(
+        ContinuousPolicy, ContinuousPolicy, actor="deterministic", critic=NormalisedCritic, net_arch=[256, 256, 256]
+    )
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = "the penalty of the critics belongs to the next step. Use n_steps=1."
+        require(self.n_steps == 1, "n_steps", self.n_steps, fix)
+
+    # -- the next action -----------------------------------------------------------------------------------------------
+
+    def _columns(self) -> tuple[Column, ...]:
+        width = get_action_dim(self.action_space)
+        return *super()._columns(), Column(NEXT_ACTIONS, np.float32, (width,)), Column(CONTINUES, np.bool_)
+
+    def _replay_dataset(self) -> None:
+        assert self.dataset is not None
+        self.dataset = with_next_actions(self.dataset, self.policy.codec.from_env)
+        super()._replay_dataset()
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        n = len(step.rewards)
+        none = {
+            NEXT_ACTIONS: np.zeros((n, get_action_dim(self.action_space)), np.float32),
+            CONTINUES: np.zeros(n, bool),
+        }
+        super()._store(step._replace(extras={**step.extras, **none}), replay_buffer)

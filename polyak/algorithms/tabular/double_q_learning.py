@@ -1,0 +1,55 @@
+"""Double Q-learning: one table chooses, the other says what the choice is worth, so that luck is not taken for value.
+
+Van Hasselt 2010, "Double Q-learning", NeurIPS; Sutton and Barto section 6.7. Acts by the sum of the tables.
+
+Shapes: S states, A actions.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from polyak.algorithms.tabular.choosing import choose, step_size
+from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.walking import COIN, TIE, Moment, Rule
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """Two tables."""
+
+    q: np.ndarray  # [2, S, A]
+    legal: np.ndarray  # [S, A] bool
+    visits: np.ndarray  # [2, S, A] int64
+    gamma: float
+
+
+def learn(mind: Pair, moment: Moment, draws: np.ndarray) -> None:
+    """q_1(S, A) <- q_1 + alpha [R + gamma q_2(S', argmax_a q_1(S', a)) - q_1], Sutton and Barto eq. 6.10; which table
+    is the first is drawn. q [2, S, A], draws [W]"""
+    first = 0 if draws[COIN] < 0.5 else 1
+    second = 1 - first
+    target = moment.reward
+    if not moment.terminated:
+        own = mind.q[first : first + 1]
+        action, _ = choose(own, mind.legal, moment.next_state, 0.0, 1.0, draws[TIE])
+        target += mind.gamma * mind.q[second, moment.next_state, action]
+    alpha = step_size(mind.visits, first, moment.state, moment.action, moment.alpha)
+    mind.q[first, moment.state, moment.action] += alpha * (target - mind.q[first, moment.state, moment.action])
+
+
+RULE = Rule(learn, (), Pair)
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class DoubleQLearning(TabularLearning):
+    """Double Q-learning with two tables: no bias of maxima (van Hasselt 2010; Sutton and Barto 6.7)."""
+
+    n_tables: ClassVar[int] = 2
+
+    def _rule(self) -> Rule:
+        return RULE

@@ -1,0 +1,19 @@
+"""Expected SARSA: the values of the policy that acts, without the noise of its choices.
+
+Van Seijen, van Hasselt, Whiteson and Wiering 2009, "A theoretical and empirical analysis of Expected Sarsa", ADPRL;
+Sutton and Barto section 6.6. With ``n_steps`` it is tree backup (section 7.5), with ``lambda_`` TB(lambda) (section
+12.10), both for the policy that acts. Shapes: see :mod:`polyak.algorithms.tabular.temporal_difference`, whose rule it
+is.
+"""
+
+from dataclasses import dataclass
+
+from polyak.algorithms.tabular.temporal_difference import TemporalDifference
+
+
+@dataclass(eq=False, repr=False)
+class ExpectedSARSA(TemporalDifference):
+    """Expected SARSA, tree backup and TB(lambda) with a table (Sutton and Barto 6.6, 7.5, 12.10)."""
+
+    def _sampling(self) -> float:
+        return 0.0

@@ -1,0 +1,470 @@
+"""Learning a table while acting: the loop around a rule.
+
+A rule is a function of a mind, a moment and random numbers (:mod:`polyak.algorithms.tabular.walking`). Where it is
+known what the environments do (:mod:`polyak.envs.tabular.known`), many steps are made at once by one loop over arrays,
+which numba compiles; other environments are asked for each step. A callback is asked after every step, in either case.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from polyak.algorithms.tabular.choosing import choose
+from polyak.algorithms.tabular.table import TableAlgorithm
+from polyak.algorithms.tabular.walking import (
+    EXPLORES,
+    NEXT_EXPLORES,
+    NEXT_WHICH,
+    WHICH,
+    WIDTH,
+    Ends,
+    Last,
+    Learn,
+    Moment,
+    Places,
+    Rule,
+    Walk,
+    compiled,
+    make_walk,
+)
+from polyak.core.files.checkpoint import Saved, prefixed
+from polyak.core.hyperparameters import Count, Fraction, fitted, require
+from polyak.core.runner import Acted
+from polyak.core.schedules import Schedule
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.data.step import Step
+from polyak.envs.tabular.known import KnownEnvs
+
+_STRETCH = 10_000
+"""Steps that are made at once where nobody asks after each."""
+_FEW = 50_000
+"""Steps that are over before a loop is compiled."""
+_WALKED: Counter[Learn] = Counter()
+"""Steps that this process has made by each rule: many short runs are a long one."""
+
+
+class Episodes(NamedTuple):
+    """Episodes in the order of their ends."""
+
+    returns: np.ndarray
+    """[n] sums of rewards."""
+    lengths: np.ndarray
+    """[n] steps."""
+
+
+@dataclass(eq=False, repr=False)
+class TabularLearning(TableAlgorithm):
+    """Algorithms that learn a table while they act."""
+
+    learning_rate: Literal["1/n"] | Fraction | Schedule = 0.1
+    """Step size: a number in [0, 1], a function of the remaining progress (1 at the start, 0 at the end), or ``"1/n"``:
+    one over the number of times that the pair was updated, so that values are averages."""
+    _: KW_ONLY
+    epsilon: Fraction | Schedule = 0.1
+    """Chance of any action instead of the best: a number in [0, 1] or a function of the remaining progress."""
+    initial_value: float = 0.0
+    """Where all action values begin; more than can be had lets every action be tried."""
+    compile: bool | Literal["auto"] = "auto"
+    """Run the inner loop as machine code (needs ``polyak[fast]``), with the same results to the last bit. ``"auto"``
+    does so in long runs, if numba is installed. Only where it is known what environments do: those of a table ``P``."""
+
+    explores_starts: ClassVar[bool] = False
+    """Whether episodes begin with any action, and where that can be had in any state."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        if self.compile is True and compiled(self._rule()) is None:
+            raise ImportError("compile=True needs numba: pip install 'polyak[fast]', or leave compile='auto'.")
+
+    # -- what a rule says of itself ------------------------------------------------------------------------------------
+
+    def _rule(self) -> Rule:
+        """How the mind changes by a moment."""
+        raise NotImplementedError
+
+    def _tables(self) -> dict[str, np.ndarray]:
+        """What the mind has by state and action, besides ``q`` and ``legal``."""
+        return {"visits": np.zeros(self.q.shape, np.int64)}
+
+    def _memory(self) -> dict[str, np.ndarray]:
+        """What it has of the episodes under way, [N, ...]: empty when all is 0."""
+        return {}
+
+    def _numbers(self) -> dict[str, Any]:
+        """The numbers that it has: hyper-parameters."""
+        return {"gamma": float(self.gamma)}
+
+    def _carries(self) -> bool:
+        """Whether the next action is chosen before the rule is applied, and then taken."""
+        return False
+
+    def _n_draws(self) -> int:
+        """Random numbers of one step."""
+        return WIDTH
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        self._stream = np.random.default_rng()
+        self._known: KnownEnvs | None = None
+        self._by_episodes = False
+        super()._setup_model()
+        self.q[...] = self.initial_value
+        self._make_mind()
+
+    def _make_mind(self) -> None:
+        numbers = np.zeros(self.n_envs, np.int64), np.zeros(self.n_envs)
+        states, actions, lengths = (numbers[0].copy() for _ in range(3))
+        self.places = Places(states, actions, numbers[1].copy(), lengths, numbers[1].copy())
+        arrays = {"q": self.q, "legal": self.legal, **self._tables(), **self._memory()}
+        self.mind: Any = self._rule().mind(**arrays, **self._numbers())
+
+    def make_actor(self) -> "TableActor":
+        """Chooses actions where environments must be asked for each step."""
+        return TableActor(self)
+
+    def _make_runner(self) -> None:
+        super()._make_runner()
+        assert self.env is not None
+        self._known = KnownEnvs.behind(self.env)
+        if self._known is not None:
+            self._world = self._known.world(self.explores_starts)
+            self.legal[...] = self._known.legal
+
+    def _seed(self, seed: int) -> None:
+        super()._seed(seed)
+        self._stream = np.random.default_rng(seed)
+
+    def _explores(self) -> float:
+        return float(self.epsilon(self._current_progress_remaining) if callable(self.epsilon) else self.epsilon)
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        self._by_episodes = False
+        self._walk = self._choose_walk(self._total_timesteps - self.num_timesteps)
+
+    def _choose_walk(self, steps: int) -> Walk:
+        rule = self._rule()
+        wanted = self.compile is True or (self.compile == "auto" and steps > _FEW)
+        walk = compiled(rule) if wanted else None
+        return make_walk(rule.learn) if walk is None else walk
+
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        assert self.runner is not None
+        self.places.states[:] = self.numbering.states(self.runner.obs)[0]
+        if self._known is not None and self.explores_starts:
+            draws = self._stream.random(self.n_envs)
+            self.places.states[:] = np.searchsorted(self._world.starts, draws, "right")
+        self.places.actions[:] = -1
+        for numbers in (self.places.lengths, self.places.returns, *map(vars_of(self.mind).get, self._memory())):
+            numbers[...] = 0  # type: ignore[index]
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        with super()._while_learning():
+            try:
+                yield
+            finally:
+                self._tell_environments()
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        remaining = max(1, -(-(self._total_timesteps - self.num_timesteps) // self.n_envs))
+        before = self._episode_num
+        if self._known is None:
+            names = self._ask()
+        else:
+            steps = min(_STRETCH, remaining) if callback.is_idle else 1
+            ends, n_ended, _ = self._stretch(self._known, steps)
+            names = {} if callback.is_idle else self._as_step(self._known, ends, n_ended)
+        self._update_current_progress_remaining(min(self.num_timesteps, self._total_timesteps), self._total_timesteps)
+        if not callback.is_idle:
+            if callback.needs_locals:
+                callback.update_locals(self._callback_locals(callback=callback, **names))
+            if not callback.on_step():
+                return False
+        if log_interval is not None and self._episode_num // log_interval > before // log_interval:
+            self.dump_logs()
+        return True
+
+    def learn_episodes(self, n_episodes: int) -> Episodes:
+        """Train for whole episodes, without callbacks and logs, and tell what came of them.
+
+        New ones begin; schedules follow the share of episodes that have ended.
+
+        Args:
+            n_episodes: how many; with several environments those that end first.
+
+        Returns:
+            their returns and lengths.
+
+        Raises:
+            ValueError: ``n_episodes`` is less than 1, or there is no environment.
+        """
+        n_episodes = fitted("n_episodes", n_episodes, Count)
+        self._check_ready()
+        self._prepare_to_learn(reset=True)
+        self._by_episodes = True
+        returns, lengths = np.zeros(n_episodes), np.zeros(n_episodes, np.int64)
+        done = 0
+        with self._while_learning():
+            while done < n_episodes:
+                self._current_progress_remaining = 1 - done / n_episodes
+                if self._known is None:
+                    self._ask()
+                    new = np.reshape(self._finished, (-1, 2))[: n_episodes - done]
+                else:
+                    self._walk = self._choose_walk(_WALKED[self._rule().learn])
+                    steps = min(_STRETCH, 64 * (n_episodes - done))
+                    ends, n_ended, _ = self._stretch(self._known, steps, n_episodes - done)
+                    n_ended = min(n_ended, n_episodes - done)
+                    new = np.stack([ends.returns[:n_ended], ends.lengths[:n_ended]], 1)
+                returns[done : done + len(new)], lengths[done : done + len(new)] = new.T
+                done += len(new)
+        self._by_episodes = False
+        return Episodes(returns, lengths)
+
+    # -- steps that are known ------------------------------------------------------------------------------------------
+
+    def _stretch(self, known: KnownEnvs, steps: int, n_episodes: int = 2**62) -> tuple[Ends, int, int]:
+        """Walk up to ``steps`` steps, or until ``n_episodes`` have ended.
+
+        Returns:
+            the episodes that ended, how many, and the steps made.
+        """
+        self._make_room(steps)
+        self.mind = self.mind._replace(**self._numbers())
+        n, rows = self.n_envs, steps * self.n_envs
+        ints = [np.zeros(rows, np.int64) for _ in range(3)]
+        ends = Ends(ints[0], ints[1], np.zeros(rows), ints[2], np.zeros(rows, bool))
+        self._last = Last(np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
+        draws = self._stream.random((steps, n, self._n_draws()))
+        alphas, epsilons = (self._along(name, steps) for name in ("learning_rate", "epsilon"))
+        with self._split.update:
+            made, n_ended = self._walk(
+                self.mind,
+                self._world,
+                self.places,
+                ends,
+                self._last,
+                alphas,
+                epsilons,
+                draws,
+                n_episodes,
+                self._carries(),
+                self.explores_starts,
+            )
+        if unused := draws[made:].size:  # what was drawn in vain is drawn again
+            self._stream.bit_generator.advance(2**128 - unused)  # type: ignore[attr-defined]
+        _WALKED[self._rule().learn] += made * n
+        self._count(made)
+        self._episode_num += n_ended
+        self._note(known, ends, n_ended)
+        return ends, n_ended, made
+
+    def _make_room(self, steps: int) -> None:
+        """Before so many steps: let the mind have room for them."""
+
+    def _along(self, name: str, steps: int) -> np.ndarray:
+        """A hyper-parameter that may be a schedule at each of the next steps, [T]; -1 for averages."""
+        value = getattr(self, name)
+        if not callable(value):
+            return np.full(steps, -1.0 if value == "1/n" else float(value))
+        if self._by_episodes:
+            values = np.full(steps, float(value(self._current_progress_remaining)))
+        else:
+            total = max(1, self._total_timesteps)
+            numbers = range(self.num_timesteps, self.num_timesteps + steps * self.n_envs, self.n_envs)
+            values = np.array([value(1.0 - min(number, total) / total) for number in numbers], float)
+        low, high = values.min(), values.max()
+        require(0 <= low <= high <= 1, name, value, f"it gives {low:g} to {high:g}, which must lie in [0, 1].")
+        return values
+
+    def _count(self, steps: int) -> None:
+        self.num_timesteps += steps * self.n_envs
+        self._n_updates += steps * self.n_envs
+
+    def _note(self, known: KnownEnvs, ends: Ends, n_ended: int) -> None:
+        """Tell monitors of the episodes that ended, and environments where they stand."""
+        assert self.runner is not None
+        columns = (ends.envs, ends.returns, ends.lengths)
+        self._ended: dict[int, dict[str, Any]] = {}
+        for env, total, length in zip(*(column[:n_ended].tolist() for column in columns), strict=True):
+            if (episode := known.note_episode(env, total, length)) is not None:
+                self.ep_info_buffer.append(episode)
+                self._ended[env] = {"episode": episode}
+        for env, state in enumerate(self.places.states.tolist()):
+            known.put(env, state, int(self._last.actions[env]) if self.places.lengths[env] else None)
+        self.runner.obs = self._observations(self.places.states)
+        self.runner.episode_starts = self.places.lengths == 0
+
+    def _observations(self, states: np.ndarray) -> np.ndarray:
+        """Observations of known environments, which are Discrete. states [N] -> [N]"""
+        return (states + int(self.observation_space.start)).astype(self.observation_space.dtype)  # type: ignore[attr-defined]
+
+    def _as_step(self, known: KnownEnvs, ends: Ends, n_ended: int) -> dict[str, Any]:
+        """The one step of a stretch, under the names that callbacks read."""
+        assert self.runner is not None
+        dones = np.zeros(self.n_envs, bool)
+        infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(self.n_envs)]
+        for row, env in enumerate(ends.envs[:n_ended].tolist()):
+            last = self._observations(self._last.successors)[env]
+            dones[env] = True
+            infos[env] = {"TimeLimit.truncated": bool(ends.truncated[row]), "terminal_observation": last}
+            infos[env] |= self._ended.get(env, {})
+        actions = self._last.actions + self._first_action
+        return {
+            "actions": actions,
+            "buffer_actions": self._last.actions,
+            "rewards": self._last.rewards.astype(np.float32),
+            "dones": dones,
+            "infos": infos,
+            "new_obs": self.runner.obs,
+        }
+
+    def _tell_environments(self) -> None:
+        """What wrappers must know for the environments to be stepped by somebody else."""
+        if self._known is None:
+            return
+        columns = self.places.returns.tolist(), self.places.lengths.tolist()
+        for env, (total, length) in enumerate(zip(*columns, strict=True)):
+            self._known.put_episode(env, total, length)
+
+    # -- steps that must be asked for ----------------------------------------------------------------------------------
+
+    def _ask(self) -> dict[str, Any]:
+        """One step of the environments, and what is learned from it; its parts, under the names that callbacks read."""
+        assert self.runner is not None
+        self._make_room(1)
+        self.mind = self.mind._replace(**self._numbers())
+        actor: Any = self.runner.actor
+        actor.draws = self._stream.random((self.n_envs, self._n_draws()))
+        alpha, actor.epsilon = (float(self._along(name, 1)[0]) for name in ("learning_rate", "epsilon"))
+        step = self.runner.step()
+        with self._split.update:
+            self._learn_from(step, alpha, actor.epsilon, actor.draws)
+        self._count(1)
+        self._episode_num += int(np.count_nonzero(step.dones))
+        self._update_info_buffer(step.infos, step.dones)
+        return {
+            "actions": step.env_actions,
+            "buffer_actions": step.actions,
+            "rewards": step.rewards,
+            "dones": step.dones,
+            "infos": step.infos,
+            "new_obs": step.new_obs,
+        }
+
+    def _learn_from(self, step: Step, alpha: float, epsilon: float, draws: np.ndarray) -> None:
+        states, successors = (self.numbering.states(obs)[0] for obs in (step.observations, step.next_observations))
+        masks = step.extras.get("next_masks")
+        places, carries, learn = self.places, self._carries(), self._rule().learn
+        places.states[:] = self.numbering.states(step.new_obs)[0]
+        self._finished: list[tuple[float, int]] = []
+        for env in range(self.n_envs):
+            successor, terminated, ended = int(successors[env]), bool(step.terminated[env]), bool(step.dones[env])
+            action, chance, reward = int(places.actions[env]), float(places.chances[env]), float(step.rewards[env])
+            next_action, next_chance = -1, 1.0
+            if masks is not None:
+                self.legal[successor] = masks[env]
+            if carries and not terminated:
+                explores, which = draws[env, NEXT_EXPLORES], draws[env, NEXT_WHICH]
+                next_action, next_chance = choose(self.q, self.legal, successor, epsilon, explores, which)
+            places.lengths[env] += 1
+            places.returns[env] += reward
+            moment = (env, int(states[env]), action, chance, reward, successor, next_action, next_chance)
+            learn(self.mind, Moment(*moment, terminated, ended, alpha, epsilon), draws[env])
+            places.actions[env], places.chances[env] = next_action, next_chance
+            if ended:
+                self._finished.append((float(places.returns[env]), int(places.lengths[env])))
+                places.actions[env], places.lengths[env], places.returns[env] = -1, 0, 0.0
+
+    # -- logging and files ---------------------------------------------------------------------------------------------
+
+    def dump_logs(self) -> None:
+        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump."""
+        self.logger.record("rollout/exploration_rate", self._explores())
+        if callable(self.learning_rate):
+            self.logger.record("train/learning_rate", float(self.learning_rate(self._current_progress_remaining)))
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._write_logs(episodes=self._episode_num)
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), "stream": self._stream.bit_generator.state}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        self._stream_of_file = state["stream"]
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        mind = vars_of(self.mind)
+        saved.state |= prefixed("mind", {name: mind[name].copy() for name in self._tables()})
+        saved.state |= prefixed("actor/memory", {name: mind[name].copy() for name in self._memory()})
+        saved.state |= prefixed("actor/places", {name: array.copy() for name, array in self.places._asdict().items()})
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        self._take(saved.state_of("mind"), list(self._tables()))
+
+    def _take(self, arrays: Mapping[str, np.ndarray], names: list[str]) -> None:
+        """Put arrays of a file into the mind, of whatever length they are."""
+        self.mind = self.mind._replace(**{name: arrays[name].copy() for name in names})
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if resume:
+            self._stream.bit_generator.state = self._stream_of_file
+        if self.runner is None or force_reset or saved.info["n_envs"] != self.n_envs:
+            return
+        self._take(saved.state_of("actor/memory"), list(self._memory()))
+        for name, array in saved.state_of("actor/places").items():
+            getattr(self.places, name)[...] = array
+
+
+class TableActor:
+    """Epsilon-greedy actions of a table, by random numbers that have been drawn already.
+
+    Args:
+        model: whose table.
+    """
+
+    def __init__(self, model: TabularLearning) -> None:
+        self.model = model
+        self.draws = np.zeros((model.n_envs, WIDTH))
+        """[N, W] of the step to come."""
+        self.epsilon = 1.0
+
+    def act(self, observations: Any, episode_starts: Any = None, masks: np.ndarray | None = None) -> Acted:
+        """Actions [N] for N observations."""
+        model, places = self.model, self.model.places
+        places.states[:] = model.numbering.states(observations)[0]
+        for env, state in enumerate(places.states.tolist()):
+            if places.actions[env] < 0:
+                if masks is not None:
+                    model.legal[state] = masks[env]
+                epsilon = 1.0 if model.explores_starts and places.lengths[env] == 0 else self.epsilon
+                explores, which = self.draws[env, EXPLORES], self.draws[env, WHICH]
+                chosen = choose(model.q, model.legal, state, epsilon, explores, which)
+                places.actions[env], places.chances[env] = chosen
+        actions = places.actions.copy()
+        return Acted(actions + model._first_action, actions, {})
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Its model keeps all that it needs."""
+        return {}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """It has nothing to take back."""
+
+
+def vars_of(mind: Any) -> dict[str, Any]:
+    """The fields of a mind."""
+    fields: dict[str, Any] = mind._asdict()
+    return fields

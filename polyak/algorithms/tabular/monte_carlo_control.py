@@ -1,0 +1,148 @@
+"""Monte Carlo control: values are averages of returns, and a table learns when an episode has ended.
+
+Sutton and Barto chapter 5; first visits against every visit: Singh and Sutton 1996. On-policy with an epsilon-greedy or
+exploring start (sections 5.3 and 5.4), or off-policy about the greedy policy with weighted importance sampling (section
+5.7), which stops going back where the greedy policy would have acted otherwise.
+
+Shapes: N environments, S states, A actions, L steps that there is room for.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from polyak.algorithms.tabular.choosing import best, step_size
+from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.walking import Moment, Rule
+from polyak.core.hyperparameters import Fraction, require
+from polyak.core.schedules import Schedule
+
+# -- returns -----------------------------------------------------------------------------------------------------------
+
+
+class Record(NamedTuple):
+    """The table, and the episodes under way."""
+
+    q: np.ndarray  # [1, S, A]
+    legal: np.ndarray  # [S, A] bool
+    visits: np.ndarray  # [1, S, A] int64
+    totals: np.ndarray  # [S, A] sums of importance weights
+    times: np.ndarray  # [S, A] int64 when the pair was first visited in the episode that has just ended
+    states: np.ndarray  # [N, L] int64
+    actions: np.ndarray  # [N, L] int64
+    chances: np.ndarray  # [N, L] with which the actions were chosen
+    rewards: np.ndarray  # [N, L] that followed them
+    counts: np.ndarray  # [N] int64 steps of the episode so far
+    gamma: float
+    every_visit: bool
+    off_policy: bool
+
+
+def first_best(mind: Record, state: int) -> int:
+    """The greedy action that the off-policy method learns about: of equally good ones the first. q [1, S, A] -> []"""
+    value, _, _ = best(mind.q, mind.legal, state)
+    for action in range(mind.q.shape[2]):
+        if mind.legal[state, action] and mind.q[0, state, action] == value:
+            return action
+    return 0
+
+
+def look_back(mind: Record, moment: Moment, later: float) -> None:
+    """From the end of an episode to its beginning: G <- R + gamma G, and q(S, A) moves towards G (Sutton and Barto
+    section 5.4), off-policy by W / C of the way, with W <- W / b(A | S) (section 5.7). rewards [N, L]"""
+    env, weight = moment.env, 1.0
+    for time in range(mind.counts[env] - 1, -1, -1):
+        mind.times[mind.states[env, time], mind.actions[env, time]] = time
+    for time in range(mind.counts[env] - 1, -1, -1):
+        state, action = mind.states[env, time], mind.actions[env, time]
+        later = mind.rewards[env, time] + mind.gamma * later
+        if mind.every_visit or mind.times[state, action] == time:
+            if mind.off_policy:
+                mind.visits[0, state, action] += 1
+                mind.totals[state, action] += weight
+                alpha = weight / mind.totals[state, action]
+            else:
+                alpha = step_size(mind.visits, 0, state, action, moment.alpha)
+            mind.q[0, state, action] += alpha * (later - mind.q[0, state, action])
+        if mind.off_policy:
+            if action != first_best(mind, state):
+                break
+            weight /= mind.chances[env, time]
+
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+
+
+def learn(mind: Record, moment: Moment, draws: np.ndarray) -> None:
+    """Remember the transition; at the end of the episode, learn. What an episode that is cut short would have brought
+    is taken from the table. states, actions, chances, rewards [N, L], draws [W], of which it needs none."""
+    env = moment.env
+    place = mind.counts[env]
+    mind.states[env, place], mind.actions[env, place] = moment.state, moment.action
+    mind.chances[env, place], mind.rewards[env, place] = moment.chance, moment.reward
+    mind.counts[env] += 1
+    if moment.ended:
+        later = 0.0
+        if not moment.terminated:
+            later, _, _ = best(mind.q, mind.legal, moment.next_state)
+        look_back(mind, moment, later)
+        mind.counts[env] = 0
+
+
+RULE = Rule(learn, (first_best, look_back), Record)
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class MonteCarloControl(TabularLearning):
+    """Monte Carlo control with a table: averages of returns (Sutton and Barto chapter 5)."""
+
+    learning_rate: Literal["1/n"] | Fraction | Schedule = "1/n"
+    """Step size: ``"1/n"``, which makes values averages of returns; a number in [0, 1], or a function of the remaining
+    progress (1 at the start, 0 at the end)."""
+    _: KW_ONLY
+    visits: Literal["first", "every"] = "first"
+    """Which visits of a pair in an episode count: the first of them or every one."""
+    exploring_starts: bool = False
+    """Begin episodes with any action, and in any state where it is known what environments do: then ``epsilon=0`` may
+    do."""
+    off_policy: bool = False
+    """Learn about the greedy policy, by weighted importance sampling; needs ``epsilon`` above 0 and takes averages."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = 'weighted importance sampling takes averages: use learning_rate="1/n", or off_policy=False.'
+        require(not self.off_policy or self.learning_rate == "1/n", "learning_rate", self.learning_rate, fix)
+        fix = "the policy that acts must now and then take every action: use more than 0, or off_policy=False."
+        require(not (self.off_policy and self.epsilon == 0), "epsilon", self.epsilon, fix)
+
+    @property
+    def explores_starts(self) -> bool:  # type: ignore[override]
+        """Whether episodes begin with any action, and where that can be had in any state."""
+        return bool(self.exploring_starts)
+
+    def _rule(self) -> Rule:
+        return RULE
+
+    def _numbers(self) -> dict[str, Any]:
+        every = self.visits == "every"
+        return {**super()._numbers(), "every_visit": every, "off_policy": bool(self.off_policy)}
+
+    def _tables(self) -> dict[str, np.ndarray]:
+        times = {"times": np.zeros(self.legal.shape, np.int64)}
+        return {**super()._tables(), "totals": np.zeros(self.legal.shape), **times}
+
+    def _memory(self) -> dict[str, np.ndarray]:
+        shape, n = (self.n_envs, 0), self.n_envs
+        ints = {name: np.zeros(shape, np.int64) for name in ("states", "actions")}
+        return {**ints, "chances": np.zeros(shape), "rewards": np.zeros(shape), "counts": np.zeros(n, np.int64)}
+
+    def _make_room(self, steps: int) -> None:
+        """Episodes may be of any length: twice the room where there is too little."""
+        needed, room = int(self.mind.counts.max(initial=0)) + steps, self.mind.states.shape[1]
+        if needed > room:
+            more = ((0, 0), (0, max(needed, 2 * room) - room))
+            names = ("states", "actions", "chances", "rewards")
+            self.mind = self.mind._replace(**{name: np.pad(getattr(self.mind, name), more) for name in names})

@@ -1,0 +1,108 @@
+"""Planning with a known model: sweeps over all states instead of experience."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.algorithms.tabular.table import TableAlgorithm
+from polyak.core.hyperparameters import NonNegative
+from polyak.core.watching.callbacks import BaseCallback
+from polyak.envs import VecEnv
+from polyak.envs.tabular.process import FiniteProcess
+from polyak.ops.dynamic_programming import action_values
+
+
+class KnownModel:
+    """A process as tensors, in which a state that ends episodes is worth 0. S states, A actions, O outcomes.
+
+    Args:
+        process: what may happen.
+    """
+
+    def __init__(self, process: FiniteProcess) -> None:
+        over = process.terminal
+        continuing = process.chances * ~process.ends * ~over[process.pairs // process.n_actions]
+        rewards = np.where(over[:, None], 0.0, process.mean_rewards)
+        self.starts = process.starts
+        self.legal = torch.from_numpy(process.legal)
+        self.mean_rewards = torch.from_numpy(rewards)
+        self.outcomes = tuple(map(torch.from_numpy, (process.pairs, continuing, process.successors)))
+
+    def action_values(self, values: Tensor, gamma: float) -> Tensor:
+        """[S] -> [S, A]"""
+        pairs, continuing, successors = self.outcomes
+        return action_values(values, self.mean_rewards, pairs, continuing, successors, gamma)
+
+
+@dataclass(eq=False, repr=False)
+class Planning(TableAlgorithm):
+    """Algorithms that plan with a known model. A step of ``learn`` is a sweep over all states; it ends when nothing
+    changes any more."""
+
+    _: KW_ONLY
+    tolerance: NonNegative = 1e-10
+    """Change of values below which nothing is taken to change any more."""
+
+    converged = False
+    """Whether the last sweep has changed nothing."""
+
+    def _use_env(self, env: VecEnv) -> None:
+        super()._use_env(env)
+        self.process = FiniteProcess.of(env.get_attr("unwrapped", 0)[0])
+        self.model = KnownModel(self.process)
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.env is not None:
+            if self.model.legal.shape != self.legal.shape:
+                raise ValueError(
+                    f"env={self.env} has a table P of {list(self.model.legal.shape)} states and actions, but spaces of "
+                    f"{list(self.legal.shape)}. Plan without the wrapper that changes them."
+                )
+            self.legal[...] = self.model.legal
+
+    def _make_runner(self) -> None:
+        """Nothing is acted out."""
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        """Nor begun."""
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        yield
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        with self._split.update:
+            change = self._sweep()
+        self.num_timesteps += 1
+        self._n_updates += 1
+        self.converged = change <= self.tolerance
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        self.logger.record("train/change", change)
+        self.logger.record("train/start_value", self.start_value)
+        if log_interval is not None and self.num_timesteps % log_interval == 0:
+            self._write_logs(iterations=self._n_updates)
+        if callback.needs_locals:
+            callback.update_locals(self._callback_locals(callback=callback, change=change))
+        return (callback.is_idle or callback.on_step()) and not self.converged
+
+    def _sweep(self) -> float:
+        """Improve ``q``; by how much values have changed at most."""
+        raise NotImplementedError
+
+    @property
+    def start_value(self) -> float:
+        """What an episode is worth on average when it begins."""
+        return float(self.model.starts @ self.values)
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), "converged": bool(self.converged)}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        self.converged = state["converged"]

@@ -1,0 +1,52 @@
+"""Policy iteration: evaluate a policy exactly, improve it, and again, until it is its own improvement.
+
+Howard 1960, "Dynamic Programming and Markov Processes"; Sutton and Barto section 4.3. The values of a policy are the
+solution of linear equations. The first policy takes every action alike, under which most episodes end.
+
+Shapes: S states, A actions.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from polyak.algorithms.tabular.planning import Planning
+from polyak.core.files.checkpoint import Saved
+from polyak.ops.dynamic_programming import greedy_actions, policy_values
+
+
+@dataclass(eq=False, repr=False)
+class PolicyIteration(Planning):
+    """Policy iteration on a known model (Howard 1960; Sutton and Barto 4.3): ``learn(n)`` improves up to n times."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.policy_table = self.legal / self.legal.sum(1, keepdims=True)
+        """[S, A] probabilities of actions."""
+
+    def _preferences(self) -> np.ndarray:
+        return self.policy_table
+
+    def _sweep(self) -> float:
+        policy, legal = torch.from_numpy(self.policy_table), self.model.legal
+        pairs, continuing, successors = self.model.outcomes
+        values = policy_values(policy, self.model.mean_rewards, pairs, continuing, successors, self.gamma)
+        q = self.model.action_values(values, self.gamma)
+        best = q.masked_fill(~legal, -torch.inf).amax(1)
+        # An action that is as good as any stays: a change that improves nothing might never end an episode.
+        present = policy.argmax(1)
+        stays = (policy.amax(1) == 1) & (q.gather(1, present[:, None])[:, 0] >= best - self.tolerance)
+        actions = torch.where(stays, present, greedy_actions(q, legal, self.tolerance))
+        improved = torch.nn.functional.one_hot(actions, q.shape[1]).to(q.dtype)
+        change = float((best - values).abs().max()) if not torch.equal(improved, policy) else 0.0
+        self.q[0], self.policy_table = q.numpy(), improved.numpy()
+        return change
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        saved.state["policy_table"] = self.policy_table.copy()
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        self.policy_table = saved.state["policy_table"].copy()

@@ -1,0 +1,27 @@
+"""Q-learning: the values of the greedy policy, whatever policy acts.
+
+Watkins 1989, "Learning from delayed rewards"; Watkins and Dayan 1992, Machine Learning 8; Sutton and Barto section 6.5.
+With ``n_steps`` it is tree backup for the greedy policy, or importance sampling as far as ``sigma`` says (section 7.6,
+arXiv:1703.01327); with ``lambda_`` Watkins's Q(lambda), whose traces end with the first action that is not greedy
+(section 12.10). Shapes: see :mod:`polyak.algorithms.tabular.temporal_difference`, whose rule it is.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+from polyak.algorithms.tabular.temporal_difference import TemporalDifference
+from polyak.core.hyperparameters import Fraction
+
+
+@dataclass(eq=False, repr=False)
+class QLearning(TemporalDifference):
+    """Q-learning, tree backup and Watkins's Q(lambda) with a table (Sutton and Barto 6.5, 7.5, 12.10)."""
+
+    _: KW_ONLY
+    sigma: Fraction = 0.0
+    """0 backs up maxima; 1 follows the actions that were taken, weighed by importance sampling; else a mixture."""
+
+    greedy_target: ClassVar[bool] = True
+
+    def _sampling(self) -> float:
+        return float(self.sigma)

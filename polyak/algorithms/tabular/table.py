@@ -1,0 +1,144 @@
+"""What all tabular algorithms share: states and actions as numbers, and a table of action values to act by.
+
+Shapes: K tables, S states, A actions, N environments.
+"""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+
+from polyak.core.files.checkpoint import Saved
+from polyak.core.hyperparameters import Becomes, Fraction, later
+from polyak.core.interaction import GymEnv, Interaction, SpaceError
+from polyak.envs import VecEnv
+from polyak.envs.tabular.numbering import Numbering
+from polyak.envs.tabular.process import FiniteProcess
+from polyak.envs.tabular.table_env import TableEnv
+
+
+@dataclass(eq=False, repr=False)
+class TableAlgorithm(Interaction):
+    """Algorithms whose knowledge is a table of action values."""
+
+    env: Becomes[GymEnv | FiniteProcess | Mapping[int, Any] | tuple[Any, Any] | str | None, VecEnv | None] = later(None)
+    """The environment: a Gymnasium environment or its name; or a known model: a table ``P`` as Gymnasium's toy texts
+    have, arrays ``(transitions [S, A, S], rewards [S, A])``, or a :class:`~polyak.envs.tabular.process.FiniteProcess`.
+    Its observations are numbered for you, if there are finitely many."""
+    _: KW_ONLY
+    gamma: Fraction = 0.99
+    """Discount factor, in [0, 1]; 1 is for tasks whose episodes end."""
+
+    action_spaces: ClassVar = (spaces.Discrete,)
+    heeds_masks: ClassVar[bool] = True
+    n_tables: ClassVar[int] = 1
+    """K, whose sum decides."""
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        model: Any = self.env
+        if isinstance(model, FiniteProcess | Mapping | tuple):
+            self.env = TableEnv(model)
+        super().__post_init__(_init_setup_model)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "env": "FrozenLake-v1"}
+
+    # -- spaces --------------------------------------------------------------------------------------------------------
+
+    def _use_env(self, env: VecEnv) -> None:
+        self._check_action_space(env.action_space)
+        _numbering(type(self).__name__, env.observation_space)
+        super()._use_env(env)
+
+    def _setup_model(self) -> None:
+        assert isinstance(self.action_space, spaces.Discrete)
+        self.numbering = _numbering(type(self).__name__, self.observation_space)
+        self._first_action = int(self.action_space.start)
+        shape = self.numbering.n_states, int(self.action_space.n)
+        self.q = np.zeros((self.n_tables, *shape))
+        self.legal = np.ones(shape, bool)
+        super()._setup_model()
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> np.ndarray:
+        """[S, A] action values; NaN where a state does not have the action."""
+        return np.where(self.legal, self.q.mean(0), np.nan)
+
+    @property
+    def values(self) -> np.ndarray:
+        """[S] values of states under the greedy policy: those of their best actions."""
+        return np.nanmax(self.table, 1)
+
+    @property
+    def greedy(self) -> np.ndarray:
+        """[S] the action of each state when :meth:`predict` is deterministic."""
+        return np.where(self.legal, self._preferences(), -np.inf).argmax(1) + self._first_action
+
+    def _preferences(self) -> np.ndarray:
+        """[S, A] of which the largest decides."""
+        return self.q.sum(0)
+
+    def _explores(self) -> float:
+        """The chance of any action, where :meth:`predict` need not be deterministic."""
+        return 0.0
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+        *,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """The action for one observation or a batch of them.
+
+        Args:
+            observation: as the environment gives it; a batch as a vector of environments does.
+            state, episode_start: of no use here: a table does not remember.
+            deterministic: the best action, of equally good ones the first; otherwise one as while learning: now and
+                then any, and of equally good ones each as likely.
+            action_masks: [N, A] what is allowed, where the environment says; ``None``: what each state has.
+
+        Returns:
+            the action, or [N] actions; and ``state``.
+
+        Raises:
+            ValueError: the observation does not lie in the observation space.
+        """
+        states, single = self.numbering.states(observation)
+        allowed = self.legal[states] if action_masks is None else np.reshape(action_masks, (len(states), -1)) > 0
+        q = np.where(allowed, self._preferences()[states], -np.inf)
+        chosen = q.argmax(1)
+        if not deterministic:
+            explores = np.random.rand(len(states), 1) < self._explores()
+            any_of = np.where(explores, allowed, q == q.max(1, keepdims=True))
+            chosen = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)
+        actions = (chosen + self._first_action).astype(self.action_space.dtype)
+        return (actions[0, ...] if single else actions), state
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        saved.networks["q"] = self.q.copy()
+        saved.state["legal"] = self.legal.copy()
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        for ours, theirs in ((self.q, saved.networks["q"]), (self.legal, saved.state["legal"])):
+            if ours.shape != theirs.shape:
+                raise ValueError(f"the file holds a table of {list(theirs.shape)}, where {list(ours.shape)} is meant.")
+            ours[...] = theirs
+
+
+def _numbering(name: str, space: spaces.Space[Any]) -> Numbering:
+    try:
+        return Numbering(space)
+    except ValueError as error:
+        raise SpaceError(f"{name}: {error}") from None

@@ -1,0 +1,177 @@
+"""Temporal differences over n steps, sampled, expected or anything between: the rule Q(sigma).
+
+De Asis, Hernandez-Garcia, Holland and Sutton 2018, "Multi-step reinforcement learning: a unifying algorithm", AAAI,
+arXiv:1703.01327; Sutton and Barto ch. 6 and 7. With n = 1 it is SARSA (sigma = 1), expected SARSA (sigma = 0) or, for
+the greedy policy, Q-learning; with n > 1 n-step SARSA (sigma = 1) and tree backup (sigma = 0).
+
+Shapes: N environments, S states, A actions, n steps.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from polyak.algorithms.tabular import traces
+from polyak.algorithms.tabular.choosing import expected, probability, step_size, total
+from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.walking import Moment, Rule
+from polyak.core.hyperparameters import Count, Fraction, require
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+class Window(NamedTuple):
+    """The table, and the last n transitions of each environment."""
+
+    q: np.ndarray  # [1, S, A]
+    legal: np.ndarray  # [S, A] bool
+    visits: np.ndarray  # [1, S, A] int64
+    states: np.ndarray  # [N, n] int64, that of time t at t mod n
+    actions: np.ndarray  # [N, n] int64
+    chances: np.ndarray  # [N, n] with which the actions were chosen
+    rewards: np.ndarray  # [N, n] that followed them
+    counts: np.ndarray  # [N] int64 transitions of the episode so far
+    gamma: float
+    sigma: float
+    """1: as the action that was taken; 0: as the policy would on average."""
+    greedy: bool
+    """Whether the policy that is learned about is the greedy one, or the one that acts."""
+
+
+def backed_up(
+    mind: Window, epsilon: float, reward: float, state: int, action: int, chance: float, later: float, weighs: bool
+) -> float:
+    """R + gamma [sigma rho G + (1 - sigma) (sum_a pi(a | S) q(S, a) + pi(A | S) (G - q(S, A)))], the target one step
+    earlier: arXiv:1703.01327 and Sutton and Barto section 7.6, every decision weighed by its own ratio rho.
+
+    Args:
+        mind: q [1, S, A].
+        epsilon: of the policy that acts.
+        reward: [] R.
+        state, action: [] S, A, reached by R.
+        chance: [] with which A was chosen.
+        later: [] G, from S and A on.
+        weighs: whether G is anything else than q(S, A), which makes tree backup's second term.
+    """
+    target_epsilon = 0.0 if mind.greedy else epsilon
+    value = 0.0
+    if mind.sigma > 0.0:
+        ratio = 1.0
+        if mind.greedy:
+            ratio = probability(mind.q, mind.legal, state, action, 0.0, False) / chance
+        value += mind.sigma * ratio * later
+    if mind.sigma < 1.0:
+        mean = expected(mind.q, mind.legal, state, target_epsilon)
+        if weighs:
+            weight = probability(mind.q, mind.legal, state, action, target_epsilon, not mind.greedy)
+            mean += weight * (later - total(mind.q, state, action))
+        value += (1.0 - mind.sigma) * mean
+    return reward + mind.gamma * value
+
+
+def update(mind: Window, moment: Moment, oldest: int) -> None:
+    """Move q(S_tau, A_tau) towards the target of the transitions from tau = ``oldest`` [] to the newest."""
+    n, env, newest = mind.states.shape[1], moment.env, mind.counts[moment.env] - 1
+    target = mind.rewards[env, newest % n]
+    if not moment.terminated:
+        later = 0.0
+        if moment.next_action >= 0:
+            later = total(mind.q, moment.next_state, moment.next_action)
+        target = backed_up(
+            mind, moment.epsilon, target, moment.next_state, moment.next_action, moment.next_chance, later, False
+        )
+    for time in range(newest - 1, oldest - 1, -1):
+        after = (time + 1) % n
+        target = backed_up(
+            mind,
+            moment.epsilon,
+            mind.rewards[env, time % n],
+            mind.states[env, after],
+            mind.actions[env, after],
+            mind.chances[env, after],
+            target,
+            True,
+        )
+    state, action = mind.states[env, oldest % n], mind.actions[env, oldest % n]
+    alpha = step_size(mind.visits, 0, state, action, moment.alpha)
+    mind.q[0, state, action] += alpha * (target - mind.q[0, state, action])
+
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+
+
+def learn(mind: Window, moment: Moment, draws: np.ndarray) -> None:
+    """Remember the transition, and learn from the one n - 1 steps before it; at the end from all that are left, each
+    with the rewards that there were. An episode that is cut short goes on from its last state in the targets.
+
+    Args:
+        mind: states, actions, chances, rewards [N, n].
+        moment: the transition.
+        draws: [W], of which it needs none.
+    """
+    n, env = mind.states.shape[1], moment.env
+    place = mind.counts[env] % n
+    mind.states[env, place], mind.actions[env, place] = moment.state, moment.action
+    mind.chances[env, place], mind.rewards[env, place] = moment.chance, moment.reward
+    mind.counts[env] += 1
+    oldest = mind.counts[env] - n
+    if moment.ended:
+        for time in range(max(oldest, 0), mind.counts[env]):
+            update(mind, moment, time)
+        mind.counts[env] = 0
+    elif oldest >= 0:
+        update(mind, moment, oldest)
+
+
+RULE = Rule(learn, (backed_up, update), Window)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class TemporalDifference(TabularLearning):
+    """One table that is learned by temporal differences."""
+
+    _: KW_ONLY
+    n_steps: Count = 1
+    """Rewards that are summed before the table says what follows."""
+    lambda_: Fraction = 0.0
+    """How far each temporal difference reaches back along eligibility traces, in [0, 1]; 0: to the last step only."""
+    traces: Literal["accumulating", "replacing", "dutch"] = "accumulating"
+    """What a visit makes of a trace that is there already: 1 is added to it; it becomes 1; or 1 is added to what the
+    step size leaves of it. Only with ``lambda_``."""
+
+    greedy_target: ClassVar[bool] = False
+    """Whether the greedy policy is learned about, or the one that acts."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = f"n_steps={self.n_steps} looks ahead already. Use n_steps=1 with traces, or lambda_=0."
+        require(self.lambda_ == 0 or self.n_steps == 1, "lambda_", self.lambda_, fix)
+
+    def _sampling(self) -> float:
+        """Sigma."""
+        raise NotImplementedError
+
+    def _rule(self) -> Rule:
+        return traces.RULE if self.lambda_ > 0 else RULE
+
+    def _carries(self) -> bool:
+        return self._sampling() > 0 or self.lambda_ > 0
+
+    def _numbers(self) -> dict[str, Any]:
+        numbers = {**super()._numbers(), "sigma": float(self._sampling()), "greedy": self.greedy_target}
+        if self.lambda_ > 0:
+            numbers |= {"lambda_": float(self.lambda_), "kind": traces.KINDS.index(self.traces)}
+        return numbers
+
+    def _memory(self) -> dict[str, np.ndarray]:
+        n, pairs = self.n_envs, self.legal.size
+        if self.lambda_ > 0:
+            numbers = np.zeros((n, pairs)), np.zeros((n, pairs), np.int64), np.zeros(n, np.int64)
+            return dict(zip(("traces", "pairs", "counts"), numbers, strict=True))
+        shape = (n, self.n_steps)
+        ints = {name: np.zeros(shape, np.int64) for name in ("states", "actions")}
+        return {**ints, "chances": np.zeros(shape), "rewards": np.zeros(shape), "counts": np.zeros(n, np.int64)}

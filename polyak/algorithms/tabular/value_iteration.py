@@ -1,0 +1,26 @@
+"""Value iteration: Bellman's optimality equation as an assignment, over and over.
+
+Bellman 1957, "Dynamic Programming"; Sutton and Barto section 4.4. All states are backed up at once from the values
+before the sweep, so that after n sweeps a state is worth the best return of n steps.
+
+Shapes: S states, A actions.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from polyak.algorithms.tabular.planning import Planning
+from polyak.ops.dynamic_programming import greedy_values
+
+
+@dataclass(eq=False, repr=False)
+class ValueIteration(Planning):
+    """Value iteration on a known model (Bellman 1957; Sutton and Barto 4.4): ``learn(n)`` makes up to n sweeps."""
+
+    def _sweep(self) -> float:
+        values = greedy_values(torch.from_numpy(self.q[0]), self.model.legal)
+        q = self.model.action_values(values, self.gamma)
+        change = (greedy_values(q, self.model.legal) - values).abs().max()
+        self.q[0] = q.numpy()
+        return float(change)

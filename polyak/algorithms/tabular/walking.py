@@ -1,0 +1,224 @@
+"""The one loop of tabular learning: act, let the table say what happens, learn.
+
+It is plain Python over arrays that numba compiles if it is there (``polyak[fast]``): the same source, the same random
+numbers in the same places and the same order of additions give the same bits with and without it.
+
+Shapes: N environments, T steps, S states, A actions; the draws of one step of one environment are a row [W] of
+uniform numbers, whose places are named below.
+"""
+
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyak.algorithms.tabular.choosing import PARTS, choose
+from polyak.envs.tabular.known import World
+
+EXPLORES, WHICH = 0, 1
+"""Decide the action to take, unless it was chosen before: whether it is any, and which."""
+OUTCOME = 2
+"""Decides what happens."""
+START = 3
+"""Decides where the next episode begins."""
+NEXT_EXPLORES, NEXT_WHICH = 4, 5
+"""Decide the action after that, for rules that must know it."""
+COIN, TIE = 6, 7
+"""What a rule draws besides."""
+WIDTH = 8
+"""From here on what it draws in any number."""
+
+
+class Moment(NamedTuple):
+    """One transition, as a rule learns from it."""
+
+    env: int
+    state: int
+    action: int
+    chance: float
+    """With which the action was chosen."""
+    reward: float
+    next_state: int
+    next_action: int
+    """The one that will be taken there, if the rule carries it over; else -1."""
+    next_chance: float
+    terminated: bool
+    """Nothing is to be had from the next state."""
+    ended: bool
+    """The episode is over, terminated or cut short."""
+    alpha: float
+    """Step size; negative: one over the number of visits."""
+    epsilon: float
+
+
+class Places(NamedTuple):
+    """Where N environments stand."""
+
+    states: np.ndarray  # [N] int64
+    actions: np.ndarray  # [N] int64 chosen already; -1: not yet
+    chances: np.ndarray  # [N] with which they were
+    lengths: np.ndarray  # [N] int64 steps of the episode so far
+    returns: np.ndarray  # [N] their rewards
+
+
+class Ends(NamedTuple):
+    """Room for the episodes that end during a walk of T steps, [T N] each."""
+
+    steps: np.ndarray  # int64
+    envs: np.ndarray  # int64
+    returns: np.ndarray
+    lengths: np.ndarray  # int64
+    truncated: np.ndarray  # bool
+
+
+class Last(NamedTuple):
+    """The last step of each environment, [N] each."""
+
+    actions: np.ndarray  # int64
+    rewards: np.ndarray
+    successors: np.ndarray  # int64
+
+
+Learn = Callable[[Any, Moment, np.ndarray], None]
+"""A rule: how a mind (its tables and what it remembers, a NamedTuple of arrays) changes by a moment, and its draws."""
+Walk = Callable[..., tuple[int, int]]
+
+
+class Rule(NamedTuple):
+    """A way to learn."""
+
+    learn: Learn
+    parts: tuple[Callable[..., Any], ...]
+    """What it calls, besides :mod:`polyak.algorithms.tabular.choosing`."""
+    mind: type[Any]
+    """A NamedTuple of what it reads and changes: ``q``, ``legal``, further arrays, numbers."""
+
+
+def make_walk(learn: Learn, version: int = 0) -> Walk:
+    """The loop for a rule. ``version`` is there to be seen by numba, which keeps a compiled loop until it differs."""
+
+    def walk(
+        mind: Any,
+        world: World,
+        places: Places,
+        ends: Ends,
+        last: Last,
+        alphas: np.ndarray,
+        epsilons: np.ndarray,
+        draws: np.ndarray,
+        n_episodes: int,
+        carries: bool,
+        explores_starts: bool,
+    ) -> tuple[int, int]:
+        """Make up to T steps in each of N environments, but not more than until ``n_episodes`` have ended.
+
+        Args:
+            mind: what learns; changed in place, as are the next four.
+            world: what happens.
+            places, ends, last: see there.
+            alphas, epsilons: [T] step sizes and chances of exploring.
+            draws: [T, N, W] uniform in [0, 1).
+            n_episodes: at least 1.
+            carries: choose the next action before learning, and take it; otherwise after.
+            explores_starts: the first action of an episode is any.
+
+        Returns:
+            steps made, and episodes that ended in them.
+        """
+        if version < 0:
+            return 0, 0
+        n_ended = 0
+        for t in range(draws.shape[0]):
+            for env in range(draws.shape[1]):
+                draw, epsilon, state = draws[t, env], epsilons[t], places.states[env]
+                if places.actions[env] < 0:
+                    any_action = explores_starts and places.lengths[env] == 0
+                    chance_of_any = 1.0 if any_action else epsilon
+                    chosen = choose(mind.q, mind.legal, state, chance_of_any, draw[EXPLORES], draw[WHICH])
+                    places.actions[env], places.chances[env] = chosen
+                action, chance = places.actions[env], places.chances[env]
+
+                pair = state * world.n_actions + action
+                low, high = world.first[pair], world.first[pair + 1] - 1
+                while low < high:  # the first outcome whose total exceeds the draw; else the last
+                    middle = (low + high) // 2
+                    if world.totals[middle] > draw[OUTCOME]:
+                        high = middle
+                    else:
+                        low = middle + 1
+                successor, reward, terminated = world.successors[low], world.rewards[low], world.ends[low]
+                places.lengths[env] += 1
+                places.returns[env] += reward
+                ended = terminated or (world.time_limit > 0 and places.lengths[env] >= world.time_limit)
+
+                next_action, next_chance = -1, 1.0
+                if carries and not terminated:
+                    explores, which = draw[NEXT_EXPLORES], draw[NEXT_WHICH]
+                    next_action, next_chance = choose(mind.q, mind.legal, successor, epsilon, explores, which)
+                moment = Moment(
+                    env,
+                    state,
+                    action,
+                    chance,
+                    reward,
+                    successor,
+                    next_action,
+                    next_chance,
+                    terminated,
+                    ended,
+                    alphas[t],
+                    epsilon,
+                )
+                learn(mind, moment, draw)
+
+                last.actions[env], last.rewards[env], last.successors[env] = action, reward, successor
+                places.states[env] = successor
+                places.actions[env], places.chances[env] = next_action, next_chance
+                if ended:
+                    ends.steps[n_ended], ends.envs[n_ended] = t, env
+                    ends.returns[n_ended], ends.lengths[n_ended] = places.returns[env], places.lengths[env]
+                    ends.truncated[n_ended] = not terminated
+                    n_ended += 1
+                    low, high = 0, len(world.starts) - 1
+                    while low < high:
+                        middle = (low + high) // 2
+                        if world.starts[middle] > draw[START]:
+                            high = middle
+                        else:
+                            low = middle + 1
+                    places.states[env], places.actions[env] = low, -1
+                    places.lengths[env], places.returns[env] = 0, 0.0
+            if n_ended >= n_episodes:
+                return t + 1, n_ended
+        return draws.shape[0], n_ended
+
+    return walk
+
+
+@cache
+def compiled(rule: Rule) -> Walk | None:
+    """The loop for a rule as machine code, kept on disk from the first use on; None without numba."""
+    try:
+        from numba import njit
+        from numba.extending import register_jitable
+    except ImportError:
+        return None
+    for part in (*PARTS, *rule.parts, rule.learn):
+        if part not in _registered:
+            register_jitable(part)
+            _registered.add(part)
+    # The loop makes no arrays, so that it need not count who refers to those that it gets: a fourth of the time.
+    walk: Walk = njit(cache=True, _nrt=False)(make_walk(rule.learn, _version()))
+    return walk
+
+
+_registered: set[Any] = set()
+
+
+@cache
+def _version() -> int:
+    """What the sources of this room amount to: numba looks at the file of a loop only, not at those of its parts."""
+    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))

@@ -1,0 +1,57 @@
+"""TD3 with behaviour cloning (TD3+BC).
+
+Fujimoto and Gu 2021, "A Minimalist Approach to Offline Reinforcement Learning", arXiv:2106.06860. Equation numbers are
+theirs.
+
+Shapes: B batch rows, A action dimensions. Actions are in units of the action space scaled to [-1, 1].
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyak.algorithms.td3 import TD3, TD3Learner
+from polyak.core.hyperparameters import NonNegative
+from polyak.core.learner import Dial, Learner, Objective
+from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.data import Transition
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def actor_loss(q: Tensor, actions: Tensor, recorded: Tensor, alpha: Tensor) -> Tensor:
+    """-E[lambda Q(s, pi(s)) - (pi(s) - a)^2], lambda = alpha / mean |Q|, eq. 4 and 5. q [B]; both actions [B, A] -> []
+
+    The normaliser is a number, not a function of the actor, and the squares are averaged over dimensions, as the
+    authors' code does.
+    """
+    scale = alpha / q.detach().abs().mean()
+    return ((actions - recorded) ** 2).mean() - scale * q.mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class TD3BCLearner(TD3Learner):
+    """TD3's steps, whose actor stays near the recorded actions."""
+
+    alpha: Dial[Tensor]
+
+    def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
+        """Of the actor. Its own actions [B, A] and q [B] of those"""
+        return Objective(actor_loss(q, actions, batch.actions.flatten(1), self.alpha))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class TD3BC(OfflineAlgorithm, TD3):
+    """TD3+BC: offline learning with an actor that maximises value and clones behaviour (arXiv:2106.06860)."""
+
+    _: KW_ONLY
+    alpha: NonNegative = 2.5
+    """Weight of the value against that of cloning; 0 clones alone."""
+
+    learner_class: ClassVar[type[Learner]] = TD3BCLearner

@@ -1,0 +1,43 @@
+"""Ratings of players by the points that they made against each other.
+
+Elo 1978, "The Rating of Chessplayers": a player rated d more than another expects 1 / (1 + 10^(-d/400)) points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+SCALE = 400 / math.log(10)
+"""Rating points that multiply the odds of winning by e."""
+
+
+def expected(difference: float) -> float:
+    """Points of a game, in [0, 1], of the player who is rated so much more."""
+    return 1 / (1 + math.exp(-difference / SCALE))
+
+
+def rating(opponents: Sequence[float], points: Sequence[float], games: Sequence[int]) -> float:
+    """The rating that makes a player's points most likely, against opponents whose ratings are known.
+
+    Half a point is lost and half a point won against an average opponent besides, so that a player who lost or won all
+    games has a rating, too.
+
+    Args:
+        opponents: their ratings.
+        points: made against each.
+        games: played against each.
+
+    Raises:
+        ValueError: there are no games.
+    """
+    if not games or sum(games) < 1:
+        raise ValueError(f"games={games}: there must be at least one to rate a player by.")
+    average = sum(r * n for r, n in zip(opponents, games, strict=True)) / sum(games)
+    ratings, made, played = [*opponents, average], sum(points) + 0.5, [*games, 1]
+    low, high = min(ratings) - 4000, max(ratings) + 4000
+    for _ in range(60):  # the expectation grows with the rating
+        middle = (low + high) / 2
+        hoped = sum(n * expected(middle - r) for r, n in zip(ratings, played, strict=True))
+        low, high = (middle, high) if hoped < made else (low, middle)
+    return (low + high) / 2

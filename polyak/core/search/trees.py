@@ -1,0 +1,226 @@
+"""Many search trees at once, as arrays: no object stands for a node, and every step is made in all trees together.
+
+Shapes: B trees of M places each, so that nodes are numbered b M + i with the root at i = 0; A moves; E any nodes.
+
+A node remembers which move it would look at next. That depends on its own statistics alone, which change only when a
+simulation comes back through it: a descent only follows numbers, and then all nodes of a path make up their minds at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+Rule = Callable[["Trees", np.ndarray], np.ndarray]
+"""Scores [E, A] of the moves of nodes [E]; the greatest is looked at next."""
+NONE = -1
+"""No node."""
+_ARRAYS = "positions", "visits", "totals", "priors", "values", "rewards", "over", "chosen", "moves"
+"""Of each node, but for those that name nodes."""
+_NODES = "children", "ahead", "parents"
+
+
+class Path(NamedTuple):
+    """One descent in each of some trees."""
+
+    rows: np.ndarray
+    """[E] trees, of each node on the way."""
+    nodes: np.ndarray
+    """[E] the nodes, the roots first."""
+    depths: np.ndarray
+    """[E] how far below their roots."""
+    last: np.ndarray
+    """[B] where it ended: at a node that is over, or one whose next move has not been played yet."""
+    lengths: np.ndarray
+    """[B] how far below the root."""
+
+
+class Trees:
+    """The arrays, and what happens to them.
+
+    Args:
+        roots: positions [B, ...].
+        n_moves: A.
+        capacity: M.
+        discount: what 1 to the player who moves at a node is worth to the one who moved there: -1 for two players.
+    """
+
+    def __init__(self, roots: np.ndarray, n_moves: int, capacity: int, discount: float = -1.0) -> None:
+        size = len(roots) * capacity
+        self.n, self.n_moves, self.capacity = len(roots), n_moves, capacity
+        self.roots = np.arange(self.n) * capacity
+        """[B] the numbers of the roots."""
+        self.counts = np.ones(self.n, np.int64)
+        """[B] places taken."""
+        self.positions = np.empty((size, *roots.shape[1:]), roots.dtype)
+        self.positions[self.roots] = roots
+        self.visits = np.zeros((size, n_moves), np.float32)
+        """How often each move was looked at."""
+        self.totals = np.zeros((size, n_moves), np.float32)
+        """Sum of what came of it, to the player who moves there."""
+        self.priors = np.full((size, n_moves), -np.inf, np.float32)
+        """How likely each move is to be good before any search; -inf where it is not legal."""
+        self.children = np.full((size, n_moves), NONE, np.int64)
+        """The nodes behind each move."""
+        self.parents = np.full(size, NONE, np.int64)
+        """The node above."""
+        self.moves = np.zeros(size, np.int64)
+        """The move that leads there from above."""
+        self.values = np.zeros(size, np.float32)
+        """What a node was said to be worth when it was reached first; where the game is over, what it is worth."""
+        self.rewards = np.zeros(size, np.float32)
+        """What the move into a node earned at once."""
+        self.over = np.zeros(size, bool)
+        """Whether nothing needs to be looked at behind: the game is over, or it is certain how it ends."""
+        self.chosen = np.zeros(size, np.int64)
+        """The move that is looked at next."""
+        self.ahead = np.full(size, NONE, np.int64)
+        """The node behind it; NONE where there is none yet."""
+        self.discount, self.two_sided = discount, discount < 0
+        self.low, self.high = np.full(self.n, np.inf, np.float32), np.full(self.n, -np.inf, np.float32)
+        """[B] the least and the greatest return in each tree of one player, where they may be of any size."""
+
+    def choose(self, nodes: np.ndarray, rule: Rule) -> None:
+        """Let nodes [E] make up their minds which move to look at next."""
+        self.take(nodes, rule(self, nodes).argmax(1))
+
+    def take(self, nodes: np.ndarray, moves: np.ndarray) -> None:
+        """Nodes [E] are to look at moves [E] next."""
+        self.chosen[nodes] = moves
+        self.ahead[nodes] = self.children[nodes, moves]
+
+    def descend(self) -> Path:
+        """Follow the moves that are looked at next, from all roots to where nobody has been."""
+        rows, nodes, last = np.arange(self.n), self.roots, self.roots.copy()
+        lengths = np.zeros(self.n, np.int64)
+        ways, depth = [(rows, nodes)], 0
+        while len(rows):
+            ahead = self.ahead.take(nodes)
+            on = ahead >= 0
+            if not on.all():
+                rows, ahead = rows[on], ahead[on]
+                if len(rows) == 0:
+                    break
+            nodes, depth = ahead, depth + 1
+            last[rows], lengths[rows] = nodes, depth
+            ways.append((rows, nodes))
+        all_rows, all_nodes = (np.concatenate(part) for part in zip(*ways, strict=True))
+        depths = np.repeat(np.arange(len(ways)), [len(rows) for rows, _ in ways])
+        return Path(all_rows, all_nodes, depths, last, lengths)
+
+    def add(self, parents: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """New nodes [E] for what their parents [E], one in each tree, look at next; returns their numbers."""
+        rows = parents // self.capacity
+        nodes = self.roots[rows] + self.counts[rows]
+        self.counts[rows] += 1
+        self.positions[nodes] = positions
+        self.parents[nodes], self.moves[nodes] = parents, self.chosen[parents]
+        self.children[parents, self.moves[nodes]] = nodes
+        return nodes
+
+    def back_up(self, path: Path, worth: np.ndarray) -> np.ndarray:
+        """Tell all nodes on the way what came of it; returns those whose scores have changed.
+
+        Args:
+            path: the way.
+            worth: [B] what the node at the end of each way is worth to the player who moves there.
+        """
+        over = self.over[path.last]
+        steps = (path.lengths + ~over)[path.rows] - path.depths
+        if over.any():  # nothing is looked at behind those
+            going = steps > 0
+            path, steps = path._replace(rows=path.rows[going], nodes=path.nodes[going]), steps[going]
+        gains = worth[path.rows] * np.power(np.float32(self.discount), steps, dtype=np.float32)
+        if not self.two_sided:
+            gains += self._rewards_ahead(path.rows, path.nodes)
+            np.minimum.at(self.low, path.rows, gains)
+            np.maximum.at(self.high, path.rows, gains)
+        edges = path.nodes, self.chosen[path.nodes]
+        self.visits[edges] += 1
+        self.totals[edges] += gains
+        return path.nodes if self.two_sided else np.flatnonzero(self.priors.max(1) >= 0)  # whose bounds may have moved
+
+    def _rewards_ahead(self, rows: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """[E] discounted sums of what the moves from each node on earn, along the ways to the ends."""
+        earned = self.rewards[self.children[nodes, self.chosen[nodes]]]
+        sums, after = np.zeros_like(earned), np.zeros(self.n, np.float32)
+        for i in range(len(nodes) - 1, -1, -1):  # nodes stand in the order of their depths
+            after[rows[i]] = sums[i] = earned[i] + self.discount * after[rows[i]]
+        return sums
+
+    def scaled(self, nodes: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """Means [E, A] of one player's moves, brought to [0, 1] by the bounds of their trees; of two as they are."""
+        if self.two_sided:
+            return q
+        rows = nodes // self.capacity
+        low, span = self.low[rows, None], (self.high - self.low)[rows, None]
+        return np.where(span > 0, np.clip((q - low) / np.where(span > 0, span, 1), 0, 1), 0.5)
+
+    def prove(self, nodes: np.ndarray) -> None:
+        """Follow certainty upwards from nodes [E], at most one in each tree: MCTS-Solver, Winands et al. 2008.
+
+        Who can move to a certain loss of the other wins for certain, and where every move is certain, the best one
+        counts; moves that lose for certain are not looked at any more. Roots stay as they are, to be chosen from.
+        """
+        nodes = nodes[self.over[nodes]]
+        while len(nodes):
+            above = self.parents[nodes]
+            self.totals[above, self.moves[nodes]] = -self.values[nodes] * self.visits[above, self.moves[nodes]]
+            below_root = self.parents[above] != NONE
+            above, nodes = above[below_root], nodes[below_root]
+            lost = self.values[nodes] == 1
+            self.priors[above[lost], self.moves[nodes[lost]]] = -np.inf  # not to be looked at any more
+            children = self.children[above]
+            certain = (children != NONE) & self.over[children]
+            worth = np.where(certain, -self.values[children], -np.inf).max(1)
+            proven = (worth == 1) | (certain | (self.priors[above] < 0)).all(1)
+            nodes = above[proven]
+            self.over[nodes], self.values[nodes], self.ahead[nodes] = True, worth[proven], NONE
+
+    # -- from one move to the next -------------------------------------------------------------------------------------
+
+    def below(self, roots: np.ndarray, room: int) -> Trees:
+        """The trees below nodes [B], with room for some more nodes; a root that is NONE leaves its tree to be begun."""
+        old, width = self._descendants(roots), self.capacity
+        trees = old // width
+        counts = np.bincount(trees, minlength=self.n)
+        firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        shape = (self.n, *self.positions.shape[1:])
+        kept = Trees(
+            np.empty(shape, self.positions.dtype), self.n_moves, int(counts.max(initial=1)) + room, self.discount
+        )
+        new = kept.roots[trees] + np.arange(len(old)) - firsts[trees]
+        kept.counts, kept.low, kept.high = np.maximum(counts, 1), self.low.copy(), self.high.copy()
+        for name in _ARRAYS:
+            getattr(kept, name)[new] = getattr(self, name)[old]
+        renamed = np.full(len(self.values) + 1, NONE, np.int64)  # the last place is that of NONE
+        renamed[old] = new
+        for name in _NODES:
+            getattr(kept, name)[new] = renamed[getattr(self, name)[old]]
+        return kept
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All arrays."""
+        return {name: getattr(self, name) for name in (*_ARRAYS, *_NODES, "counts", "low", "high")}
+
+    @classmethod
+    def from_state(cls, state: dict[str, np.ndarray], discount: float) -> Trees:
+        """The trees whose :meth:`state` it is."""
+        n, positions = len(state["counts"]), state["positions"]
+        capacity = len(positions) // n
+        trees = cls(positions[::capacity], state["visits"].shape[1], capacity, discount)
+        for name, array in state.items():
+            setattr(trees, name, np.array(array))
+        return trees
+
+    def _descendants(self, roots: np.ndarray) -> np.ndarray:
+        """The nodes [E] of the trees below some nodes, in their order, in which parents come first."""
+        kept, level = np.zeros(len(self.values), bool), roots[roots >= 0]
+        while len(level):
+            kept[level] = True
+            level = self.children[level].reshape(-1)
+            level = level[level >= 0]
+        return np.flatnonzero(kept)

@@ -1,0 +1,1 @@
+"""Experience that was recorded before: episodes, where they come from, and how they are replayed."""

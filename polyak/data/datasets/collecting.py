@@ -1,0 +1,170 @@
+"""Recording what a policy does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from polyak.data.datasets.checks import check_actions
+from polyak.data.datasets.dataset import Dataset
+from polyak.data.datasets.parts import DatasetError, Parts, each
+from polyak.envs.composed import is_composed
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrap import as_vec_env
+from polyak.envs.wrappers.normalize import unwrap_vec_normalize
+
+Acts = Callable[[Any, Any, np.ndarray], tuple[Any, Any]]
+"""Observations [E, ...], the policy's memory, which of E episodes begin [E] -> actions [E, ...], memory."""
+
+
+def collect(
+    env: gym.Env | VecEnv | gym.vector.VectorEnv | str,
+    policy: Any = None,
+    n: int = 10_000,
+    *,
+    deterministic: bool = False,
+    whole_episodes: bool = False,
+    seed: int | None = None,
+) -> Dataset:
+    """Let a policy act, and record it.
+
+    Args:
+        env: an environment, a vector of them, which share the steps, or a registered name. Tuple and nested
+            observations are recorded as a Dict of their parts, pictures with their channels first.
+        policy: a model, or anything else with ``predict(observation, state, episode_start, deterministic)``; a function
+            of one observation; None acts at random.
+        n: steps to record; episodes that run then are cut off there.
+        deterministic: whether a model takes its most likely actions.
+        whole_episodes: let each environment's last episode end as it does, even if that takes more than ``n`` steps.
+        seed: of the environments' first reset and of random actions.
+
+    Raises:
+        DatasetError: the policy's action is none of the environment's; the environment's actions are composed.
+        ValueError: ``n`` is not positive, ``policy`` cannot act, or the environment normalises.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}.")
+    envs = as_vec_env(env, monitor_wrapper=False)
+    try:
+        _check(envs)
+        if seed is not None:
+            envs.seed(seed)
+            envs.action_space.seed(seed)
+        lanes = [_Lane(n // envs.num_envs + (i < n % envs.num_envs), whole_episodes) for i in range(envs.num_envs)]
+        _record(envs, _acting(envs, policy, deterministic), lanes)
+        parts = _joined([lane for lane in lanes if lane.ends])
+        return Dataset.from_parts(parts, envs.observation_space, envs.action_space, _name_of(envs))
+    finally:
+        if isinstance(env, str):
+            envs.close()
+
+
+class _Lane:
+    """What one environment brings.
+
+    Args:
+        steps: to record.
+        whole: go on to the end of the episode then.
+    """
+
+    def __init__(self, steps: int, whole: bool) -> None:
+        self.steps, self.whole = steps, whole
+        self.observations: list[Any] = []
+        self.actions: list[np.ndarray] = []
+        self.rewards: list[float] = []
+        self.ends: list[int] = []
+        self.terminated: list[bool] = []
+        self.open = steps > 0
+
+    def add(self, obs: Any, action: np.ndarray, reward: float, final: Any, done: bool, terminated: bool) -> None:
+        """Record a step; ``final`` is its true successor."""
+        self.observations.append(obs)
+        self.actions.append(action)
+        self.rewards.append(reward)
+        full = len(self.actions) >= self.steps
+        if done or (full and not self.whole):
+            self.observations.append(final)
+            self.ends.append(len(self.actions))
+            self.terminated.append(terminated)
+            self.open = not full
+
+
+def _check(envs: VecEnv) -> None:
+    if is_composed(envs.action_space):
+        raise DatasetError(
+            f"the environment's actions are composed, {envs.action_space}: datasets hold none such. Wrap the "
+            "environment, so that its actions are a Box, Discrete, MultiDiscrete or MultiBinary."
+        )
+    if unwrap_vec_normalize(envs) is not None:
+        raise ValueError(
+            "env normalises what it brings (VecNormalize), but datasets hold observations and rewards as they are. "
+            "Pass the environments inside; a model that learned from normalised ones normalises for itself."
+        )
+
+
+def _record(envs: VecEnv, act: Acts, lanes: list[_Lane]) -> None:
+    space = envs.action_space
+    state, starts = None, np.ones(envs.num_envs, bool)
+    observations: Any = envs.reset()
+    while any(lane.open for lane in lanes):
+        chosen, state = act(observations, state, starts)
+        actions = _as_actions(chosen, space, envs.num_envs)
+        check_actions(actions, space, lambda i: f"step {len(lanes[i].actions)} of environment {i}")
+        successors, rewards, starts, infos = envs.step(actions)
+        for i, lane in enumerate(lanes):
+            if not lane.open:
+                continue
+            final = infos[i].get("terminal_observation") if starts[i] else None
+            cut = final is not None and bool(infos[i].get("TimeLimit.truncated", False))
+            now, then = _row(observations, i), _row(successors, i) if final is None else each(np.array, final)
+            lane.add(now, actions[i].copy(), float(rewards[i]), then, bool(starts[i]), bool(starts[i]) and not cut)
+        observations = successors
+
+
+def _as_actions(chosen: Any, space: spaces.Space, count: int) -> np.ndarray:
+    try:
+        return np.asarray(chosen).astype(space.dtype, casting="same_kind").reshape(count, *(space.shape or ()))
+    except (TypeError, ValueError) as error:
+        raise DatasetError(f"the policy chose {chosen!r:.100}, which are not {count} actions of {space}.") from error
+
+
+def _row(observations: Any, i: int) -> Any:
+    return each(lambda array: np.array(array[i]), observations)
+
+
+def _joined(lanes: list[_Lane]) -> Parts:
+    """The episodes of one environment after those of another."""
+    offsets = np.cumsum([0, *(len(lane.actions) for lane in lanes)])
+    return Parts(
+        each(lambda *rows: np.stack(rows), *(obs for lane in lanes for obs in lane.observations)),
+        np.stack([action for lane in lanes for action in lane.actions]),
+        np.array([reward for lane in lanes for reward in lane.rewards], np.float32),
+        np.concatenate([np.array(lane.ends) + offset for lane, offset in zip(lanes, offsets, strict=False)]),
+        np.array([flag for lane in lanes for flag in lane.terminated]),
+        {},
+    )
+
+
+def _acting(envs: VecEnv, policy: Any, deterministic: bool) -> Acts:
+    if policy is None:
+        return lambda obs, state, starts: ([envs.action_space.sample() for _ in range(envs.num_envs)], None)
+    if hasattr(policy, "predict"):
+        normalizer = getattr(policy, "get_vec_normalize_env", lambda: None)()
+        as_learned = (lambda obs: obs) if normalizer is None else normalizer.normalize_obs
+        return lambda obs, state, starts: policy.predict(as_learned(obs), state, starts, deterministic)
+    if callable(policy):
+        return lambda obs, state, starts: ([policy(_row(obs, i)) for i in range(envs.num_envs)], None)
+    raise ValueError(f"policy={policy!r} cannot act: pass a model, a function of one observation, or None.")
+
+
+def _name_of(envs: VecEnv) -> str | None:
+    """What the environments are registered as, if they say."""
+    try:
+        spec = envs.get_attr("spec", [0])[0]
+    except (AttributeError, NotImplementedError):
+        return None
+    return None if spec is None else spec.id

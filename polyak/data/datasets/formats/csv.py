@@ -1,0 +1,54 @@
+"""``.csv``: a table with a row for each step; numbers are written so that reading gives them back exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyak.data.datasets.formats.frames import frame_of, recording_of_frame
+from polyak.data.datasets.formats.source import Source, pandas
+from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.writing import replacing
+
+_SEPARATORS = ",;\t"
+
+
+def recognises(source: Source) -> bool:
+    """Lines of text, with separators in the first."""
+    return b"\0" not in source.start and any(mark in _header(source) for mark in _SEPARATORS)
+
+
+def _header(source: Source) -> str:
+    try:
+        return source.start.partition(b"\n")[0].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return ""
+
+
+def read(source: Source) -> Recording:
+    """A table; floats become float32 where nothing is lost by it."""
+    pd = pandas()
+    separator = max(_SEPARATORS, key=_header(source).count)
+    try:
+        frame = pd.read_csv(source.path, sep=separator, float_precision="round_trip", encoding="utf-8-sig")
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{source} is no table: {error}.") from error
+    return recording_of_frame(frame.apply(_narrowed), str(source))
+
+
+def _narrowed(column: Any) -> Any:
+    if column.dtype != np.float64:
+        return column
+    with np.errstate(over="ignore"):
+        narrow = column.astype(np.float32)
+    return narrow if (narrow.astype(np.float64) == column).all() else column
+
+
+def write(recording: Recording, path: Path) -> None:
+    """A table without what a table cannot say: spaces are derived again when it is read."""
+    frame = frame_of(recording)
+    exact = {name: np.float64 for name, dtype in frame.dtypes.items() if dtype.kind == "f"}
+    with replacing(path) as unfinished:
+        frame.astype(exact).to_csv(unfinished, index=False, encoding="utf-8")

@@ -1,0 +1,60 @@
+"""d3rlpy's HDF5 (version 2.1): ``observations_0``, ``actions_0``, ``rewards_0``, ``terminated_0`` and so on.
+
+It keeps no observation after the last step, so that the last step of an episode that was cut short is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyak.data.datasets.formats.source import Source, h5py
+from polyak.data.datasets.parts import DatasetError, Recording, assemble
+
+
+def recognises(source: Source) -> bool:
+    """An HDF5 file with the actions of a first episode."""
+    return "actions_0" in source.keys
+
+
+def read(source: Source) -> Recording:
+    """All episodes, one after the other."""
+    observations: list[Any] = []
+    actions, rewards, ends, terminated = [], [], [], []
+    try:
+        with h5py().File(source.path, "r") as file:
+            for number in range(int(file["num_episodes"][()])):
+                observations.append(_observations(file, number))
+                actions.append(file[f"actions_{number}"][()])
+                rewards.append(file[f"rewards_{number}"][()].reshape(-1))
+                ends.append(len(rewards[-1]))
+                terminated.append(bool(file[f"terminated_{number}"][()]))
+    except (OSError, KeyError) as error:
+        raise DatasetError(f"{source} is damaged: {error}.") from error
+    last = np.cumsum(ends) - 1
+    terminal, cut = np.zeros(last[-1] + 1, bool), np.zeros(last[-1] + 1, bool)
+    terminal[last], cut[last] = terminated, ~np.array(terminated)
+    return assemble(_joined(observations), _choices(np.concatenate(actions)), np.concatenate(rewards), terminal, cut)
+
+
+def _observations(file: Any, number: int) -> Any:
+    """[T, ...], or a tuple of such arrays."""
+    name = f"observations_{number}"
+    if name in file:
+        return file[name][()]
+    parts: list[Any] = []
+    while (part := f"{name}_{len(parts)}") in file:
+        parts.append(file[part][()])
+    return tuple(parts)
+
+
+def _joined(episodes: list[Any]) -> Any:
+    if isinstance(episodes[0], tuple):
+        return tuple(np.concatenate(part) for part in zip(*episodes, strict=True))
+    return np.concatenate(episodes)
+
+
+def _choices(actions: np.ndarray) -> np.ndarray:
+    """Numbers of choices [N, 1] as [N]."""
+    return actions[:, 0] if actions.dtype.kind in "iu" and actions.shape[1:] == (1,) else actions

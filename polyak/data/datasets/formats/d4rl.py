@@ -1,0 +1,48 @@
+"""HDF5 in D4RL's layout (arXiv:2004.07219): flat arrays under the usual names, and further ones in ``infos``.
+
+Without ``next_observations`` the successor of a step is the next row's observation, which belongs to another episode
+after a time limit: that step alone is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyak.data.datasets.formats.source import Source, h5py
+from polyak.data.datasets.named import NAMES, recording_of
+from polyak.data.datasets.parts import DatasetError, Recording
+
+_OBSERVED = frozenset(NAMES["observations"].split())
+_NESTED = frozenset([*NAMES["observations"].split(), *NAMES["next_observations"].split()])
+
+
+def recognises(source: Source) -> bool:
+    """An HDF5 file with observations at its top."""
+    return not source.keys.isdisjoint(_OBSERVED)
+
+
+def read(source: Source) -> Recording:
+    """All arrays of the file; those in ``infos`` become columns."""
+    library = h5py()
+    arrays: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    try:
+        with library.File(source.path, "r") as file:
+            for name, item in file.items():
+                if isinstance(item, library.Dataset):
+                    arrays[name] = item[()]
+                elif name in _NESTED:
+                    arrays[name] = _arrays(library, item)
+                elif name == "infos":
+                    extra = _arrays(library, item)
+    except OSError as error:
+        raise DatasetError(f"{source} is damaged: {error}.") from error
+    arrays = {name: array for name, array in arrays.items() if getattr(array, "ndim", 1)}
+    return recording_of({**extra, **arrays}, str(source))
+
+
+def _arrays(library: Any, group: Any) -> dict[str, Any]:
+    """Path -> array, of all that is in a group."""
+    found: dict[str, Any] = {}
+    group.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, library.Dataset) else None)
+    return found

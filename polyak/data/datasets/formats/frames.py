@@ -1,0 +1,106 @@
+"""Datasets as tables with a row for each step, and back.
+
+Columns: ``episode``, ``step``, ``obs_0`` ..., ``action_0`` ..., ``reward``, ``next_obs_0`` ..., ``terminated``,
+``truncated``, and those of the dataset. An array with one number for each step is one column, ``action``; of an array
+with more dimensions the place of a number is told by all its indices, ``obs_0_1``. Dict observations have their key
+between colons, ``obs:left:0``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from polyak.data.datasets.formats.source import pandas
+from polyak.data.datasets.named import recording_of, successors
+from polyak.data.datasets.parts import DatasetError, Recording, arrays_of
+
+_INDEXED = re.compile(r"(.+?)[_:](\d+(?:_\d+)*)")
+_MANY = 4096
+"""Columns that an array may become: tables are not for pictures."""
+
+
+def frame_of(recording: Recording) -> Any:
+    """A pandas.DataFrame with a row for each transition."""
+    parts = recording.parts
+    lengths = np.diff(parts.ends, prepend=0)
+    ends = parts.ends - 1
+    terminated, truncated = np.zeros(len(parts.actions), bool), np.zeros(len(parts.actions), bool)
+    terminated[ends], truncated[ends] = parts.terminated, ~parts.terminated
+    now, then = successors(parts)
+    columns: dict[str, np.ndarray] = {
+        "episode": np.repeat(np.arange(len(ends)), lengths),
+        "step": np.arange(len(parts.actions)) - np.repeat(parts.starts, lengths),
+        **dict(_spread("obs", now)),
+        **dict(_spread("action", parts.actions)),
+        "reward": parts.rewards,
+        **dict(_spread("next_obs", then)),
+        "terminated": terminated,
+        "truncated": truncated,
+    }
+    for name, array in parts.columns.items():
+        for column, values in _spread(name, array):
+            if column in columns or (column == name and _INDEXED.fullmatch(name)):
+                raise DatasetError(f"the column {name!r} could not be told from others in a table: rename it.")
+            columns[column] = values
+    return pandas().DataFrame(columns)
+
+
+def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """The columns of an array, or of a dict of arrays."""
+    for key, array in arrays_of(values).items():
+        if key is not None and (":" in key or (_INDEXED.fullmatch(key) and array.ndim == 1)):
+            raise DatasetError(f"observations[{key!r}] could not be told from others in a table: rename the key.")
+        base, mark = (name, "_") if key is None else (f"{name}:{key}", ":")
+        if array.ndim == 1:
+            yield base, array
+            continue
+        if (many := int(np.prod(array.shape[1:]))) > _MANY:
+            raise DatasetError(f"{base} would be {many:,} columns, more than the {_MANY:,} of a table: save as .npz.")
+        for place in np.ndindex(array.shape[1:]):
+            yield base + mark + "_".join(map(str, place)), array[(slice(None), *place)]
+
+
+def recording_of_frame(frame: Any, source: str) -> Recording:
+    """A table with a row for each step, whose columns have names of :data:`~polyak.data.datasets.named.NAMES`.
+
+    Raises:
+        DatasetError: it is none, or the data cannot be learned from.
+    """
+    if not len(frame):
+        raise DatasetError(f"{source} has no rows.")
+    arrays = _gathered({str(name): frame[name].to_numpy() for name in frame.columns}, source)
+    nested: dict[str, Any] = {}
+    for name, array in arrays.items():
+        base, _, key = name.partition(":")
+        if key:
+            nested.setdefault(base, {})[key] = array
+        else:
+            nested[name] = array
+    return recording_of(nested, source)
+
+
+def _gathered(columns: dict[str, np.ndarray], source: str) -> dict[str, np.ndarray]:
+    """Columns ``x_0``, ``x_1`` ... as one array x [N, 2]."""
+    places: dict[str, dict[tuple[int, ...], np.ndarray]] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, values in columns.items():
+        match = _INDEXED.fullmatch(name)
+        if match is None:
+            arrays[name] = values
+        else:
+            place = tuple(map(int, match.group(2).split("_")))
+            places.setdefault(match.group(1), {})[place] = values
+    for name, found in places.items():
+        if name in arrays:
+            raise DatasetError(f"{source} has a column {name!r} and columns {name}_0 ...: rename one.")
+        shape = tuple(max(place[axis] for place in found) + 1 for axis in range(len(next(iter(found)))))
+        if found.keys() != set(np.ndindex(shape)):
+            missing = next(iter(sorted(set(np.ndindex(shape)) - found.keys())), "")
+            raise DatasetError(f"{source} has columns {name}_* up to {max(found)}, but none of {missing}.")
+        flat = np.stack([found[place] for place in sorted(found)], axis=-1)
+        arrays[name] = flat.reshape(len(flat), *shape)
+    return arrays

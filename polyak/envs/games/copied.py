@@ -1,0 +1,103 @@
+"""An environment that can be copied, as something to search: a game of one player."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.games.copying import as_objects, copied
+from polyak.envs.games.game import GOING_ON, Game
+
+
+class Moment(NamedTuple):
+    """An environment as it stands, which nobody steps any more."""
+
+    env: Any
+    observation: Any
+    reward: float
+    """Of the step that led here."""
+    over: bool
+    mask: np.ndarray | None
+
+
+class CopiedEnv(Game):
+    """One player's game in copies of a Gymnasium environment. A position is [B] objects, a :class:`Moment` each.
+
+    An environment that leaves something to chance is searched as if the player knew its draws, for its generator is
+    copied with it. What ends in a time limit is worth nothing further.
+
+    Args:
+        env: with Discrete actions. ``action_masks()``, or ``info["action_mask"]``, is heeded if there is one.
+        gamma: discount factor.
+
+    Raises:
+        TypeError: it has other actions, or cannot be copied.
+    """
+
+    name = "environment"
+    longest = 100
+    observation_shape = ()
+
+    def __init__(self, env: Any, gamma: float = 0.99) -> None:
+        if not isinstance(env.action_space, spaces.Discrete):
+            raise TypeError(f"a search needs Discrete actions, but env acts in {env.action_space}.")
+        self.env, self.discount = env, float(gamma)
+        self.n_moves, self.first = int(env.action_space.n), int(env.action_space.start)
+
+    def position(self, env: Any, observation: Any = None) -> np.ndarray:
+        """[1] position of an environment as it stands, which is copied.
+
+        Raises:
+            TypeError: it is none, or cannot be copied.
+        """
+        if not (hasattr(env, "step") and hasattr(env, "unwrapped")):
+            raise TypeError(
+                f"observation={env!r:.80} does not say how its environment stands: hand over the environment itself."
+            )
+        return as_objects([Moment(copied(env), observation, 0.0, False, _mask_of(env, {}))])
+
+    def start(self, n: int) -> np.ndarray:
+        moments = []
+        for _ in range(n):
+            env = copied(self.env)
+            observation, info = env.reset()
+            moments.append(Moment(env, observation, 0.0, False, _mask_of(env, info)))
+        return as_objects(moments)
+
+    def legal(self, positions: np.ndarray) -> np.ndarray:
+        legal = np.ones((len(positions), self.n_moves), bool)
+        for i, moment in enumerate(positions):
+            if moment.over:
+                legal[i] = False
+            elif moment.mask is not None:
+                legal[i] = moment.mask
+        return legal
+
+    def play(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        self.refuse_illegal(moves, self.legal(positions))
+        return as_objects([self._step(copied(at.env), int(move)) for at, move in zip(positions, moves, strict=True)])
+
+    def play_on(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
+        return as_objects([self._step(moment.env, int(move)) for moment, move in zip(positions, moves, strict=True)])
+
+    def _step(self, env: Any, move: int) -> Moment:
+        observation, reward, terminated, truncated, info = env.step(move + self.first)
+        return Moment(env, observation, float(reward), bool(terminated or truncated), _mask_of(env, info))
+
+    def outcome(self, positions: np.ndarray) -> np.ndarray:
+        return np.array([0.0 if moment.over else GOING_ON for moment in positions], np.float32)
+
+    def rewards(self, positions: np.ndarray) -> np.ndarray:
+        return np.array([moment.reward for moment in positions], np.float32)
+
+    def observe(self, positions: np.ndarray) -> np.ndarray:
+        return np.stack([np.asarray(moment.observation) for moment in positions])
+
+
+def _mask_of(env: gym.Env[Any, Any], info: dict[str, Any]) -> np.ndarray | None:
+    ask = getattr(env.unwrapped, "action_masks", None)
+    mask = ask() if callable(ask) else info.get("action_mask")
+    return None if mask is None else np.asarray(mask, bool)

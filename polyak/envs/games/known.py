@@ -1,0 +1,30 @@
+"""Games by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyak.envs.games.connect4 import Connect4
+from polyak.envs.games.game import Game
+from polyak.envs.games.tictactoe import TicTacToe
+from polyak.envs.names import did_you_mean
+
+GAMES: dict[str, type[Game]] = {kind.name: kind for kind in (Connect4, TicTacToe)}
+
+
+def find_game(game: Any) -> Game:
+    """A game as it is, or by its name.
+
+    Raises:
+        ValueError: there is no game of that name.
+        TypeError: it is neither.
+    """
+    if isinstance(game, Game):
+        return game
+    if not isinstance(game, str):
+        raise TypeError(f"game={game!r} is no game: give one of {sorted(GAMES)}, or a polyak.envs.games.game.Game.")
+    if game not in GAMES:
+        others = "PettingZooGame and OpenSpielGame of polyak.envs.games.foreign take those of other libraries"
+        hint = did_you_mean(game, GAMES)
+        raise ValueError(f"game={game!r} is unknown; there are {sorted(GAMES)}, and {others}.{hint}")
+    return GAMES[game]()

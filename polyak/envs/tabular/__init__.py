@@ -1,0 +1,1 @@
+"""Finite Markov decision processes: as arrays, as environments, those of the book, and observations as numbers."""

@@ -1,0 +1,146 @@
+"""Environments whose steps are known: those that do what their table says, and nothing else.
+
+Such an environment need not be asked for each step: a loop over arrays (:mod:`polyak.algorithms.tabular.walking`) makes
+many of them at once, and afterwards the environment and its wrappers are told where they stand.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from polyak.envs.tabular.process import FiniteProcess
+from polyak.envs.tabular.table_env import TableEnv, running
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrappers.monitor import Monitor
+
+_TOY_TEXTS = {
+    "gymnasium.envs.toy_text.frozen_lake.FrozenLakeEnv",
+    "gymnasium.envs.toy_text.cliffwalking.CliffWalkingEnv",
+    "gymnasium.envs.toy_text.taxi.TaxiEnv",
+}
+_HARMLESS = (OrderEnforcing, PassiveEnvChecker, TimeLimit, Monitor)
+
+
+class World(NamedTuple):
+    """A process as loops read it. S states, A actions, O outcomes, P = S A pairs."""
+
+    n_actions: int
+    first: np.ndarray  # [P + 1] int64
+    totals: np.ndarray  # [O] probability of the outcome or one before it of the same pair
+    successors: np.ndarray  # [O] int64
+    rewards: np.ndarray  # [O]
+    ends: np.ndarray  # [O] bool
+    starts: np.ndarray  # [S] probability of the state or one before it
+    time_limit: int
+    """Steps after which an episode is cut short; 0: none."""
+
+
+class KnownEnvs:
+    """N environments of one table, behind a :class:`~polyak.envs.DummyVecEnv`.
+
+    Args:
+        envs: the environments with their wrappers.
+        process: what they do.
+    """
+
+    def __init__(self, envs: list[gym.Env[Any, Any]], process: FiniteProcess) -> None:
+        self.envs, self.process = envs, process
+        self.legal = _legal(envs[0].unwrapped, process)
+        layers = list(_layers(envs[0]))
+        monitors = [[layer for layer in _layers(env) if isinstance(layer, Monitor)] for env in envs]
+        self.monitors = [found[0] if found else None for found in monitors]
+        self.time_limit = next((env._max_episode_steps for env in layers if isinstance(env, TimeLimit)), 0)
+
+    @classmethod
+    def behind(cls, env: VecEnv) -> KnownEnvs | None:
+        """Those of a vector; None if a step of it may do more than its table says."""
+        if type(env) is not DummyVecEnv or not all(_is_known(single) for single in env.envs):
+            return None
+        processes = [FiniteProcess.of(single) for single in env.envs]
+        limits = [[la._max_episode_steps for la in _layers(single) if isinstance(la, TimeLimit)] for single in env.envs]
+        alike = all(_same(processes[0], other) for other in processes[1:])
+        return cls(env.envs, processes[0]) if alike and all(limit == limits[0] for limit in limits) else None
+
+    def world(self, uniform_starts: bool = False) -> World:
+        """The arrays. ``uniform_starts``: episodes begin in each state alike in which they can be."""
+        process = self.process
+        starts = process.starts
+        if uniform_starts:
+            anywhere = process.reachable & ~process.terminal
+            starts = anywhere / anywhere.sum() if anywhere.any() else starts
+        totals = np.cumsum(starts)
+        totals[np.flatnonzero(starts)[-1] :] = 1.0  # whatever rounding has left
+        return World(
+            process.n_actions,
+            process.first,
+            running(process),
+            process.successors,
+            process.rewards,
+            process.ends,
+            totals,
+            int(self.time_limit or 0),
+        )
+
+    def put(self, env: int, state: int, action: int | None) -> None:
+        """Where an environment stands, and the action that led there."""
+        inner: Any = self.envs[env].unwrapped
+        inner.s, inner.lastaction = state, action
+
+    def put_episode(self, env: int, total: float, length: int) -> None:
+        """What an environment's wrappers must know of an episode that is under way: its return and length so far."""
+        layer: Any
+        for layer in _layers(self.envs[env]):
+            if isinstance(layer, TimeLimit):
+                layer._elapsed_steps = length  # type: ignore[assignment]
+            elif isinstance(layer, OrderEnforcing):
+                layer._has_reset = True
+            elif isinstance(layer, Monitor):
+                layer.rewards = [total, *[0.0] * (length - 1)] if length else []
+                layer.needs_reset = False
+
+    def note_episode(self, env: int, total: float, length: int) -> dict[str, Any] | None:
+        """Tell an environment's Monitor of an episode that has ended; what it says of it, if there is one."""
+        monitor = self.monitors[env]
+        if monitor is None:
+            return None
+        monitor.total_steps += length
+        return monitor.note_episode(total, length, {})
+
+
+def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
+    """Wrappers from the outermost on, and the environment."""
+    layers = [env]
+    while isinstance(layers[-1], gym.Wrapper):
+        layers.append(layers[-1].env)
+    return layers
+
+
+def _is_known(env: gym.Env[Any, Any]) -> bool:
+    *wrappers, inner = _layers(env)
+    kinds = [type(wrapper) for wrapper in wrappers]
+    if not all(kind in _HARMLESS for kind in kinds) or max(map(kinds.count, kinds), default=0) > 1:
+        return False
+    if any(isinstance(w, Monitor) and (w.info_keywords or w.reset_keywords) for w in wrappers):
+        return False
+    if type(inner) is not TableEnv and f"{type(inner).__module__}.{type(inner).__name__}" not in _TOY_TEXTS:
+        return False
+    # A passenger who changes his mind is not in Taxi's table; who watches wants to see each step.
+    return not getattr(inner, "fickle_passenger", False) and inner.render_mode != "human"
+
+
+def _same(one: FiniteProcess, other: FiniteProcess) -> bool:
+    return one is other or all(np.array_equal(ours, vars(other)[name]) for name, ours in vars(one).items())
+
+
+def _legal(inner: Any, process: FiniteProcess) -> np.ndarray:
+    """[S, A] bool: which actions each state has, and which of them the environment's masks allow."""
+    legal = process.legal
+    if callable(mask := getattr(inner, "action_mask", None)):  # Taxi's
+        allowed = np.array([mask(state) for state in range(process.n_states)], bool)
+        legal = np.where((legal & allowed).any(1, keepdims=True), legal & allowed, legal)
+    return legal

@@ -1,0 +1,216 @@
+"""Environments whose rewards come from elsewhere: from a function of what happened, such as one that was learned.
+
+Shape letters: N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, SupportsFloat, cast
+
+import gymnasium as gym
+import numpy as np
+
+from polyak.envs.make import make_env
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
+
+Reward = Callable[[Any, Any, Any, Any], np.ndarray]
+"""``(observations [N, ...], actions [N, ...], next_observations [N, ...], terminated [N]) -> rewards [N]``, of
+observations and actions as the environment has them, and of successors as they were before any reset."""
+
+
+class LearnedReward(gym.Wrapper):
+    """An environment with other rewards; its own are in the infos, as ``"true_reward"``.
+
+    Args:
+        env: the environment to wrap.
+        reward: what gives the rewards, such as the ``reward`` of a model that learned one.
+    """
+
+    def __init__(self, env: gym.Env, reward: Reward) -> None:
+        super().__init__(env)
+        self.reward = reward
+        self._observation: Any = None
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        self._observation, info = self.env.reset(**kwargs)
+        return self._observation, info
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        observation, own, terminated, truncated, info = self.env.step(action)
+        before, self._observation = self._observation, observation
+        rows = _one(before), _one(action), _one(observation), np.array([terminated])
+        learned = float(self.reward(*rows)[0])
+        return observation, learned, terminated, truncated, {**info, "true_reward": own}
+
+
+class VecLearnedReward(VecEnvWrapper):
+    """Several environments with other rewards.
+
+    What the wrapped environments report of their episodes, ``info["episode"]``, counts their own rewards.
+
+    Args:
+        venv: the VecEnv to wrap; not a normalised one: see :func:`with_reward`.
+        reward: what gives the rewards, such as the ``reward`` of a model that learned one.
+        watch: told of each step what ``reward`` is, and which episodes ended [N], before ``reward`` is asked.
+
+    Attributes:
+        late: give 0 for now, and leave it to somebody who has time to :meth:`settle` what many steps were worth.
+        waiting: those steps: what ``reward`` is to be asked, and which episodes ended.
+        true_rewards: [N] what the wrapped environments gave at the last step.
+        returns: [N] float64, sums of the other rewards since each episode began.
+        ended: those sums of the episodes that ended since somebody emptied the list.
+    """
+
+    def __init__(
+        self, venv: VecEnv, reward: Reward, watch: Callable[[Any, Any, Any, Any, Any], None] | None = None
+    ) -> None:
+        super().__init__(venv)
+        self.reward, self.watch = reward, watch
+        self.late, self.waiting = False, cast("list[tuple[Any, Any, Any, Any, Any]]", [])
+        self.true_rewards = np.zeros(self.num_envs, np.float32)
+        self.returns = np.zeros(self.num_envs)
+        self.ended: list[float] = []
+        self._before: Any = None
+        self._actions: Any = None
+
+    def reset(self) -> VecEnvObs:
+        self.returns[:] = 0
+        self.waiting = []
+        self._before = self.venv.reset()
+        return self._before
+
+    def step_async(self, actions: np.ndarray) -> None:
+        self._actions = actions
+        self.venv.step_async(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, self.true_rewards, dones, infos = self.venv.step_wait()
+        before, self._before = self._before, observations
+        successors, terminated, ended = observations, dones, np.flatnonzero(dones)
+        if len(ended):
+            successors, terminated = _with_final(observations, ended, infos), dones.copy()
+            for index in ended.tolist():
+                terminated[index] = not infos[index].get("TimeLimit.truncated", False)
+        if self.watch is not None:
+            self.watch(before, self._actions, successors, terminated, dones)
+        if self.late:
+            self.waiting.append((before, self._actions, successors, terminated, dones))
+            return observations, np.zeros(self.num_envs, np.float32), dones, infos
+        rewards = np.asarray(self.reward(before, self._actions, successors, terminated), np.float32)
+        self._count(rewards, dones)
+        return observations, rewards, dones, infos
+
+    def _count(self, rewards: np.ndarray, dones: np.ndarray) -> None:
+        self.returns += rewards
+        if True in dones.tolist():
+            self.ended += self.returns[dones].tolist()
+            self.returns[dones] = 0
+
+    def owed(self) -> np.ndarray:
+        """What the :attr:`waiting` steps were worth: [T, N] float32."""
+        if not self.waiting:
+            return np.zeros((0, self.num_envs), np.float32)
+        before, actions, successors, terminated, _ = zip(*self.waiting, strict=True)
+        rows = _stacked(before), np.concatenate(actions), _stacked(successors), np.concatenate(terminated)
+        return np.asarray(self.reward(*rows), np.float32).reshape(len(before), self.num_envs)
+
+    def settle(self) -> np.ndarray:
+        """As :meth:`owed`, after which no step waits any more."""
+        rewards = self.owed()
+        for row, step in zip(rewards, self.waiting, strict=True):
+            self._count(row, step[-1])
+        self.waiting = []
+        return rewards
+
+    def go_on(self, observations: Any) -> None:
+        """The environments are in the middle of episodes, and these are their last observations [N, ...]."""
+        self._before = observations
+
+
+def with_reward(env: Any, reward: Reward) -> Any:
+    """An environment, or a vector of them, that gives other rewards.
+
+    Beneath a :class:`~polyak.envs.VecNormalize`, so that ``reward`` is asked about observations as they are, and what
+    it says is normalised. The statistics of the normaliser given and those of the one returned are the same objects.
+
+    Args:
+        env: an environment, a vector of them, or a registered name.
+        reward: what gives the rewards, such as the ``reward`` of a model that learned one.
+
+    Raises:
+        ValueError: ``reward`` cannot be called, or belongs to other observations or actions.
+    """
+    if not callable(reward):
+        raise ValueError(f"reward={reward!r} must be a function of observations, actions, successors and their ends.")
+    env = make_env(env) if isinstance(env, str) else env
+    check_spaces(env if not isinstance(env, VecEnv) else beneath_normalisation(env), reward)
+    if isinstance(env, VecEnv):
+        return rewarded(env, lambda venv: VecLearnedReward(venv, reward))
+    return LearnedReward(env, reward)
+
+
+def rewarded(env: VecEnv, wrap: Callable[[VecEnv], VecEnv]) -> VecEnv:
+    """``wrap(env)``, or the same layers down to the normaliser around ``wrap`` of what that wraps."""
+    if unwrap_vec_normalize(env) is None:
+        return wrap(env)
+    assert isinstance(env, VecEnvWrapper)
+    layer = env.__class__.__new__(env.__class__)
+    vars(layer).update(vars(env))
+    if isinstance(env, VecNormalize):
+        layer._forget_episode()  # that of the one given goes on
+        layer.venv = wrap(env.venv)
+    else:
+        layer.venv = rewarded(env.venv, wrap)
+    return layer
+
+
+def beneath_normalisation(env: VecEnv) -> VecEnv:
+    """What the normaliser wraps; ``env`` itself if there is none."""
+    normalizer = unwrap_vec_normalize(env)
+    return env if normalizer is None else normalizer.venv
+
+
+def check_spaces(env: gym.Env | VecEnv, reward: Any) -> None:
+    """Refuse a reward of other spaces than an environment's, if it says which it knows.
+
+    Raises:
+        ValueError: they differ.
+    """
+    for name in ("observation_space", "action_space"):
+        space = getattr(reward, name, None)
+        if space is not None and space != getattr(env, name):
+            raise ValueError(f"reward has {name}={space}, but the environment {getattr(env, name)}.")
+
+
+def _with_final(observations: Any, ended: np.ndarray, infos: list[dict[str, Any]]) -> Any:
+    """``observations`` [N, ...] with those that episodes ended with in place of the first of the next."""
+    final = {index: infos[index]["terminal_observation"] for index in ended.tolist()}
+    if isinstance(observations, dict):
+        return {key: _replaced(part, {i: obs[key] for i, obs in final.items()}) for key, part in observations.items()}
+    return _replaced(observations, final)
+
+
+def _replaced(array: np.ndarray, rows: dict[int, Any]) -> np.ndarray:
+    array = array.copy()
+    for index, row in rows.items():
+        array[index] = row
+    return array
+
+
+def _stacked(observations: Any) -> Any:
+    """Several batches of observations one after another."""
+    first = observations[0]
+    if isinstance(first, dict):
+        return {key: np.concatenate([obs[key] for obs in observations]) for key in first}
+    return np.concatenate(observations)
+
+
+def _one(value: Any) -> Any:
+    """One observation or action as a batch of one."""
+    return (
+        {key: np.asarray(part)[None] for key, part in value.items()}
+        if isinstance(value, dict)
+        else np.asarray(value)[None]
+    )

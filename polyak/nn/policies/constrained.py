@@ -1,0 +1,115 @@
+"""Action values beside a model of what the data chose, so that only what they might have chosen is chosen: BCQ.
+
+Shape letters: B batch, A actions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.layers import create_mlp
+from polyak.nn.networks.recall import Recalled
+from polyak.nn.policies.base import Decision, Memory
+from polyak.nn.policies.value import QNetwork, ValuePolicy
+
+UNLIKELY = -1e8
+"""Value of an action that is left alone."""
+
+
+def likely(logits: Tensor, threshold: Tensor, masks: Tensor | None = None) -> Tensor:
+    """Where G(a|s) / max G(.|s) >= threshold, Fujimoto et al. 2019 (arXiv:1910.01708) algorithm 1. The likeliest
+    action always is.
+
+    logits [B, A], threshold [], masks [B, A] bool of what is allowed at all, or None: everything -> [B, A] bool
+    """
+    if masks is None:
+        return (logits - logits.amax(1, keepdim=True)).exp() >= threshold
+    logits = logits.masked_fill(~masks, -torch.inf)
+    return ((logits - logits.amax(1, keepdim=True)).exp() >= threshold) & masks
+
+
+class ConstrainedQNetwork(QNetwork):
+    """A :class:`QNetwork` with an imitator G beside it, from the same features: observations [B, ...] -> [B, A].
+
+    Values of actions that the imitator finds unlikely are replaced by one that is lower than any other.
+
+    Args:
+        threshold: least probability of an action, relative to that of the likeliest, in [0, 1]: 0 leaves all of them,
+            1 the likeliest alone.
+        **options: see :class:`QNetwork`. The imitator has hidden layers of its own, of the same widths, which are plain
+            ones also where those of the values are not.
+
+    Raises:
+        PolicyError: ``threshold`` out of range.
+    """
+
+    threshold: Tensor
+    """[]"""
+
+    def __init__(self, *args: Any, threshold: float = 0.3, **options: Any) -> None:
+        if not 0 <= threshold <= 1:
+            raise PolicyError(f"threshold must lie in [0, 1], got {threshold}.")
+        super().__init__(*args, **options)
+        self.register_buffer("threshold", torch.tensor(float(threshold)), persistent=False)
+
+    def _build_layers(self, n_actions: int) -> None:
+        super()._build_layers(n_actions)
+        norms = [nn.LayerNorm] if self.layer_norm else []
+        layers = create_mlp(self.features_dim, n_actions, self.net_arch, self.activation_fn, post_linear_modules=norms)
+        self.imitator = nn.Sequential(*layers)
+
+    def both(self, obs: Obs) -> Tensor:
+        """Values of all actions, and the logits of the imitator: [B, 2, A]"""
+        features = self.extract_features(obs, self.features_extractor)
+        return torch.stack([self.q_net(features), self.imitator(features)], dim=1)
+
+    def forward(self, obs: Obs, masks: Tensor | None = None) -> Tensor:
+        """Of what is likely among what ``masks`` [B, A] allow."""
+        values, logits = self.both(obs).unbind(1)
+        return values.masked_fill(~likely(logits, self.threshold, masks), UNLIKELY)
+
+
+class ConstrainedPolicy(ValuePolicy):
+    """:class:`ValuePolicy` that acts by a :class:`ConstrainedQNetwork`: greedily among likely actions.
+
+    Args:
+        observation_space: what it reads.
+        action_space: a Discrete.
+        **options: see :class:`~polyak.nn.policies.value.GreedyPolicy` and :class:`ConstrainedQNetwork`.
+
+    Raises:
+        PolicyError: as those.
+    """
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Discrete, **options: Any) -> None:
+        super().__init__(observation_space, action_space, network=ConstrainedQNetwork, **options)
+
+    @classmethod
+    def keywords(cls, network: type[QNetwork] = ConstrainedQNetwork, **defaults: Any) -> set[str]:
+        return super().keywords(network, **defaults)
+
+    def constrain(self, threshold: float) -> None:
+        """Act by another threshold from now on."""
+        self.q_net.threshold.fill_(threshold)
+
+    def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
+        return self._greedy(obs, None, deterministic)
+
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        given: Any = obs if memory is None else Recalled(obs, memory)
+        actions = self._greedy(given, masks, deterministic)
+        return Decision(actions, memory=None if memory is None else self.remember(given))
+
+    def _greedy(self, obs: Obs, masks: Tensor | None, deterministic: bool) -> Tensor:
+        """[B]"""
+        with self.drawing(not deterministic):
+            actions: Tensor = self.q_net(obs, masks).argmax(dim=1)
+        return actions

@@ -1,0 +1,129 @@
+"""A policy that judges positions of games: how likely each move is to be good, and who will win.
+
+Shape letters: B batch, A moves, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import BaseFeaturesExtractor, ExtractorClass, Obs
+from polyak.nn.networks.layers import Activation, check_widths, create_mlp
+from polyak.nn.policies.base import Decision, Memory, Policy
+
+
+class BoardTower(BaseFeaturesExtractor):
+    """Residual convolutions over a board, without pooling: planes [B, C, H, W] -> [B, features_dim].
+
+    The tower of AlphaZero (Silver et al. 2018, "Network architecture"), with group instead of batch normalisation, so
+    that what it says of a position depends on that position alone, in a search as in a gradient step.
+
+    Args:
+        observation_space: planes.
+        channels: of every convolution, a multiple of 8.
+        blocks: residual blocks of two convolutions.
+
+    Raises:
+        PolicyError: not planes, or other numbers of channels or blocks.
+    """
+
+    def __init__(self, observation_space: spaces.Box, channels: int = 32, blocks: int = 3) -> None:
+        if len(observation_space.shape) != 3:
+            raise PolicyError(f"BoardTower reads planes [C, H, W], got {observation_space}. Use 'MlpPolicy'.")
+        if channels < 8 or channels % 8 or blocks < 0:
+            raise PolicyError(f"channels={channels} must be a multiple of 8, and blocks={blocks} at least 0.")
+        planes, height, width = observation_space.shape
+        super().__init__(observation_space, 4 * height * width)
+        self.first = nn.Sequential(nn.Conv2d(planes, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.ReLU())
+        self.blocks = nn.ModuleList(_Block(channels) for _ in range(blocks))
+        self.last = nn.Sequential(nn.Conv2d(channels, 4, 1), nn.ReLU(), nn.Flatten())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        x = self.first(observations)
+        for block in self.blocks:
+            x = block(x)
+        features: Tensor = self.last(x)
+        return features
+
+
+class _Block(nn.Module):
+    """x + two convolutions of it. [B, C, H, W] -> [B, C, H, W]"""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.one, self.two = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
+        self.norm_one, self.norm_two = (nn.GroupNorm(8, channels) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.norm_one(self.one(x)).relu()
+        return (x + self.norm_two(self.two(inner))).relu()
+
+
+class GamePolicy(Policy):
+    """One trunk, two heads: logits of moves, and a value in [-1, 1] to the player to move.
+
+    Args:
+        observation_space: what a game shows.
+        action_space: its moves.
+        net_arch: widths of the trunk's hidden layers.
+        activation_fn: follows every hidden layer.
+        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
+        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
+        normalize_images: divide uint8 pictures by 255.
+        tower: convolutions read the board first, see :class:`BoardTower`, whose arguments are
+            ``features_extractor_kwargs``.
+    """
+
+    heeds_masks = True
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Discrete,
+        *,
+        net_arch: Sequence[int] = (256, 256),
+        activation_fn: Activation = nn.ReLU,
+        features_extractor_class: ExtractorClass | None = None,
+        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        normalize_images: bool = True,
+        tower: bool = False,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class=BoardTower if tower else features_extractor_class,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=normalize_images,
+        )
+        self.net_arch = check_widths(net_arch, "net_arch")
+        self.features_extractor = self.make_features_extractor()
+        features: int = self.features_extractor.features_dim  # type: ignore[assignment]
+        self.trunk = nn.Sequential(*create_mlp(features, 0, self.net_arch, activation_fn))
+        width = self.net_arch[-1] if self.net_arch else features
+        self.action_net = nn.Linear(width, int(action_space.n))
+        self.value_net = nn.Linear(width, 1)
+
+    def judge(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """Observations [B, ...] -> logits of all moves [B, A], legal or not, and values [B] in (-1, 1)."""
+        latent = self.trunk(self.extract_features(obs, self.features_extractor))
+        return self.action_net(latent), self.value_net(latent).squeeze(1).tanh()
+
+    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
+        return self.decide(obs, deterministic=deterministic).actions
+
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        """Moves by the network alone, without looking ahead."""
+        logits, _ = self.judge(obs)
+        if masks is not None:
+            logits = logits.masked_fill(~masks, -torch.inf)
+        if deterministic:
+            return Decision(logits.argmax(1))
+        return Decision(torch.distributions.Categorical(logits=logits, validate_args=False).sample())

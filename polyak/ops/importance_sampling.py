@@ -1,0 +1,122 @@
+"""What another policy would have earned, from episodes that a behaviour has recorded.
+
+Pure functions of tensors. An episode that is over stays where it is: beyond its end its ratios are 1 and its rewards 0,
+so that arrays of unequal episodes are padded with log-ratios, rewards and values of 0.
+
+Precup, Sutton and Singh 2000, "Eligibility Traces for Off-Policy Policy Evaluation" (importance sampling, per decision
+and weighted); Jiang and Li 2016, arXiv:1511.03722 (doubly robust); Thomas and Brunskill 2016, arXiv:1604.00923
+(weighted doubly robust). rho_t is the product of pi(a|s) / b(a|s) up to and with step t.
+
+Shapes: E episodes, T steps of the longest, ``...`` any number of resamples.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# -- one number for each episode, whose mean is the estimate: unbiased ------------------------------------------------
+
+
+def importance_sampling(log_ratios: Tensor, rewards: Tensor, gamma: float) -> Tensor:
+    """rho_T sum_t gamma^t r_t: every return by the ratio of its whole episode. Both [E, T] -> [E]"""
+    return log_ratios.sum(1).exp() * (discounts(rewards, gamma) * rewards).sum(1)
+
+
+def per_decision(log_ratios: Tensor, rewards: Tensor, gamma: float) -> Tensor:
+    """sum_t gamma^t rho_t r_t: a reward does not depend on actions after it. Both [E, T] -> [E]"""
+    return (discounts(rewards, gamma) * log_ratios.cumsum(1).exp() * rewards).sum(1)
+
+
+def doubly_robust(log_ratios: Tensor, rewards: Tensor, q: Tensor, v: Tensor, gamma: float) -> Tensor:
+    """V(s_0) + sum_t gamma^t rho_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)), which is arXiv:1511.03722 eq. 10 unrolled.
+
+    Unbiased where the ratios are right, whatever q and v are, and where q and v are right, whatever the ratios are; the
+    better these are, the less it varies.
+
+    Args:
+        log_ratios, rewards: [E, T].
+        q: [E, T] of the recorded actions.
+        v: [E, T + 1] means of the action values under the policy. After the last step it is the value of the state in
+            which the episode was cut short, or 0 if that was a terminal one.
+        gamma: discount of one step.
+
+    Returns:
+        [E]
+    """
+    rho = log_ratios.cumsum(1).exp()
+    return v[:, 0] + (discounts(rewards, gamma) * rho * (rewards + gamma * v[:, 1:] - q)).sum(1)
+
+
+# -- one number for all of them, whose weights add up to 1: biased, consistent, and of less variance ------------------
+
+
+def weighted_importance_sampling(
+    log_ratios: Tensor, rewards: Tensor, gamma: float, counts: Tensor | None = None
+) -> Tensor:
+    """sum_i rho_i G_i / sum_i rho_i: never outside of the range of the returns.
+
+    Args:
+        log_ratios, rewards: [E, T].
+        gamma: discount of one step.
+        counts: [..., E] how often each episode counts; ``None``: once.
+
+    Returns:
+        [...]
+    """
+    returns = (discounts(rewards, gamma) * rewards).sum(1)
+    counts, rho = _of(counts, rewards), _scaled(log_ratios.sum(1, keepdim=True)).squeeze(1)
+    return _ratio(counts @ (rho * returns), counts @ rho)
+
+
+def weighted_per_decision(log_ratios: Tensor, rewards: Tensor, gamma: float, counts: Tensor | None = None) -> Tensor:
+    """sum_t gamma^t sum_i rho_{i,t} r_{i,t} / sum_i rho_{i,t}: each reward within the range of those of its step.
+
+    Arguments and result as of :func:`weighted_importance_sampling`.
+    """
+    counts, rho = _of(counts, rewards), _scaled(log_ratios.cumsum(1))
+    return (discounts(rewards, gamma) * _ratio(counts @ (rho * rewards), counts @ rho)).sum(-1)
+
+
+def weighted_doubly_robust(
+    log_ratios: Tensor, rewards: Tensor, q: Tensor, v: Tensor, gamma: float, counts: Tensor | None = None
+) -> Tensor:
+    """:func:`doubly_robust` with w_{i,t} = rho_{i,t} / sum_j rho_{j,t} for rho_{i,t} / E, arXiv:1604.00923 section 5.
+
+    Arguments as of :func:`doubly_robust` and :func:`weighted_importance_sampling`, result as of the latter.
+    """
+    counts, rho = _of(counts, rewards), _scaled(log_ratios.cumsum(1))
+    errors = _ratio(counts @ (rho * (rewards + gamma * v[:, 1:] - q)), counts @ rho)
+    return _ratio(counts @ v[:, 0], counts.sum(-1)) + (discounts(rewards, gamma) * errors).sum(-1)
+
+
+# -- what they share ---------------------------------------------------------------------------------------------------
+
+
+def effective_size(log_ratios: Tensor) -> Tensor:
+    """(sum_i rho_i)^2 / sum_i rho_i^2: how many episodes of equal weight would tell as much (Kong 1992).
+
+    [E, T] -> [], in [1, E]; 0 if no episode is possible under the policy
+    """
+    rho = _scaled(log_ratios.sum(1, keepdim=True))
+    return _ratio(rho.sum() ** 2, (rho**2).sum())
+
+
+def discounts(rewards: Tensor, gamma: float) -> Tensor:
+    """gamma^t: [E, T] -> [T]"""
+    return gamma ** torch.arange(rewards.shape[1], dtype=rewards.dtype, device=rewards.device)
+
+
+def _of(counts: Tensor | None, rewards: Tensor) -> Tensor:
+    return rewards.new_ones(len(rewards)) if counts is None else counts.to(rewards.dtype)
+
+
+def _scaled(log_ratios: Tensor) -> Tensor:
+    """Ratios [E, T], each column divided by its largest, so that none is too large for a number."""
+    lowest = torch.finfo(log_ratios.dtype).min
+    return (log_ratios - log_ratios.amax(0).clamp_min(lowest)).exp()
+
+
+def _ratio(over: Tensor, under: Tensor) -> Tensor:
+    """0 where nothing has any weight."""
+    return torch.where(under > 0, over / under.clamp_min(torch.finfo(under.dtype).tiny), torch.zeros_like(over))

@@ -1,0 +1,435 @@
+"""An algorithm as RLlib has it: ``train()`` again and again, each time one iteration and a dict of results.
+
+What learns is polyak's own algorithm, under ``algo.model``: with no further processes it makes the same numbers as
+``polyak.PPO(...).learn(...)`` would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from typing_extensions import Self
+
+from polyak.core.hyperparameters import require
+from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.core.schedules import LinearSchedule
+from polyak.core.watching.evaluation import evaluate
+from polyak.envs import as_vec_env
+from polyak.envs.names import did_you_mean
+from polyak.scale import checkpoints, results
+from polyak.scale.callbacks import EpisodeEnds, Hooks
+from polyak.scale.columns import DEFAULT_MODULE_ID
+from polyak.scale.config.base import AlgorithmConfig
+from polyak.scale.environments import make_environments
+from polyak.scale.groups import LocalLearner
+from polyak.scale.models.default_modules import DefaultSACTorchRLModule
+from polyak.scale.models.rl_module import read_state
+from polyak.scale.places import check_processes, make_learners, make_places, make_runners
+
+_EVALUATION_SEED = 1_000_003
+"""Between the seed of training and that of the first evaluation, so that they play other episodes."""
+
+
+class Algorithm:
+    """What a config builds.
+
+    Args:
+        config: copied by ``build_algo()``, and frozen here.
+
+    Attributes:
+        config: frozen.
+        model: polyak's algorithm.
+        iteration: calls of :meth:`train` so far.
+        env_runner_group: who collects experience.
+        learner_group: who learns from it.
+
+    Raises:
+        HyperparameterError: a setting that cannot be, or that cannot be together with another.
+        NotThereYetError: more processes are asked for than this one.
+    """
+
+    config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
+
+    def __init__(self, config: AlgorithmConfig) -> None:
+        config.validate()
+        config.freeze()
+        self.config, self.iteration = config, 0
+        self._hooks = Hooks(config)
+        check_processes(config)
+        self._evaluation_env: Any = None
+        self._stopped = False
+        self._learners: LocalLearner | None = None
+        self._make_model()
+        self._hooks("on_algorithm_init", algorithm=self)
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """A new config with the algorithm's defaults."""
+        return cls.config_class()
+
+    def _make_model(self) -> None:
+        self._remote, env, self._seen = make_places(self.config, self._created())
+        self._turned = self._seen.turned
+        self._spaces = self._seen.observations, self._seen.own_actions
+        try:
+            self.plain = self.config.plain(self._turned)
+            if self._remote is not None and "asynchronous" in self.plain.kwargs:
+                self.plain.kwargs["asynchronous"] = False  # others act meanwhile, and not a thread of this process
+            self._adopt(self.plain.algorithm(self.plain.policy, env, **self.plain.kwargs))
+        except BaseException:
+            env.close()
+            if self._remote is not None:
+                self._remote.stop()
+            raise
+        if (spec := self.config.rl_module_spec) is not None and spec.load_state_path is not None:
+            self._begin_with(spec.load_state_path)
+        self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
+
+    def _adopt(self, model: Any, anew: bool = True) -> None:
+        """Go on with a model."""
+        self.model = model
+        self._log = results.Means()
+        model.set_logger(self._log)
+        self._episodes = results.Episodes(model.ep_info_buffer.maxlen)
+        self._episodes.extend(model.ep_info_buffer)
+        model.ep_info_buffer = self._episodes
+        schedule = getattr(self.config, "exploration_schedule", lambda: None)()
+        if schedule is not None and not isinstance(schedule, LinearSchedule):
+            model.exploration_schedule = schedule
+            model.exploration_rate = schedule(model._current_progress_remaining)
+        told = EpisodeEnds(self._hooks, self) if self._hooks.wants("on_episode_end") else None
+        if self._learners is not None:
+            self._learners.stop()
+        self._learners = self.learner_group = make_learners(self.config, model, self._seen)
+        self.env_runner_group = make_runners(self._remote, model, told, anew)
+
+    def _begin_with(self, path: Any) -> None:
+        """Give the module, and its target networks, the weights of another."""
+        self.get_module().set_state(read_state(path))
+        policy = self.model.policy
+        if hasattr(policy, "q_net_target"):
+            policy.q_net_target.load_state_dict(policy.q_net.state_dict())
+        if hasattr(self.model.learner, "target_policy"):
+            self.model.learner.target_policy.load_state_dict(policy.state_dict())
+
+    def _created(self) -> Callable[..., None] | None:
+        if not self._hooks.wants("on_environment_created"):
+            return None
+        return lambda **known: self._hooks("on_environment_created", env_runner=None, **known)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def training_step(self) -> None:
+        """Collect one batch and learn from it. A subclass may do otherwise."""
+        self.env_runner_group.go_on()
+
+    def train(self) -> dict[str, Any]:
+        """One iteration: as many training steps as the config's least seconds and steps ask for; then, every
+        ``evaluation_interval`` iterations, an evaluation.
+
+        Returns:
+            nested results; ``"evaluation"`` only where there was one just now.
+
+        Raises:
+            RuntimeError: the algorithm was stopped.
+        """
+        if self._stopped:
+            raise RuntimeError("the algorithm was stopped: build another, or restore one by from_checkpoint().")
+        config, model = self.config, self.model
+        began, steps, episodes = time.perf_counter(), model.num_timesteps, self._episodes.lifetime
+        split, updates, calls, rows = model.time_split, model.learner.steps, 0, 0
+        with self.env_runner_group.under_way():
+            while True:
+                self.training_step()
+                calls += 1
+                rows = self._rows(model.learner.steps - updates)
+                if (
+                    time.perf_counter() - began >= (config.min_time_s_per_iteration or 0)
+                    and model.num_timesteps - steps >= config.min_sample_timesteps_per_iteration
+                    and rows >= config.min_train_timesteps_per_iteration
+                ):
+                    break
+        self.iteration += 1
+        self._counters["rows"] += rows
+        seconds = time.perf_counter() - began
+        result = {
+            "training_iteration": self.iteration,
+            "num_training_step_calls_per_iteration": calls,
+            "num_env_steps_sampled_lifetime": model.num_timesteps,
+            "env_runners": self._of_runners(model.num_timesteps - steps, self._episodes.lifetime - episodes),
+            "learners": self._of_learners(rows),
+            "fault_tolerance": {
+                "num_healthy_workers": self.env_runner_group.num_healthy_env_runners,
+                "num_remote_worker_restarts": self.env_runner_group.num_restarts,
+            },
+            "timers": self._timers(split, seconds, calls),
+            "done": False,
+            "config": config.to_dict(),
+            **results.of_now(),
+        }
+        if config.evaluation_interval is not None and self.iteration % config.evaluation_interval == 0:
+            evaluated = time.perf_counter()
+            result["evaluation"] = self.evaluate()
+            result["timers"]["evaluation_iteration"] = time.perf_counter() - evaluated
+            seconds = time.perf_counter() - began
+        self._counters["seconds"] += seconds
+        result |= {"time_this_iter_s": seconds, "time_total_s": self._counters["seconds"]}
+        if config.log_sys_usage:
+            result["perf"] = results.of_machine()
+        self._hooks("on_train_result", algorithm=self, result=result)
+        return result
+
+    def _rows(self, updates: int) -> int:
+        """Rows that so many gradient steps learned from."""
+        model = self.model
+        if not isinstance(model, RolloutAlgorithm):
+            return updates * int(model.batch_size)
+        rows = model.n_steps * model.n_envs
+        if not hasattr(model, "batch_size"):
+            return updates * rows
+        return round(updates / -(-rows // model.batch_size) * rows)
+
+    def _of_runners(self, steps: int, episodes: int) -> dict[str, Any]:
+        by_module = {DEFAULT_MODULE_ID: steps}
+        lifetime = {DEFAULT_MODULE_ID: self.model.num_timesteps}
+        return {
+            **results.of_training(self._episodes, self.model.n_envs),
+            "num_episodes": episodes,
+            "num_episodes_lifetime": self._episodes.lifetime,
+            "num_episodes_kept": len(self._episodes),
+            "num_env_steps_sampled": steps,
+            "num_env_steps_sampled_lifetime": self.model.num_timesteps,
+            "num_module_steps_sampled": by_module,
+            "num_module_steps_sampled_lifetime": lifetime,
+            "weights_seq_no": float(self.model.learner.steps),
+            **self._hooks.metrics_logger.reduced(),
+        }
+
+    def _of_learners(self, rows: int) -> dict[str, Any]:
+        parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad)
+        return results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"])
+
+    def _timers(self, before: Mapping[str, float], seconds: float, calls: int) -> dict[str, float]:
+        after = self.model.time_split
+        spent = {name: max(value - before.get(name, 0.0), 0.0) for name, value in after.items()}
+        return {
+            "training_iteration": seconds,
+            "training_step": seconds / calls,
+            "env_runner_sampling_timer": spent["env"] + spent["inference"] + spent["copy"],
+            "learner_update_timer": spent["update"] + spent["sample"],
+            "synch_weights": 0.0,
+        }
+
+    @staticmethod
+    def summary(result: Mapping[str, Any]) -> str:
+        """One line of what matters in a result of :meth:`train`."""
+        return results.summary(result)
+
+    # -- evaluation ----------------------------------------------------------------------------------------------------
+
+    def evaluate(self) -> dict[str, Any]:
+        """Play episodes without learning, in environments of their own; training goes on as if nothing had been.
+
+        Returns:
+            ``{"env_runners": {"episode_return_mean": ...}}``, and in which iteration.
+        """
+        config = self.config.evaluation_settings()
+        self._hooks("on_evaluate_start", algorithm=self)
+        env = self._evaluating(config)
+        if config.custom_evaluation_function is not None:
+            found = config.custom_evaluation_function(self, env)
+            found = found[0] if isinstance(found, tuple) else found
+            fix = f"it returned {type(found).__name__}. Let it return a dict."
+            require(isinstance(found, dict), "custom_evaluation_function", config.custom_evaluation_function, fix)
+        else:
+            found = {"env_runners": self._play(config, env)}
+        found = {**found, "iteration": self.iteration}
+        self._counters["evaluations"] += 1
+        self._hooks("on_evaluate_end", algorithm=self, evaluation_metrics=found)
+        return found
+
+    def _evaluating(self, config: AlgorithmConfig) -> Any:
+        if self._evaluation_env is None:
+            self._evaluation_env = make_environments(config, training=False, created=self._created())
+        return self._evaluation_env
+
+    def _play(self, config: AlgorithmConfig, env: Any) -> dict[str, Any]:
+        played = self._counters["evaluations"]
+        seed = ((config.seed or 0) + _EVALUATION_SEED * (played + 1)) % (2**32 - env.num_envs)
+        returns: list[float] = []
+        lengths: list[int] = []
+        in_steps = config.evaluation_duration_unit == "timesteps"
+        while not returns or (in_steps and sum(lengths) < config.evaluation_duration):
+            number = env.num_envs if in_steps else config.evaluation_duration
+            found = evaluate(self.model, as_vec_env(env), number, deterministic=not config.explore, seed=seed)
+            returns += found.returns.tolist()
+            lengths += found.lengths.tolist()
+            seed = (seed + number) % (2**32 - env.num_envs)
+        counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
+        return {**results.of_episodes(returns, lengths), **counts}
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def compute_single_action(
+        self, observation: Any, state: Any = None, *, explore: bool = False, **kwargs: Any
+    ) -> Any:
+        """The action for one observation, in the environment's units.
+
+        Args:
+            observation: as the environment has it.
+            state: what a module with a memory remembers; ``None`` at the start of an episode.
+            explore: as while experience is collected, rather than the best action.
+            kwargs: RLlib's others, which must be ``None``.
+
+        Returns:
+            the action; of a module with a memory, or with ``state``, (action, next state, {}).
+        """
+        for name, value in kwargs.items():
+            require(value is None, name, value, "there are observation, state and explore.")
+        action, then = self.model.predict(observation, state, deterministic=not explore)
+        action = self._in_units(action)
+        remembers = state is not None or self.model.policy.acting_memory(1) is not None
+        return (action, then, {}) if remembers else action
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> Any:
+        """As every algorithm of polyak's: actions for one observation or several, and the next state."""
+        action, then = self.model.predict(observation, state, episode_start, deterministic)
+        return self._in_units(action), then
+
+    def _in_units(self, action: Any) -> Any:
+        """Of the environment itself, where the model acts in [-1, 1]."""
+        if not isinstance(self.action_space, gym.spaces.Box) or self.action_space == self.model.action_space:
+            return action
+        low, high = self.action_space.low, self.action_space.high
+        return np.asarray(low + (np.asarray(action) + 1) / 2 * (high - low), self.action_space.dtype)
+
+    @property
+    def observation_space(self) -> gym.Space:
+        """The environment's."""
+        return self._spaces[0]
+
+    @property
+    def action_space(self) -> gym.Space:
+        """The environment's, in its own units."""
+        return self._spaces[1]
+
+    # -- networks ------------------------------------------------------------------------------------------------------
+
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """The networks that learn, themselves and not a copy: value function and target networks included.
+
+        Raises:
+            KeyError: there is only the default module.
+        """
+        if module_id != DEFAULT_MODULE_ID:
+            raise KeyError(f"there is no module {module_id!r}, only {DEFAULT_MODULE_ID!r}.")
+        policy = self.model.policy
+        if (module := getattr(policy, "rl_module", None)) is not None:
+            return module
+        return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
+
+    def get_weights(self) -> dict[str, dict[str, np.ndarray]]:
+        """{"default_policy": {name: array}}: of all networks, copied."""
+        return self.learner_group.get_weights()
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
+        """Put back what :meth:`get_weights` returned.
+
+        Raises:
+            ValueError: they do not fit. Nothing has changed then.
+        """
+        self.learner_group.set_weights(weights)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def save_to_path(self, path: Any) -> str:
+        """Write a checkpoint: a folder with one file, which takes the place of an older one only when it is complete.
+
+        Returns:
+            the folder.
+        """
+        return checkpoints.save(self, path)
+
+    def restore_from_path(self, path: Any, component: str | None = None) -> None:
+        """Go on from a checkpoint: weights, optimizers, counters and random states, and new episodes.
+
+        Args:
+            path: what :meth:`save_to_path` returned.
+            component: ``"rl_module"``, or a path of RLlib's that ends so: the weights alone.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is damaged, or of another algorithm or other networks. Nothing has changed then.
+        """
+        checkpoints.restore(self, path, component)
+        self._hooks("on_checkpoint_loaded", algorithm=self)
+
+    @classmethod
+    def from_checkpoint(cls, path: Any, config: AlgorithmConfig | None = None) -> Algorithm:
+        """Build an algorithm from a checkpoint.
+
+        Args:
+            path: what :meth:`save_to_path` returned.
+            config: instead of the file's. Needed where that had settings which no file can hold, such as functions.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is damaged, or needs a config.
+        """
+        algorithm = checkpoints.config_of(path, config, cls).build_algo()
+        try:
+            algorithm.restore_from_path(path)
+        except BaseException:
+            algorithm.stop()
+            raise
+        return algorithm
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Close all environments; a second call does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self.env_runner_group.stop()
+        self.learner_group.stop()
+        if self._evaluation_env is not None:
+            self._evaluation_env.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(env={self.config.env!r}, iteration={self.iteration})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in _REPLACED:
+            raise AttributeError(f"{type(self).__name__} has no {name}(). Use {_REPLACED[name]}.")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{did_you_mean(name, dir(type(self)))}")
+
+
+_REPLACED = {
+    "save": "save_to_path(path)",
+    "save_checkpoint": "save_to_path(path)",
+    "load_checkpoint": "restore_from_path(path)",
+    "restore": "restore_from_path(path)",
+    "get_policy": "get_module()",
+    "compute_action": "compute_single_action(observation)",
+    "compute_actions": "predict(observations)",
+    "workers": "env_runner_group",
+    "evaluation_workers": "evaluate()",
+    "export_policy_model": "get_module().save_to_path(path)",
+    "export_policy_checkpoint": "get_module().save_to_path(path)",
+}
+"""Methods of earlier versions of RLlib."""

@@ -1,0 +1,371 @@
+"""The default parts of a module, chosen by spaces and ``model_config``: override a ``build_...`` method to change one.
+
+An encoder of one's own for PPO, for example::
+
+    class MyCatalog(PPOCatalog):
+        def build_actor_critic_encoder(self, framework):
+            return ActorCriticEncoderConfig(base_encoder_config=MyConfig([3, 64, 64])).build(framework)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any
+
+from gymnasium import spaces
+
+from polyak.core.files.serialise import MayBeNamed
+from polyak.core.hyperparameters import Count, Positive, declared, fitted, require
+from polyak.envs.names import did_you_mean
+from polyak.nn.networks.layers import check_widths
+from polyak.scale.models.configs import (
+    ActorCriticEncoderConfig,
+    CNNEncoderConfig,
+    FreeLogStdMLPHeadConfig,
+    Initializer,
+    MLPEncoderConfig,
+    MLPHeadConfig,
+    ModelConfig,
+    RecurrentEncoderConfig,
+    check_framework,
+)
+from polyak.scale.models.distributions import Distribution, check_action_space, distribution_for
+from polyak.scale.models.layers import activation_called
+
+PICTURES: dict[int, list[list[Any]]] = {
+    96: [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 2]],
+    84: [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 1]],
+    64: [[16, [4, 4], 2], [32, [4, 4], 2], [64, [4, 4], 2], [128, [4, 4], 2]],
+    42: [[16, [4, 4], 2], [32, [4, 4], 2], [256, [11, 11], 1]],
+    10: [[16, [5, 5], 2], [32, [5, 5], 2]],
+}
+"""``conv_filters`` of square pictures, where none are given."""
+
+
+@dataclass
+class DefaultModelConfig:
+    """The options of default modules. ``model_config={...}`` changes some of them."""
+
+    fcnet_hiddens: list[int] = field(default_factory=lambda: [256, 256])
+    """Widths of the encoder's layers, for vectors."""
+    fcnet_activation: Any = "tanh"
+    fcnet_kernel_initializer: Initializer = None
+    fcnet_kernel_initializer_kwargs: Mapping[str, Any] | None = None
+    fcnet_bias_initializer: Initializer = None
+    fcnet_bias_initializer_kwargs: Mapping[str, Any] | None = None
+    fcnet_use_layernorm: bool = False
+    conv_filters: list[Any] | None = None
+    """[[channels, [kernel height, kernel width], stride], ...] of the encoder, for pictures; ``None`` takes those that
+    there are for squares of 96, 84, 64, 42 and 10 pixels."""
+    conv_activation: Any = "relu"
+    conv_kernel_initializer: Initializer = None
+    conv_kernel_initializer_kwargs: Mapping[str, Any] | None = None
+    conv_bias_initializer: Initializer = None
+    conv_bias_initializer_kwargs: Mapping[str, Any] | None = None
+    head_fcnet_hiddens: list[int] = field(default_factory=list)
+    """Widths of the hidden layers of each head."""
+    head_fcnet_activation: Any = "relu"
+    head_fcnet_kernel_initializer: Initializer = None
+    head_fcnet_kernel_initializer_kwargs: Mapping[str, Any] | None = None
+    head_fcnet_bias_initializer: Initializer = None
+    head_fcnet_bias_initializer_kwargs: Mapping[str, Any] | None = None
+    head_fcnet_use_layernorm: bool = False
+    free_log_std: bool = False
+    """Standard deviations of continuous actions are the same in all states, and not the network's output."""
+    log_std_clip_param: Positive = 20.0
+    """Their logarithms stay within plus and minus this."""
+    vf_share_layers: bool = True
+    """Actor and value function read the same encoder."""
+    use_lstm: bool = False
+    """Remember: an LSTM between encoder and heads."""
+    max_seq_len: Count = 20
+    """Steps through which gradients go back."""
+    lstm_cell_size: Count = 256
+    lstm_use_prev_action: bool = False
+    lstm_use_prev_reward: bool = False
+    lstm_kernel_initializer: Initializer = None
+    lstm_kernel_initializer_kwargs: Mapping[str, Any] | None = None
+    lstm_bias_initializer: Initializer = None
+    lstm_bias_initializer_kwargs: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        hints = declared(type(self))
+        for name, hint in hints.items():
+            value = getattr(self, name)
+            if hint in (bool, Count, Positive):
+                setattr(self, name, fitted(f"model_config[{name!r}]", value, hint))
+            elif name.endswith("_activation"):
+                activation_called(value)
+            elif name.endswith("_hiddens"):
+                setattr(self, name, check_widths(value, f"model_config[{name!r}]"))
+        for name in ("lstm_use_prev_action", "lstm_use_prev_reward"):
+            fix = "the memory reads observations alone. Let a wrapper put last actions and rewards into them."
+            require(not getattr(self, name), f"model_config[{name!r}]", True, fix)
+
+
+REPLACED = {
+    "post_fcnet_hiddens": "head_fcnet_hiddens",
+    "post_fcnet_activation": "head_fcnet_activation",
+    "fcnet_weights_initializer": "fcnet_kernel_initializer",
+    "fcnet_weights_initializer_config": "fcnet_kernel_initializer_kwargs",
+    "fcnet_bias_initializer_config": "fcnet_bias_initializer_kwargs",
+    "conv_kernel_initializer_config": "conv_kernel_initializer_kwargs",
+    "conv_bias_initializer_config": "conv_bias_initializer_kwargs",
+    "lstm_weights_initializer": "lstm_kernel_initializer",
+    "lstm_weights_initializer_config": "lstm_kernel_initializer_kwargs",
+    "lstm_bias_initializer_config": "lstm_bias_initializer_kwargs",
+    "lstm_use_prev_action_reward": "lstm_use_prev_action and lstm_use_prev_reward",
+    "custom_model": ".rl_module(rl_module_spec=RLModuleSpec(module_class=...))",
+    "custom_model_config": ".rl_module(rl_module_spec=RLModuleSpec(model_config=...))",
+}
+"""Entries of ``model_config`` that RLlib once had -> what took their place."""
+
+
+def check_model_config(given: Mapping[str, Any] | DefaultModelConfig | None, **defaults: Any) -> dict[str, Any]:
+    """All options of a default module: those given, over an algorithm's own defaults, over everybody's.
+
+    Raises:
+        HyperparameterError: an unknown option, with the likeliest correction, or a value that cannot be.
+    """
+    if isinstance(given, DefaultModelConfig):
+        return asdict(given)
+    require(isinstance(given, Mapping | None), "model_config", given, "give a dict, or a DefaultModelConfig.")
+    known = [f.name for f in fields(DefaultModelConfig)]
+    for name in given or {}:
+        hint = f" Use {REPLACED[name]}." if name in REPLACED else did_you_mean(str(name), known)
+        if str(name).startswith("fusionnet_"):
+            hint = " No network here fuses features: those of several parts are set side by side."
+        require(name in known, f"model_config[{name!r}]", (given or {})[name], f"there is no such option.{hint}")
+    return asdict(DefaultModelConfig(**{**defaults, **(given or {})}))
+
+
+class Catalog(MayBeNamed):
+    """Chooses encoders and action distributions.
+
+    Args:
+        observation_space: as the environment has it: pictures with the channels last, or first.
+        action_space: as the environment has it.
+        model_config_dict: options, some or all of :class:`DefaultModelConfig`.
+
+    Attributes:
+        latent_dims: shape of what the encoder makes, which heads read.
+    """
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, model_config_dict: Any = None
+    ) -> None:
+        if is_dataclass(model_config_dict) and not isinstance(model_config_dict, type):
+            model_config_dict = asdict(model_config_dict)
+        self.observation_space, self.action_space = observation_space, action_space
+        self._model_config_dict: dict[str, Any] = asdict(DefaultModelConfig()) | dict(model_config_dict or {})
+        self.latent_dims: tuple[int, ...] = ()
+        self._determine_components_hook()
+
+    def _determine_components_hook(self) -> None:
+        """Choose the encoder, and say in :attr:`latent_dims` what it makes. A subclass may choose otherwise."""
+        self._encoder_config = self._get_encoder_config(
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            model_config_dict=self._model_config_dict,
+        )
+        self.latent_dims = self._encoder_config.output_dims
+
+    @classmethod
+    def _get_encoder_config(
+        cls,
+        observation_space: spaces.Space,
+        model_config_dict: dict[str, Any],
+        action_space: spaces.Space | None = None,
+    ) -> ModelConfig:
+        """A perceptron for vectors, convolutions for pictures, and an LSTM behind either with ``use_lstm``.
+
+        Raises:
+            ValueError: another observation space.
+        """
+        options = model_config_dict
+        if options["use_lstm"]:
+            return RecurrentEncoderConfig(
+                input_dims=observation_space.shape,
+                hidden_dim=options["lstm_cell_size"],
+                hidden_weights_initializer=options["lstm_kernel_initializer"],
+                hidden_weights_initializer_config=options["lstm_kernel_initializer_kwargs"],
+                hidden_bias_initializer=options["lstm_bias_initializer"],
+                hidden_bias_initializer_config=options["lstm_bias_initializer_kwargs"],
+                tokenizer_config=cls.get_tokenizer_config(observation_space, options),
+            )
+        if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) not in (1, 3):
+            raise ValueError(
+                f"There is no default encoder for the observation space {observation_space}: it must be a vector or a "
+                "picture. Wrap the environment (gymnasium.wrappers.FlattenObservation), or override "
+                f"_get_encoder_config() of {cls.__name__}."
+            )
+        if len(observation_space.shape) == 3:
+            return _of_pictures(observation_space.shape, options)
+        return _of_vectors(observation_space.shape, options)
+
+    @classmethod
+    def get_tokenizer_config(cls, observation_space: spaces.Space, model_config_dict: dict[str, Any]) -> ModelConfig:
+        """Of the encoder that stands before layers that remember."""
+        return cls._get_encoder_config(
+            observation_space=observation_space, model_config_dict={**model_config_dict, "use_lstm": False}
+        )
+
+    @classmethod
+    def _get_dist_cls_from_action_space(
+        cls, action_space: spaces.Space, *, framework: str = "torch"
+    ) -> type[Distribution]:
+        """The class of distributions over an action space.
+
+        Raises:
+            ValueError: a Box of integers or of several dimensions.
+            NotImplementedError: there is none over this space.
+        """
+        check_framework(framework)
+        check_action_space(action_space)
+        return distribution_for(action_space)
+
+    def build_encoder(self, framework: str = "torch") -> Any:
+        """A new encoder."""
+        return self._encoder_config.build(framework)
+
+    def get_action_dist_cls(self, framework: str = "torch") -> type[Distribution]:
+        """The class of distributions over the actions."""
+        return self._get_dist_cls_from_action_space(self.action_space, framework=framework)
+
+    def _head(self, outputs: int, kind: type[MLPHeadConfig] | type[FreeLogStdMLPHeadConfig], **more: Any) -> Any:
+        """The config of a head of so many outputs, with the hidden layers that ``model_config`` asks for."""
+        options = self._model_config_dict
+        hidden = {
+            f"hidden_layer_{part}_initializer{end}": options[f"head_fcnet_{name}_initializer{kwargs}"]
+            for part, name in (("weights", "kernel"), ("bias", "bias"))
+            for end, kwargs in (("", ""), ("_config", "_kwargs"))
+        }
+        return kind(
+            input_dims=self.latent_dims,
+            hidden_layer_dims=options["head_fcnet_hiddens"],
+            hidden_layer_activation=options["head_fcnet_activation"],
+            hidden_layer_use_layernorm=options["head_fcnet_use_layernorm"],
+            output_layer_dim=outputs,
+            **hidden,
+            **more,
+        )
+
+
+def _of_vectors(shape: tuple[int, ...], options: Mapping[str, Any]) -> MLPEncoderConfig:
+    *hidden, last = options["fcnet_hiddens"] or (None,)
+    initializers = {
+        f"{layer}_layer_{part}_initializer{end}": options[f"fcnet_{name}_initializer{kwargs}"]
+        for layer in ("hidden", "output")
+        for part, name in (("weights", "kernel"), ("bias", "bias"))
+        for end, kwargs in (("", ""), ("_config", "_kwargs"))
+    }
+    return MLPEncoderConfig(
+        input_dims=shape,
+        hidden_layer_dims=hidden,
+        hidden_layer_activation=options["fcnet_activation"],
+        hidden_layer_use_layernorm=options["fcnet_use_layernorm"],
+        output_layer_dim=last,
+        output_layer_activation=options["fcnet_activation"],
+        output_layer_use_layernorm=options["fcnet_use_layernorm"],
+        **initializers,
+    )
+
+
+def _of_pictures(shape: tuple[int, ...], options: Mapping[str, Any]) -> CNNEncoderConfig:
+    filters = options["conv_filters"] or PICTURES.get(shape[0] if shape[0] == shape[1] else 0)
+    squares = ", ".join(map(str, PICTURES))
+    fix = f"name the layers for pictures of shape {shape}: only squares of {squares} pixels have default ones."
+    require(filters is not None, "model_config['conv_filters']", options["conv_filters"], fix)
+    return CNNEncoderConfig(
+        input_dims=shape,
+        cnn_filter_specifiers=filters or [],
+        cnn_activation=options["conv_activation"],
+        cnn_kernel_initializer=options["conv_kernel_initializer"],
+        cnn_kernel_initializer_config=options["conv_kernel_initializer_kwargs"],
+        cnn_bias_initializer=options["conv_bias_initializer"],
+        cnn_bias_initializer_config=options["conv_bias_initializer_kwargs"],
+    )
+
+
+class PPOCatalog(Catalog):
+    """Encoder, policy head and value head of an actor-critic.
+
+    Attributes:
+        actor_critic_encoder_config: of the encoder, or of both.
+        pi_head_config, vf_head_config: of the heads.
+    """
+
+    def _determine_components_hook(self) -> None:
+        super()._determine_components_hook()
+        shared = self._model_config_dict["vf_share_layers"]
+        encoder = getattr(self, "_encoder_config", None)
+        self.actor_critic_encoder_config = ActorCriticEncoderConfig(base_encoder_config=encoder, shared=shared)
+
+    def build_actor_critic_encoder(self, framework: str = "torch") -> Any:
+        """A new encoder for both, or one for each in one module."""
+        return self.actor_critic_encoder_config.build(framework)
+
+    def build_encoder(self, framework: str = "torch") -> Any:
+        raise NotImplementedError("PPO's encoder is built by build_actor_critic_encoder().")
+
+    @property
+    def pi_head_config(self) -> Any:
+        """Of the policy head: as many outputs as the action distribution reads."""
+        outputs = self.get_action_dist_cls().required_input_dim()
+        continuous, free = isinstance(self.action_space, spaces.Box), self._model_config_dict["free_log_std"]
+        fix = "only continuous actions have a standard deviation. Leave it out."
+        require(continuous or not free, "model_config['free_log_std']", free, fix)
+        kind = FreeLogStdMLPHeadConfig if free else MLPHeadConfig
+        bound = self._model_config_dict["log_std_clip_param"]
+        return self._head(outputs, kind, clip_log_std=continuous, log_std_clip_param=bound)
+
+    @property
+    def vf_head_config(self) -> Any:
+        """Of the value head: one output."""
+        return self._head(1, MLPHeadConfig)
+
+    def build_pi_head(self, framework: str = "torch") -> Any:
+        """A new policy head."""
+        return self.pi_head_config.build(framework)
+
+    def build_vf_head(self, framework: str = "torch") -> Any:
+        """A new value head."""
+        return self.vf_head_config.build(framework)
+
+
+class DQNCatalog(Catalog):
+    """Encoder, advantage head and value head of a network of action values.
+
+    ``model_config_dict`` may also hold what the algorithm decides: ``num_atoms``, ``dueling``, and ``sigma0`` of noise.
+    """
+
+    @property
+    def num_atoms(self) -> int:
+        """K numbers for each action."""
+        return int(self._model_config_dict.get("num_atoms", 1))
+
+    @property
+    def af_head_config(self) -> Any:
+        """Of the advantages of A actions, or of their values if there is no value head: K x A outputs."""
+        if not isinstance(self.action_space, spaces.Discrete):
+            raise ValueError(f"action values need a Discrete action space, got {self.action_space}.")
+        outputs = self.num_atoms * int(self.action_space.n)
+        return self._head(outputs, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
+
+    @property
+    def vf_head_config(self) -> Any:
+        """Of the state value: K outputs."""
+        return self._head(self.num_atoms, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
+
+    def build_af_head(self, framework: str = "torch") -> Any:
+        """A new head of advantages, or of action values."""
+        return self.af_head_config.build(framework)
+
+    def build_vf_head(self, framework: str = "torch") -> Any:
+        """A new head of state values, for dueling networks."""
+        return self.vf_head_config.build(framework)
+
+
+DQNRainbowCatalog = DQNCatalog
+"""Its name in earlier versions of RLlib."""

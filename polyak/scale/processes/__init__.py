@@ -1,0 +1,1 @@
+"""Runners and learners in processes of their own."""

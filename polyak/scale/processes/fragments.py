@@ -1,0 +1,116 @@
+"""Rollouts on their way from one process to another: arrays, beside each other or in parts.
+
+Shapes: T steps of N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Rollout
+from polyak.data import RolloutBuffer
+from polyak.data.rollout import COLLECTED
+
+_COLUMNS = (*COLLECTED, "advantages", "returns")
+"""What a rollout buffer holds, [T, N, ...] each."""
+
+
+@dataclass
+class Fragment:
+    """A rollout of one runner, or several side by side."""
+
+    columns: dict[str, Any]
+    """Name -> [T, N, ...], or a dict of such."""
+    last: dict[str, Any]
+    """Name -> [N, ...], or a dict of such: what there is after the last step, of algorithms that ask for it."""
+    version: int
+    """Of the weights that acted: the oldest of them."""
+    infos: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
+    """Steps in which episodes ended, with the infos of all environments."""
+
+    @property
+    def rows(self) -> int:
+        """Environment steps."""
+        steps, envs = self.columns["rewards"].shape
+        return int(steps * envs)
+
+
+def taken_from(buffer: RolloutBuffer, version: int, rollout: Rollout | None = None) -> Fragment:
+    """What a full buffer holds, before it is read; with what came after it, if that is known."""
+    columns = {name: getattr(buffer, name) for name in _COLUMNS}
+    last: dict[str, Any] = {}
+    if rollout is not None:
+        memory = {name: tensor.numpy(force=True) for name, tensor in rollout.memory.items()}
+        last = {"observations": rollout.last_observations, "starts": rollout.episode_starts, "memory": memory}
+    return Fragment(columns, last, version)
+
+
+def given_to(model: Any, fragments: Sequence[Fragment]) -> None:
+    """Let a model's next ``train()`` learn from fragments; all but asynchronous algorithms learn from one."""
+    if not isinstance(model, AsynchronousAlgorithm):
+        (fragment,) = fragments
+        _fill(model.rollout_buffer, fragment)
+        return
+    rollouts = []
+    for fragment in fragments:
+        buffer = model._make_rollout_buffer()
+        _fill(buffer, fragment)
+        last = fragment.last
+        memory = {name: torch.as_tensor(value, device=model.device) for name, value in last["memory"].items()}
+        rollouts.append(Rollout(buffer, last["observations"], last["starts"], memory, fragment.version, []))
+    model.rollout_buffer = rollouts[-1].buffer
+    model.take(rollouts)
+
+
+def _fill(buffer: RolloutBuffer, fragment: Fragment) -> None:
+    buffer.reset()
+    for name, column in fragment.columns.items():
+        setattr(buffer, name, _mapped(np.array, column))
+    buffer.pos, buffer.full = buffer.buffer_size, True
+
+
+def joined(fragments: Sequence[Fragment]) -> Fragment:
+    """Several of equal length side by side."""
+    if len(fragments) == 1:
+        return fragments[0]
+    columns = {name: _beside([one.columns[name] for one in fragments], 1) for name in fragments[0].columns}
+    last = {name: _beside([one.last[name] for one in fragments], 0) for name in fragments[0].last}
+    infos = [info for one in fragments for info in one.infos]
+    return Fragment(columns, last, min(one.version for one in fragments), infos)
+
+
+def split(fragment: Fragment, parts: int) -> list[Fragment]:
+    """As many fragments of equally many environments.
+
+    Where these cannot be dealt out evenly, some stand in two parts: learners that learn as one must all make the same
+    steps, or they wait for each other for ever.
+    """
+    envs = fragment.columns["rewards"].shape[1]
+    width = -(-envs // parts)
+    places = [np.arange(part * width, (part + 1) * width) % envs for part in range(parts)]
+    return [
+        Fragment(
+            _mapped(partial(np.take, indices=at, axis=1), fragment.columns),
+            _mapped(partial(np.take, indices=at, axis=0), fragment.last),
+            fragment.version,
+        )
+        for at in places
+    ]
+
+
+def _mapped(function: Callable[..., np.ndarray], column: Any) -> Any:
+    if isinstance(column, dict):
+        return {key: _mapped(function, part) for key, part in column.items()}
+    return function(column)
+
+
+def _beside(columns: Sequence[Any], axis: int) -> Any:
+    if isinstance(columns[0], dict):
+        return {key: _beside([column[key] for column in columns], axis) for key in columns[0]}
+    return np.concatenate(columns, axis)

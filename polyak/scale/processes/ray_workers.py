@@ -1,0 +1,166 @@
+"""Ray: the one place that imports it, and only when processes are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+def ray() -> Any:
+    """The module.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import ray as found
+    except ImportError as error:
+        raise ImportError("num_env_runners and num_learners above 0 need Ray: pip install 'polyak[scale]'") from error
+    return found
+
+
+class _Session:
+    """Ray as long as somebody here uses it; one that was there before is left as it is."""
+
+    def __init__(self) -> None:
+        self.users, self.ours = 0, False
+
+    def enter(self, processors: float) -> None:
+        """Start it, unless it is there."""
+        if self.users == 0 and not ray().is_initialized():
+            number = max(os.cpu_count() or 1, int(processors + 1))
+            ray().init(num_cpus=number, include_dashboard=False, log_to_driver=False, logging_level="error")
+            self.ours = True
+        self.users += 1
+
+    def leave(self) -> None:
+        """The last one ends what was started."""
+        self.users -= 1
+        if self.users == 0 and self.ours:
+            self.ours = False
+            ray().shutdown()
+
+
+_SESSION = _Session()
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What came instead of a result."""
+
+    error: Exception
+    gone: bool
+    """Whether the process is: it died, or did not answer in time and was ended."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    worker: int
+    method: str
+    since: float
+    within: float
+
+
+class Workers:
+    """Processes that each hold one object of a class.
+
+    Args:
+        cls: of a module that can be imported there; it knows nothing of Ray.
+        arguments: for the constructor of each.
+        timeout: seconds after which a process that has not answered is ended.
+        options: what each reserves, in Ray's words.
+    """
+
+    def __init__(self, cls: type, arguments: Sequence[tuple[Any, ...]], timeout: float, **options: Any) -> None:
+        _SESSION.enter(len(arguments) * float(options.get("num_cpus", 1)))
+        self._class = ray().remote(**{"max_restarts": 0, **options})(cls)
+        self.timeout, self.restarts = timeout, 0
+        self._arguments = list(arguments)
+        self._asked: dict[Any, _Asked] = {}
+        self._actors = [self._class.remote(*each) for each in self._arguments]
+
+    def __len__(self) -> int:
+        return len(self._actors)
+
+    def put(self, value: Any) -> Any:
+        """Something to hand to many at once."""
+        return ray().put(value)
+
+    def ask(self, worker: int, method: str, *arguments: Any, within: float | None = None) -> None:
+        """Let one of them do something; :meth:`answers` has what comes of it.
+
+        Args:
+            worker: which.
+            method: of its object.
+            arguments: for the method.
+            within: seconds; ``None``: as all. A process that has just been made needs some to begin.
+        """
+        reference = getattr(self._actors[worker], method).remote(*arguments)
+        patience = self.timeout if within is None else within
+        self._asked[reference] = _Asked(worker, method, time.monotonic(), patience)
+
+    def waiting_for(self, worker: int) -> int:
+        """How many answers of one of them are to come."""
+        return sum(asked.worker == worker for asked in self._asked.values())
+
+    def answers(self) -> list[tuple[int, str, Any]]:
+        """Wait for some: (which of them, method, its result or a :class:`Failure`)."""
+        found: list[tuple[int, str, Any]] = []
+        while self._asked and not found:
+            ready, _ = ray().wait(list(self._asked), num_returns=1, timeout=1.0)
+            more = [reference for reference in self._asked if reference not in ready]
+            ready += ray().wait(more, num_returns=len(more), timeout=0)[0] if more and ready else []
+            found = [(self._asked[one].worker, self._asked[one].method, self._result(one)) for one in ready]
+            for reference in ready:
+                del self._asked[reference]
+            found += self._overdue()
+        return found
+
+    def _result(self, reference: Any) -> Any:
+        try:
+            return ray().get(reference)
+        except ray().exceptions.RayActorError as error:
+            return Failure(error, gone=True)
+        except Exception as error:
+            return Failure(error, gone=False)
+
+    def _overdue(self) -> list[tuple[int, str, Any]]:
+        now, found = time.monotonic(), []
+        for reference, asked in list(self._asked.items()):
+            if now - asked.since > asked.within and reference in self._asked:
+                error = TimeoutError(f"process {asked.worker + 1} has not answered for {asked.within:g} seconds.")
+                found.append((asked.worker, asked.method, Failure(error, gone=True)))
+                self.end(asked.worker)
+        return found
+
+    def ask_all(self, method: str, *arguments: Sequence[Any]) -> list[Any]:
+        """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
+        for worker in range(len(self)):
+            self.ask(worker, method, *(each[worker] for each in arguments))
+        results: dict[int, Any] = {}
+        while len(results) < len(self):
+            results |= {worker: result for worker, _, result in self.answers()}
+        return [results[worker] for worker in range(len(self))]
+
+    def end(self, worker: int) -> None:
+        """End one of them, whatever it is doing; nothing that it was asked is answered any more."""
+        self._asked = {one: asked for one, asked in self._asked.items() if asked.worker != worker}
+        with contextlib.suppress(Exception):  # it is gone
+            ray().kill(self._actors[worker], no_restart=True)
+
+    def renew(self, worker: int) -> None:
+        """Put a new one in the place of one that is gone."""
+        self.end(worker)
+        self.restarts += 1
+        self._actors[worker] = self._class.remote(*self._arguments[worker])
+
+    def stop(self) -> None:
+        """End all, and Ray if it was started here and nobody else uses it."""
+        for worker in range(len(self)):
+            self.end(worker)
+        self._actors = []
+        _SESSION.leave()

@@ -1,0 +1,1 @@
+"""``polyak data``: recorded experience as files."""

@@ -1,0 +1,32 @@
+"""``polyak data convert``: a dataset in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyak.zoo.data.files import load, save
+from polyak.zoo.options import option
+
+
+@dataclass
+class ConvertOptions:
+    """Read a dataset in any format and write it in another."""
+
+    source: str = option("", help="File or folder to read, or the id of a Minari dataset.")
+    target: str = option("", help="File to write: .npz, .csv or .parquet; with --format minari a folder.")
+    format: str = option("", "--format", help="npz, csv, parquet or minari; by default as the target's name says.")
+    source_format: str = option("", "--from", help="Format of the source; by default found by what it holds.")
+    env: str = option("", "--env", "-e", help="Environment whose spaces the dataset is to have.")
+    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
+    trust: bool = option(False, "--trust/", help="Also run pickled code in the source; for files that you trust only.")
+
+
+def convert(options: ConvertOptions) -> Path:
+    """Write what `options` name and return where it is; ZooError if it cannot be read or written."""
+    how = {"env": options.env, "gym_packages": options.gym_packages, "trust": options.trust}
+    dataset = load(options.source, format=options.source_format, **how)  # type: ignore[arg-type]
+    path = save(dataset, options.target, "TARGET", options.format)
+    print(f"{dataset}\nWrote {path}")
+    return path

@@ -1,0 +1,129 @@
+"""``polyak play``: a game in the terminal, against a search that says what it thinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyak.envs.games.game import Game
+from polyak.envs.games.known import GAMES
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.options import option
+
+Search = Callable[[np.ndarray], Any]
+"""Positions -> :class:`~polyak.core.search.mcts.Found`."""
+
+
+@dataclass
+class PlayOptions:
+    """Play a game against a search, in the terminal."""
+
+    game: str = option("connect4", "--game", "-g", help="connect4 or tictactoe.")
+    model: str = option("", "--model", "-m", help="An AlphaZero file; without one, the search plays games at random.")
+    simulations: int = option(800, "--simulations", "-n", help="Positions that each search looks at.")
+    second: bool = option(False, "--second", help="Let the search begin.")
+    quiet: bool = option(False, "--quiet", help="Do not show what the search thinks.")
+    seed: int = option(-1, "--seed", help="Of the search's draws; -1: another one each time.")
+
+
+def play(options: PlayOptions) -> float | None:
+    """Play; returns the person's result, 1, 0 or -1, or None if the person left.
+
+    Raises ZooError for an unknown game, a number out of range, or a file that does not hold a model of the game.
+    """
+    if options.game not in GAMES:
+        raise ZooError(f"--game {options.game!r} is unknown; there are {', '.join(GAMES)}.{_hint(options.game)}")
+    if options.simulations < 1:
+        raise ZooError(f"--simulations must be at least 1, got {options.simulations}.")
+    game = GAMES[options.game]()
+    return _Table(game, _search(options, game), options).sit_down()
+
+
+def _hint(name: str) -> str:
+    return did_you_mean(name, GAMES)
+
+
+def _search(options: PlayOptions, game: Game) -> Search:
+    from polyak.algorithms.alphazero import AlphaZero
+    from polyak.core.search.mcts import MCTS
+
+    if not options.model:
+        search = MCTS(game, simulations=options.simulations, seed=None if options.seed < 0 else options.seed)
+        return search.search
+    if not Path(options.model).exists() and not Path(f"{options.model}.zip").exists():
+        raise ZooError(f"--model {options.model!r}: there is no such file. Train one: AlphaZero(...).save(path).")
+    with usage_errors(f"Cannot play by --model {options.model!r}"):
+        model = AlphaZero.load(options.model, env=game, device="cpu")
+    return lambda positions: model.look_ahead(positions, options.simulations)
+
+
+class _Table:
+    """A game between a person and a search."""
+
+    def __init__(self, game: Game, search: Search, options: PlayOptions) -> None:
+        self.game, self.search, self.options = game, search, options
+
+    def sit_down(self) -> float | None:
+        position, persons = self.game.start(1), not self.options.second
+        print(f"You are {'X, and begin' if persons else 'O'}. Type a move, ? for advice, or q to leave.\n")
+        marks = "XO."
+        while True:
+            self._show(position, marks)
+            if not np.isnan(worth := self.game.outcome(position)[0]):
+                result = float(worth if persons else -worth)
+                print({1.0: "You have won.", -1.0: "You have lost."}.get(result, "A draw."))
+                return result
+            move = self._ask(position) if persons else self._think(position)
+            if move is None:
+                print("Until next time.")
+                return None
+            position, persons = self.game.play(position, np.array([move])), not persons
+            marks = marks[1] + marks[0] + marks[2]
+
+    def _show(self, position: np.ndarray, marks: str) -> None:
+        print(self.game.text(position[0], marks) + "\n")
+
+    def _ask(self, position: np.ndarray) -> int | None:
+        """The person's move; None: left."""
+        moves = {self.game.move_text(int(m)): int(m) for m in np.flatnonzero(self.game.legal(position)[0])}
+        while True:
+            try:
+                answer = input(f"Your move ({', '.join(moves)}): ").strip().lower()
+            except (EOFError, KeyboardInterrupt):
+                print()
+                return None
+            if answer in ("q", "quit", "exit"):
+                return None
+            if answer == "?":
+                self._opinion(self.search(position), "Advice")
+            elif answer in moves:
+                print()
+                return moves[answer]
+            else:
+                print(f"{answer!r} is no move here. There are {', '.join(moves)}.")
+
+    def _think(self, position: np.ndarray) -> int:
+        found = self.search(position)
+        move = int(found.moves[0])
+        if not self.options.quiet:
+            self._opinion(found, "It thinks")
+        print(f"It plays {self.game.move_text(move)}.\n")
+        return move
+
+    def _opinion(self, found: Any, title: str) -> None:
+        """What a search says: the mover's chances, and of each move the share of visits and its value."""
+        print(f"{title}: {_percent((1 + found.values[0]) / 2)} of the points for who is to move.")
+        for move in np.argsort(-found.policy[0], kind="stable"):
+            if found.visits[0, move] > 0:
+                share, worth = found.policy[0, move], (1 + found.q[0, move]) / 2
+                bar = "#" * round(20 * float(share))
+                print(f"  {self.game.move_text(int(move)):>3} {_percent(share):>6} {bar:<20} worth {_percent(worth)}")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,95 @@
+"""Lines of a figure: a moving mean of training's episodes, or the mean of several runs' evaluations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from polyak.zoo.plots.evaluations import join_runs, read_evaluations
+
+EVALUATION_KEYS = {"reward": "results", "success": "successes", "length": "ep_lengths"}
+"""What evaluations.npz calls each quantity."""
+#: The name of a unit of time, its seconds, and the seconds from which on it is the one to read.
+_TIME_UNITS = (("Hours", 3600.0, 2 * 3600.0), ("Minutes", 60.0, 2 * 60.0), ("Seconds", 1.0, 0.0))
+
+
+@dataclass
+class Curve:
+    """One line of a figure.
+
+    Fields: ``x`` (steps, episodes or seconds) and ``y``, [n] each; ``label`` its name; ``error`` the half-width of its
+    band; ``n_runs`` the runs behind it; ``remark`` what a reader must know of how they were joined.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    label: str
+    error: np.ndarray | None = None
+    n_runs: int = 1
+    remark: str = ""
+
+
+def training_curve(
+    run: Path, x_axis: str, y_axis: str, window: int, max_timesteps: int = -1, label: str = ""
+) -> Curve | None:
+    """Read the monitor.csv files of `run` into a moving mean over `window` episodes; None if there is nothing.
+
+    Short runs use as many episodes as there are, so that the first point is one episode and none is dropped.
+    """
+    from polyak.envs.wrappers.monitor import LoadMonitorResultsError, load_results
+
+    try:
+        table = load_results(str(run))
+    except LoadMonitorResultsError:
+        return None
+    columns = {"reward": "r", "length": "l", "success": "is_success"}
+    if columns[y_axis] not in table or not len(table):
+        return None
+    steps = np.cumsum(table["l"].to_numpy())
+    xs = {"steps": steps, "episodes": np.arange(1, len(table) + 1), "time": table["t"].to_numpy()}
+    keep = steps <= max_timesteps if max_timesteps > 0 else np.full(len(steps), True)
+    if not keep.any():
+        return None
+    values = table[columns[y_axis]].to_numpy(dtype=float)[keep]
+    return Curve(xs[x_axis][keep], moving_mean(values, window), label)
+
+
+def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Return the mean of each value with up to ``window - 1`` values before it; same length as `values`."""
+    sums = np.concatenate([[0.0], np.cumsum(values, dtype=float)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, label: str = "") -> Curve | None:
+    """Read the evaluations.npz files of `runs`: mean over runs, with the standard error over them.
+
+    Runs are joined by step. Where one was evaluated and another was not, the latter's value is interpolated between its
+    neighbours; the curve covers the steps that every run reached, and its ``remark`` says so. With a single run the
+    error is that of its episodes. None if no run was evaluated.
+
+    Raises ZooError when the runs have no stretch of steps in common.
+    """
+    key = EVALUATION_KEYS[y_axis]
+    distinct = len({run.name for run in runs}) == len(runs)
+    names = [run.name if distinct else f"{run.parent.name}/{run.name}" for run in runs]
+    read = {name: read_evaluations(run, key) for name, run in zip(names, runs, strict=True)}
+    loaded = {name: table for name, table in read.items() if table is not None}
+    if not loaded:
+        return None
+    joined, remark = join_runs(loaded)
+    joined = joined[joined.index <= max_timesteps] if max_timesteps > 0 else joined
+    if joined.empty:
+        return None
+    samples = joined if len(loaded) > 1 else next(iter(loaded.values())).loc[joined.index]
+    error = samples.std(axis=1, ddof=1) / np.sqrt(samples.shape[1]) if samples.shape[1] > 1 else 0.0 * joined.iloc[:, 0]
+    return Curve(joined.index.to_numpy(), joined.mean(axis=1).to_numpy(), label, error.to_numpy(), len(loaded), remark)
+
+
+def time_unit(curves: list[Curve]) -> tuple[str, float]:
+    """Return the unit in which the longest of `curves`, with ``x`` in seconds, is best read, and its seconds."""
+    longest = max((float(curve.x[-1]) for curve in curves if len(curve.x)), default=0.0)
+    return next((name, seconds) for name, seconds, least in _TIME_UNITS if longest >= least)

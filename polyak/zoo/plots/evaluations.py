@@ -1,0 +1,90 @@
+"""The evaluations.npz files of runs, and several of them joined by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from polyak.zoo.errors import ZooError
+from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
+from polyak.zoo.output import note
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_evaluations(run: Path, key: str = "results") -> pd.DataFrame | None:
+    """Return what one run's evaluations hold under `key`, a row for each step and a column for each episode.
+
+    None if the run has no such values; a file that cannot be read is named on stderr.
+    """
+    import pandas as pd
+
+    path = run / EVALUATIONS_NPZ
+    if not path.is_file():
+        return None
+    try:
+        steps, tables, _ = read_evaluation_file(path, [key])
+    except (OSError, ValueError) as error:
+        note(f"left out: {path} cannot be read ({error}). Is it half-written?")
+        return None
+    values = tables.get(key)
+    return None if values is None or not values.size else pd.DataFrame(values, index=steps)
+
+
+def evaluation_keys(run: Path) -> frozenset[str]:
+    """Return the keys that `read_evaluations` knows in this run; none if there is no file, or a damaged one."""
+    try:
+        return read_evaluation_file(run / EVALUATIONS_NPZ, ()).keys
+    except (OSError, ValueError):
+        return frozenset()
+
+
+class Joined(NamedTuple):
+    """Runs side by side: ``means`` over episodes, [steps, runs]; ``remark`` what a reader must know of the joining."""
+
+    means: pd.DataFrame
+    remark: str
+
+
+def join_runs(tables: Mapping[str, pd.DataFrame]) -> Joined:
+    """Join the evaluations of runs, by name, by their steps.
+
+    Where one was evaluated and another was not, the latter's value is interpolated between its neighbours; the result
+    covers the steps that every run reached. Raises ZooError when there are none.
+    """
+    import pandas as pd
+
+    means = pd.concat({name: table.mean(axis=1) for name, table in tables.items()}, axis=1).sort_index()
+    joined = means.interpolate("index", limit_area="inside").dropna()
+    if joined.empty:
+        raise ZooError(f"The evaluations of these runs have no steps in common: {_ranges(tables)}. Plot them apart.")
+    if not means.isna().any(axis=None):
+        return Joined(joined, "")
+    return Joined(
+        joined,
+        f"the runs were evaluated at different steps ({_ranges(tables)}); values between two evaluations are "
+        f"interpolated, and the curve goes from {joined.index[0]:,} to {joined.index[-1]:,}.",
+    )
+
+
+def without_short_runs(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Split runs into those that went as far as the longest, and the names of those that ended before.
+
+    A run went as far if it could not have been evaluated once more, at its own interval, by the longest one's end.
+    """
+    end = max((int(table.index[-1]) for table in tables.values()), default=0)
+    kept = {name: table for name, table in tables.items() if int(table.index[-1]) + _interval(table) > end}
+    return kept, [name for name in tables if name not in kept]
+
+
+def _interval(table: pd.DataFrame) -> int:
+    steps = table.index
+    return int(steps[-1] - steps[-2]) if len(steps) > 1 else int(steps[-1])
+
+
+def _ranges(tables: Mapping[str, pd.DataFrame]) -> str:
+    return "; ".join(
+        f"{name}: {len(table)} from {table.index[0]:,} to {table.index[-1]:,}" for name, table in tables.items()
+    )

@@ -1,0 +1,91 @@
+"""How pictures look: sizes, type, colours and dashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000")
+"""Told apart by colour-blind readers too (Okabe and Ito, 2008), but for their yellow, which is lost on white paper."""
+_DASHES = ("-", "--", ":", "-.")
+
+
+def require_matplotlib() -> Any:
+    """Return the module; ImportError naming the extra if it is missing."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("Plotting needs matplotlib: pip install 'polyak[zoo]'.") from error
+    return matplotlib
+
+
+@dataclass(frozen=True)
+class Look:
+    """How pictures look.
+
+    Fields: ``panel`` width and height of one panel in inches; ``fontsize`` in points; ``legend`` a location of
+    matplotlib's for the legend of each panel, by default inside a single panel and below several; ``serif`` type;
+    ``window`` whether figures are made to be shown.
+    """
+
+    panel: tuple[float, float] = (6.4, 4.0)
+    fontsize: float = 10.0
+    legend: str = ""
+    serif: bool = False
+    window: bool = False
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Draw and write figures so in this block; ImportError naming the extra if matplotlib is missing."""
+        matplotlib = require_matplotlib()
+        settings: dict[Any, Any] = {
+            "font.size": self.fontsize,
+            "legend.frameon": False,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+        }
+        if self.serif:
+            settings |= {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
+        with matplotlib.rc_context(settings):
+            yield
+
+
+def look_of(figsize: Sequence[float], **others: Any) -> Look:
+    """Return the look for ``--figsize``, which may be empty; ZooError unless it is a width and a height."""
+    if not figsize:
+        return Look(**others)
+    if len(figsize) != 2 or min(figsize) <= 0:
+        raise ZooError(f"--figsize takes a width and a height in inches, got {' '.join(map(str, figsize))}.")
+    return Look(panel=(figsize[0], figsize[1]), **others)
+
+
+def check_fontsize(size: float) -> float:
+    """Return `size` if it is one of a font; ZooError otherwise."""
+    if not 0 < size < 200:
+        raise ZooError(f"--fontsize is in points, such as 14; got {size:g}.")
+    return size
+
+
+def check_location(location: str) -> str:
+    """Return `location` if legends know it; ZooError otherwise. An empty one leaves it to us."""
+    if not location:
+        return location
+    require_matplotlib()
+    from matplotlib.legend import Legend
+
+    if location not in Legend.codes:
+        close = did_you_mean(location, Legend.codes)
+        raise ZooError(f"--legend-loc must be one of {', '.join(Legend.codes)}; got {location!r}.{close}")
+    return location
+
+
+def style_of(number: int) -> dict[str, Any]:
+    """Return colour and dashes of line `number`: all colours, then all of them again with other dashes."""
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": _DASHES[number // len(COLOURS) % len(_DASHES)]}

@@ -1,0 +1,145 @@
+"""``polyak plot``: learning curves as a picture, from the episodes of training or from the evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
+from polyak.zoo.options import option
+from polyak.zoo.output import note
+from polyak.zoo.plots.curves import Curve, evaluation_curve, time_unit, training_curve
+from polyak.zoo.plots.drawing import draw_curves
+from polyak.zoo.plots.look import Look, look_of
+from polyak.zoo.plots.pictures import picture_file, write_picture
+from polyak.zoo.plots.selection import Place, Selection, runs_at, say_left_out
+from polyak.zoo.plots.tables import Table, markdown
+from polyak.zoo.registry import env_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+X_LABELS = {"steps": "Environment steps", "episodes": "Episodes", "time": "{unit} of wall time"}
+Y_LABELS = {"reward": "Return", "success": "Success rate", "length": "Episode length (steps)"}
+_SOURCES = ("train", "eval")
+
+
+@dataclass
+class PlotOptions:
+    """Plot learning curves of runs under logs/<algo>/<env>_<n>/ to a picture; print a table of final evaluations."""
+
+    algos: Sequence[str] = option([], "--algos", "--algo", "-a", help="Algorithms; all that have runs by default.")
+    envs: Sequence[str] = option(
+        [], "--env", "-e", help="Environments, one panel each; without any, says what runs there are."
+    )
+    folders: Sequence[str] = option(["logs"], "--exp-folders", "--exp-folder", "-f", help="Log folders to compare.")
+    labels: Sequence[str] = option([], "--labels", "-l", help="Names of the log folders in the legend.")
+    source: str = option(
+        "train", "--source", "-s", help="train: episodes of training, a curve a run. eval: mean of runs with its error."
+    )
+    x_axis: str = option("steps", "--x-axis", "-x", help="steps, episodes or time (eval: steps only).")
+    y_axis: str = option("reward", "--y-axis", "-y", help="reward, success or length.")
+    window: int = option(100, "--episode-window", "-w", help="Episodes in the moving mean of training curves.")
+    max_timesteps: int = option(-1, "--max-timesteps", "-max", help="Leave out what came after this step.")
+    figsize: Sequence[float] = option([], "--figsize", help="Width and height of one panel in inches (6.4 4.0).")
+    output: str = option("learning_curve.png", "--output", "-o", help="Picture to write: .png, .svg or .pdf.")
+
+
+def plot(options: PlotOptions) -> Path:
+    """Draw what `options` ask for, write it to ``options.output`` and return that path.
+
+    Raises ZooError when a choice is unknown or no run has the wanted data.
+    """
+    look = look_of(options.figsize)
+    check_axes(options.x_axis, options.y_axis, options.window)
+    if options.source not in _SOURCES:
+        close = did_you_mean(options.source, _SOURCES)
+        raise ZooError(f"--source must be one of {', '.join(_SOURCES)}, got {options.source!r}.{close}")
+    if options.source == "eval" and options.x_axis != "steps":
+        raise ZooError(
+            f"--source eval knows only --x-axis steps (evaluations are taken at steps), got {options.x_axis!r}."
+        )
+    output = picture_file("--output", options.output)
+    panels = read_panels(options)
+    with look.applied():
+        path = write_picture(draw_panels(panels, options.x_axis, options.y_axis, look), output)
+    if options.source == "eval":
+        print(markdown(last_evaluations(panels)))
+    print(f"Wrote {path}")
+    return path
+
+
+def check_axes(x_axis: str, y_axis: str, window: int) -> None:
+    """Raise ZooError unless the axes are known and the window holds an episode."""
+    for flag, value, allowed in (("--x-axis", x_axis, X_LABELS), ("--y-axis", y_axis, Y_LABELS)):
+        if value not in allowed:
+            raise ZooError(f"{flag} must be one of {', '.join(allowed)}, got {value!r}.{did_you_mean(value, allowed)}")
+    if window < 1:
+        raise ZooError(f"--episode-window must be at least 1, got {window}.")
+
+
+def read_panels(options: PlotOptions) -> dict[str, list[Curve]]:
+    """Read the curves of each environment that has any, and name on stderr what is missing; ZooError if all is."""
+    selection = Selection(options.folders, options.algos, options.labels)
+    if not options.envs:
+        raise ZooError(f"Which environment? Give --env.{selection.listing()}")
+    panels = {env_name(env): curves for env in options.envs if (curves := _curves(options, selection, env))}
+    if not panels:
+        raise ZooError(
+            f"Nothing to plot: no {options.source} data ({options.y_axis}) of {', '.join(options.envs)} under "
+            f"{', '.join(options.folders)}.{selection.environments_with_runs(options.envs)}"
+        )
+    return panels
+
+
+def _curves(options: PlotOptions, selection: Selection, text: str) -> list[Curve]:
+    """Read the curves of one environment from every folder and algorithm; say which have none."""
+    env = selection.environment(text)
+    curves: list[Curve] = []
+    for place in selection.places():
+        found = _curves_at(options, place, env)
+        if not found and options.algos:
+            say_left_out(place, env, f"{options.source} data")
+        curves += found
+    if not curves and len(options.envs) > 1:
+        note(f"left out: no {options.source} data on {env_name(text)}.")
+    return curves
+
+
+def _curves_at(options: PlotOptions, place: Place, env: str) -> list[Curve]:
+    """Read the runs at one place: a curve each of their training, or one of all their evaluations."""
+    runs = runs_at(place, env)
+    name = place.algo.upper() if len(options.folders) == 1 else f"{place.algo.upper()} {place.label}"
+    if options.source == "eval":
+        curve = evaluation_curve(list(runs.values()), options.y_axis, options.max_timesteps, name)
+        if curve is not None and curve.remark:
+            note(f"{name}: {curve.remark}")
+        return [] if curve is None else [curve]
+    how = (options.x_axis, options.y_axis, options.window, options.max_timesteps)
+    curves = [training_curve(run, *how, f"{name} {number}") for number, run in runs.items()]
+    return [curve for curve in curves if curve is not None]
+
+
+def draw_panels(panels: dict[str, list[Curve]], x_axis: str, y_axis: str, look: Look) -> Figure:
+    """Draw curves against steps, episodes, or time in the unit that suits the longest."""
+    unit, seconds = time_unit([curve for curves in panels.values() for curve in curves])
+    x_unit = seconds if x_axis == "time" else 1.0
+    return draw_curves(panels, X_LABELS[x_axis].format(unit=unit), Y_LABELS[y_axis], look, x_unit)
+
+
+def last_evaluations(panels: dict[str, list[Curve]]) -> Table:
+    """Return a table of the last evaluation of each curve: mean +/- standard error."""
+    labels = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
+    rows = []
+    for env_id, curves in panels.items():
+        cells = {curve.label: _last(curve) for curve in curves}
+        rows.append([env_id, *(cells.get(label, "-") for label in labels)])
+    return Table(["Environment", *labels], rows)
+
+
+def _last(curve: Curve) -> str:
+    error = 0.0 if curve.error is None else float(curve.error[-1])
+    return f"{curve.y[-1]:.1f} +/- {error:.1f}"

@@ -1,0 +1,209 @@
+"""Evaluations of many methods on many environments, and the pickles in which they go from one command to another."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyak.core.files.archive import replacing
+from polyak.envs.names import did_you_mean
+from polyak.zoo.errors import ZooError
+from polyak.zoo.output import note
+from polyak.zoo.plots.curves import Curve
+from polyak.zoo.plots.tables import Table
+
+TABLE = "results_table"
+"""The title of the table, and the name under which the pickles hold it."""
+MISSING = "-"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluations:
+    """The evaluations of the runs of one method on one environment.
+
+    Fields: ``timesteps`` [t] of the evaluations; ``mean_per_eval`` [t, n] mean over episodes, for each of n runs.
+    """
+
+    timesteps: np.ndarray
+    mean_per_eval: np.ndarray
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs there are."""
+        return self.mean_per_eval.shape[1]
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean over runs, [t]."""
+        return self.mean_per_eval.mean(axis=1)
+
+    @property
+    def std_error(self) -> np.ndarray:
+        """Standard deviation over runs (of the population, as in the Zoo) by the root of their number, [t]."""
+        return self.mean_per_eval.std(axis=1) / np.sqrt(self.n_runs)
+
+    @property
+    def last_evals(self) -> np.ndarray:
+        """The last evaluation of each run, [n]."""
+        return self.mean_per_eval[-1]
+
+    def curve(self, label: str) -> Curve:
+        """Return mean and standard error as a curve over steps; a single run has no error."""
+        error = self.std_error if self.n_runs > 1 else None
+        return Curve(self.timesteps, self.mean, label, error, self.n_runs)
+
+    def record(self) -> dict[str, Any]:
+        """Return what the Zoo's pickles hold of it."""
+        return {
+            "timesteps": self.timesteps,
+            "mean": self.mean,
+            "std_error": self.std_error,
+            "last_evals": self.last_evals,
+            "std_error_last_eval": self.std_error[-1],
+            "mean_per_eval": self.mean_per_eval,
+        }
+
+
+Results = dict[str, dict[str, Evaluations]]
+"""Environment -> method, such as ``"TQC-logs/"`` -> its evaluations."""
+
+
+def methods_of(results: Results) -> list[str]:
+    """Return the methods that were evaluated anywhere, in the order of their first mention."""
+    return list(dict.fromkeys(method for methods in results.values() for method in methods))
+
+
+def results_table(results: Results, methods: Mapping[str, tuple[str, str]], median: bool = False) -> Table:
+    """Return the Zoo's table of last evaluations: mean and standard error over runs, or their median.
+
+    Args:
+        results: environments are the rows; methods that have none get a dash.
+        methods: the columns: method -> first and second line of its heading.
+        median: of the runs instead.
+    """
+    rows = [
+        [env, *(_cell(found[method], median) if method in found else MISSING for method in methods)]
+        for env, found in results.items()
+    ]
+    first, second = [first for first, _ in methods.values()], [second for _, second in methods.values()]
+    return Table(["Environments", *first], [["", *second], *rows] if any(second) else rows)
+
+
+def _cell(found: Evaluations, median: bool) -> str:
+    digits = 2 if np.abs(found.last_evals).max() <= 1 else 0  # a success rate of 0.67 is not 1
+    if median:
+        return f"{np.median(found.last_evals):.{digits}f}"
+    return f"{found.mean[-1]:.{digits}f} +/- {found.std_error[-1]:.{digits}f}"
+
+
+def write_results(path: Path, results: Results, table: Table) -> None:
+    """Write a pickle that the Zoo's ``plot_from_file`` reads as well; it holds numpy arrays, text, dicts and lists."""
+    content: dict[str, Any] = {
+        env: {method: found.record() for method, found in methods.items()}
+        for env, methods in results.items()
+        if methods
+    }
+    with replacing(path) as file:
+        pickle.dump(content | {TABLE: {"headers": table.headers, "value_matrix": table.rows}}, file, protocol=4)
+
+
+def read_results(flag: str, path: Path) -> Results:
+    """Read a pickle of ``all-plots``, ours or the Zoo's, without running it.
+
+    Raises ZooError naming `flag` if there is no such file, it is damaged, holds anything but numbers, text and
+    containers, or is no such pickle.
+    """
+    from polyak.compat.sb3_files.unpickle import loads
+    from polyak.core.files.serialise import UntrustedError
+
+    try:
+        content = loads(path.read_bytes())
+    except OSError as error:
+        raise ZooError(f"{flag} {str(path)!r} cannot be read: {error.strerror or error}.") from error
+    except UntrustedError as error:
+        reason = str(error).partition(" Pass trust=True")[0]
+        raise ZooError(f"{flag} {str(path)!r} is refused: {reason} A file of all-plots holds numbers only.") from error
+    except ValueError as error:
+        raise ZooError(f"{flag} {str(path)!r} is damaged, or no file of all-plots: {error}") from error
+    try:
+        return _parse(content)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+        raise ZooError(
+            f"{flag} {str(path)!r} is not laid out as files of all-plots are ({type(error).__name__}: {error}). "
+            "Write one with: polyak all-plots ... -o NAME"
+        ) from error
+
+
+def _parse(content: Any) -> Results:
+    results: Results = {}
+    for env, methods in content.items():
+        if env == TABLE or not methods:
+            continue
+        results[str(env)] = {str(method): _evaluations(record) for method, record in methods.items()}
+    if not results:
+        raise ValueError("it holds no evaluations")
+    return results
+
+
+def _evaluations(record: Mapping[str, Any]) -> Evaluations:
+    timesteps = np.asarray(record["timesteps"])
+    values = np.asarray(record["mean_per_eval"], dtype=float)
+    if timesteps.ndim != 1 or not len(timesteps) or values.ndim != 2 or len(values) != len(timesteps):
+        raise ValueError(f"timesteps have the shape {timesteps.shape}, mean_per_eval {values.shape}")
+    return Evaluations(timesteps, values)
+
+
+def merge(first: Results, second: Results, source: str) -> Results:
+    """Return both; what both have of one name is kept under two, the second with its `source` in brackets."""
+    merged = {env: dict(methods) for env, methods in first.items()}
+    for env, methods in second.items():
+        mine = merged.setdefault(env, {})
+        for method, found in methods.items():
+            name = method if method not in mine else f"{method} ({source})"
+            if name != method:
+                note(f"{method} on {env} is in both files; the one of {source} is called {name!r}.")
+            mine[name] = found
+    return merged
+
+
+def select(
+    results: Results,
+    keep_envs: Sequence[str] = (),
+    skip_envs: Sequence[str] = (),
+    keep_keys: Sequence[str] = (),
+    skip_keys: Sequence[str] = (),
+) -> Results:
+    """Return the environments and methods (keys) to keep, without those to skip; ZooError if one of them is unknown."""
+    envs = _chosen("--keep-envs", keep_envs, "--skip-envs", skip_envs, list(results))
+    keys = _chosen("--keep-keys", keep_keys, "--skip-keys", skip_keys, methods_of(results))
+    chosen = {env: {key: results[env][key] for key in keys if key in results[env]} for env in envs}
+    chosen = {env: methods for env, methods in chosen.items() if methods}
+    if not chosen:
+        raise ZooError(f"Nothing is left of {', '.join(results)} and {', '.join(methods_of(results))}. Skip less.")
+    return chosen
+
+
+def _chosen(keep_flag: str, keep: Sequence[str], skip_flag: str, skip: Sequence[str], known: list[str]) -> list[str]:
+    for flag, names in ((keep_flag, keep), (skip_flag, skip)):
+        for name in names:
+            if name not in known:
+                raise ZooError(f"{flag} {name!r} is not in the file.{did_you_mean(name, known)} It has {_list(known)}.")
+    return [name for name in known if (not keep or name in keep) and name not in skip]
+
+
+def rename(results: Results, labels: Sequence[str]) -> Results:
+    """Return `results` with methods called by `labels`, in their order; ZooError unless there is one for each."""
+    methods = methods_of(results)
+    if len(labels) != len(methods) or len(set(labels)) != len(labels):
+        raise ZooError(f"--labels takes a different name for each of {_list(methods)}; got {_list(labels)}.")
+    names = dict(zip(methods, labels, strict=True))
+    return {env: {names[method]: found for method, found in known.items()} for env, known in results.items()}
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,77 @@
+"""RLlib's import lines, where Ray is installed and where it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from polyak.compat.importer import parse
+from polyak.compat.rllib_table import RLLIB
+from polyak.compat.run import MARK
+
+NOTEBOOK = """
+import ray
+from ray.tune.registry import get_trainable_cls
+from ray.tune.registry import register_env
+from ray.rllib.core.rl_module.rl_module import RLModule
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, TargetNetworkAPI, ValueFunctionAPI
+from ray.rllib.algorithms.dqn.dqn_rainbow_catalog import DQNRainbowCatalog
+from ray.rllib.algorithms.dqn.torch.dqn_rainbow_torch_rl_module import DQNRainbowTorchRLModule
+from ray.rllib.algorithms.ppo.ppo_rl_module import PPORLModule
+from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
+from ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
+from ray.rllib.core.models.configs import CNNEncoderConfig, MLPEncoderConfig, RecurrentEncoderConfig
+from ray.rllib.core.models.configs import ModelConfig, MLPHeadConfig
+from ray.rllib.core.models.catalog import Catalog
+from ray.rllib.core.models.torch.encoder import TorchModel, Encoder
+from ray.rllib.core.models.base import ENCODER_OUT
+from ray.rllib.core.columns import Columns
+config = get_trainable_cls("PPO").get_default_config().environment("CartPole-v1")
+print(type(config).__module__, PPOCatalog.__module__, ENCODER_OUT)
+"""
+
+
+@pytest.mark.parametrize("path", RLLIB)
+def test_every_name_of_the_table_is_there(path: str) -> None:
+    module = import_module(f"polyak.compat.rllib.{path}".rstrip("."))
+    for name, home, attribute in parse(RLLIB[path]):
+        assert getattr(module, name) is getattr(import_module(home), attribute)
+
+
+def outcome(words: list[str], folder: Path, *packages: Path) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[2]
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, (root, *packages)))
+    return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_the_notebooks_import_lines(installed: bool, tmp_path: Path) -> None:
+    """Unchanged under ``polyak run --only ray``. An installed Ray keeps its other names; its RLlib is not looked at."""
+    script = NOTEBOOK
+    packages = []
+    if installed:
+        package = tmp_path / "site" / "ray"
+        for folder in (package, package / "rllib", package / "tune"):
+            folder.mkdir(parents=True)
+            (folder / "__init__.py").write_text(
+                "raise ImportError('heavy')" if folder.name == "rllib" else "HERE = 1\n"
+            )
+        packages.append(package.parent)
+        script += "assert ray.HERE == 1\n"
+    (tmp_path / "notebook.py").write_text(script)
+    result = outcome([sys.executable, "-m", "polyak", "run", "--only", "ray", "notebook.py"], tmp_path, *packages)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["polyak.scale.config.ppo", "polyak.scale.models.catalog", "encoder_out"]
+
+
+def test_what_there_is_not_is_said_so() -> None:
+    with pytest.raises(ModuleNotFoundError, match="polyak does not answer this name"):
+        import_module("polyak.compat.rllib.algorithms.dreamerv3")

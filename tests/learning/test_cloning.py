@@ -1,0 +1,119 @@
+"""Algorithms that imitate, or imitate what was better than the rest, on what others recorded (``make learn``)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyak import BC, BCQ, IQL, PPO, DecisionTransformer
+from polyak.core.schedules import LinearSchedule
+from polyak.core.watching.evaluation import evaluate_policy
+from polyak.data import Dataset, collect
+from polyak.envs import make_vec_env
+
+from .recorded import pendulum
+
+pytestmark = pytest.mark.learn
+
+SEEDS = (0, 1, 2)
+SMALL: dict[str, Any] = {"batch_size": 128, "policy_kwargs": {"net_arch": [64, 64]}, "device": "cpu"}
+
+
+@lru_cache
+def balancer() -> PPO:
+    """A policy that never lets the pole fall."""
+    options: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20}
+    falling = {"learning_rate": LinearSchedule(1e-3, 0.0, 1.0), "clip_range": LinearSchedule(0.2, 0.0, 1.0)}
+    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=8, seed=0), seed=0, device="cpu", **options, **falling)
+    model.learn(100_000)
+    assert score(model, "CartPole-v1")[0] >= 495
+    return model
+
+
+class Unsteady:
+    """The balancer, but in each episode another share of actions is random."""
+
+    def __init__(self, shares: tuple[float, ...], seed: int = 0) -> None:
+        self.shares, self.rng, self.share = shares, np.random.default_rng(seed), 0.0
+
+    def predict(self, obs: Any, state: Any, starts: Any, deterministic: bool) -> tuple[Any, Any]:
+        if np.all(starts):
+            self.share = self.rng.choice(self.shares)
+        action, _ = balancer().predict(obs, deterministic=True)
+        return np.where(self.rng.random() < self.share, self.rng.integers(2), action), None
+
+
+@lru_cache
+def mixed() -> Dataset:
+    """20,000 steps of episodes that end early or late."""
+    return collect("CartPole-v1", Unsteady((0.3, 0.5, 0.7, 1.0)), 20_000, seed=5)
+
+
+def score(model: Any, env: str, episodes: int = 20) -> tuple[float, np.ndarray]:
+    """Mean and all returns of deterministic episodes."""
+    returns, _ = evaluate_policy(
+        model, make_vec_env(env, n_envs=1, seed=10_000), n_eval_episodes=episodes, return_episode_rewards=True
+    )
+    return float(np.mean(returns)), np.array(returns)
+
+
+def said(what: str, seed: int, mean: float, data: Dataset) -> None:
+    print(f"{what} seed {seed}: {mean:.1f}; recorded {data.returns.mean():.1f}, the best {data.returns.max():.1f}")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bc_balances_as_it_was_shown_ten_times(seed: int) -> None:
+    shown = collect("CartPole-v1", balancer(), 4_501, whole_episodes=True, seed=100)
+    assert shown.n_episodes == 10
+    mean, _ = score(BC("MlpPolicy", shown, seed=seed, **SMALL).learn(2_000), "CartPole-v1")
+    said("BC CartPole", seed, mean, shown)
+    assert mean >= 475
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bc_swings_up_as_it_was_shown(seed: int) -> None:
+    """Its mean lies in an interval around that of what it clones: the later half of what SAC experienced."""
+    shown = pendulum().select(np.arange(50, 100))
+    mean, returns = score(BC("MlpPolicy", shown, seed=seed, **SMALL).learn(10_000), "Pendulum-v1", 50)
+    said("BC Pendulum", seed, mean, shown)
+    error = np.hypot(returns.std() / 50**0.5, shown.returns.std() / 50**0.5)
+    assert abs(mean - shown.returns.mean()) < 3 * error
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_iql_swings_up_better_than_most_that_was_recorded(seed: int) -> None:
+    options: dict[str, Any] = {"learning_rate": 1e-3, "actor_learning_rate": LinearSchedule(1e-3, 0.0, 1.0)}
+    mean, _ = score(IQL("MlpPolicy", pendulum(), seed=seed, **SMALL, **options).learn(20_000), "Pendulum-v1")
+    said("IQL Pendulum", seed, mean, pendulum())
+    assert mean >= -250
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bcq_balances_better_than_what_was_recorded(seed: int) -> None:
+    options: dict[str, Any] = {"learning_rate": 1e-3, "policy_kwargs": {"net_arch": [64, 64]}, "device": "cpu"}
+    mean, _ = score(BCQ("MlpPolicy", mixed(), seed=seed, **options).learn(10_000), "CartPole-v1")
+    said("BCQ CartPole", seed, mean, mixed())
+    assert mixed().returns.mean() < 200
+    assert mean >= 475
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_decision_transformer_balances_as_long_as_it_is_asked_to(seed: int) -> None:
+    options: dict[str, Any] = {
+        "policy_kwargs": {"width": 64, "n_layers": 2},
+        "context_length": 10,
+        "warmup_steps": 500,
+        "learning_rate": 1e-3,
+        "device": "cpu",
+    }
+    model = DecisionTransformer("MlpPolicy", mixed(), seed=seed, **options).learn(2_500)
+    mean, _ = score(model, "CartPole-v1")
+    said("Decision Transformer CartPole", seed, mean, mixed())
+    assert mean >= 2 * mixed().returns.mean()
+    model.target_return = 20.0
+    low, _ = score(model, "CartPole-v1")
+    said("asked for 20", seed, low, mixed())
+    assert low < mixed().returns.mean()
