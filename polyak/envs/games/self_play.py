@@ -9,6 +9,7 @@ Shapes: N games, R some of them, A moves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from time import perf_counter
 from typing import Any
 
@@ -23,6 +24,8 @@ from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStep
 
 Opponent = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 """Observations [R, ...] and masks [R, A], ``None`` where everything is allowed, to moves [R]."""
+CLASSIC = "pettingzoo:"
+"""What names of PettingZoo's classics begin with."""
 OPENING = 2
 """Moves at the start of rated games that chance makes, so that players who leave nothing to chance play many games."""
 
@@ -54,7 +57,7 @@ class SelfPlayVecEnv(VecEnv):
     Args:
         game: ``"connect4"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or a function that makes an
             environment of PettingZoo whose agents act in turn (AEC) and share their spaces, such as
-            ``tictactoe_v3.env``.
+            ``tictactoe_v3.env``; of its classics also by name, ``"pettingzoo:tictactoe_v3"``.
         n_envs: N.
         latest: probability that a game is played against the opponent that was added last, rather than any.
         past_selves: opponents kept besides the first one; the oldest ones leave.
@@ -62,6 +65,7 @@ class SelfPlayVecEnv(VecEnv):
     Raises:
         ValueError: ``n_envs`` or ``past_selves`` below 1, ``latest`` outside [0, 1], an unknown game.
         TypeError: ``game`` is none of these.
+        ImportError: PettingZoo, or the classic, is not installed.
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class SelfPlayVecEnv(VecEnv):
                 raise ValueError(f"{name}={value} must be at least 1.")
         if not 0 <= latest <= 1:
             raise ValueError(f"latest={latest} must be a probability, from 0 to 1.")
-        self.game: Game | Callable[[], Any] = game if callable(game) else find_game(game)
+        self.game: Game | Callable[[], Any] = _found(game)
         self.latest, self.past_selves = latest, past_selves
         self.tables = tables_for(self.game, n_envs)
         space: Any = self.tables.action_space
@@ -205,6 +209,21 @@ class SelfPlayVecEnv(VecEnv):
     def close(self) -> None:
         for env in getattr(self.tables, "envs", []):
             env.close()
+
+
+def _found(game: Any) -> Game | Callable[[], Any]:
+    if callable(game):
+        made: Callable[[], Any] = game
+        return made
+    if isinstance(game, str) and game.startswith(CLASSIC):
+        try:
+            made = import_module(f"pettingzoo.classic.{game[len(CLASSIC) :]}").env
+        except ImportError as error:
+            raise ImportError(
+                f"game={game!r} needs PettingZoo's classics ({error}): pip install 'polyak[games]', and check its name."
+            ) from error
+        return made
+    return find_game(game)
 
 
 def asked(player: Opponent, tables: Tables, rows: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,12 @@ def test_points_count_seats_alike() -> None:
 def test_what_cannot_be_is_refused(kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         SelfPlayVecEnv(**{"game": "tictactoe", **kwargs})
+
+
+def test_without_pettingzoo_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pettingzoo", None)
+    with pytest.raises(ImportError, match=r"pip install 'polyak\[games\]'"):
+        SelfPlayVecEnv("pettingzoo:tictactoe_v3")
 
 
 def test_models_that_cannot_play_themselves_are_refused() -> None:
