@@ -35,6 +35,8 @@ ENGINES: dict[str, list[str]] = {"envpool": ["envpool==1.2.5", "gymnasium==1.4.0
 """The same for packages that only step environments."""
 OFFLINE: dict[str, list[str]] = {"d3rlpy": [TORCH, "d3rlpy==2.8.1", "mujoco==4.0.0"], "corl": [TORCH, "numpy==2.4.6"]}
 """The same for those that learn from datasets."""
+SEARCHES: dict[str, list[str]] = {"mctx": ["jax==0.10.2", "mctx==0.0.71"]}
+"""The same for those that search."""
 LIBRARIES = ("polyak", *PEERS)
 
 
@@ -56,7 +58,7 @@ def interpreter(library: str) -> Path:
         return Path(sys.executable)
     folder = VENVS / library
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    packages = (PEERS | ENGINES | OFFLINE)[library]
+    packages = (PEERS | ENGINES | OFFLINE | SEARCHES)[library]
     pins = "\n".join(packages)
     stamp, digest = folder / "installed.txt", hashlib.sha256(pins.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == digest and python.exists():

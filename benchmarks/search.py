@@ -1,24 +1,28 @@
-"""Simulations per second of Monte Carlo tree search, beside OpenSpiel.
+"""Simulations per second of Monte Carlo tree search, beside mctx and OpenSpiel.
 
     python benchmarks/search.py                      # a minute
     python benchmarks/search.py --seconds 0.1        # does it run?
 
 Rows with a network search many positions at once, with layers of 64 and 64 units on one thread; rows with rollouts play
-one game at random from each new position. ``open_spiel`` searches one position at a time, which is all that it can; its
-rows appear where it is installed (``pip install open_spiel``).
+one game at random from each new position. ``mctx`` searches as many with the same layers, compiled by JAX for the
+processor, in a virtual environment that is made at the first use (``--no-mctx`` goes without). ``open_spiel`` searches
+one position at a time, which is all that it can; its rows appear where it is installed (``polyak[games]``).
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from command_line import add_out, positive
+from processes import HERE, interpreter
 from reports import machine, write
 
 GAMES = {"tictactoe": "tic_tac_toe", "connect4": "connect_four"}
@@ -83,6 +87,19 @@ def peers(game: str, seconds: float) -> Iterator[tuple[str, float]]:
         yield f"open_spiel, {name}, rollouts", speed(one, seconds)
 
 
+def mctx(game: str, seconds: float) -> Iterator[tuple[str, float]]:
+    """The same of mctx, with a network and in batches alike."""
+    threads = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    command = [interpreter("mctx"), HERE / "mctx_worker.py", game, SIMULATIONS, seconds, *BATCHES]
+    ended = subprocess.run(
+        list(map(str, command)), env={**os.environ, "XLA_FLAGS": threads}, capture_output=True, text=True, check=False
+    )
+    if ended.returncode:
+        raise SystemExit(f"mctx failed:\n{ended.stderr}")
+    for batch, rate in json.loads(ended.stdout.splitlines()[-1]).items():
+        yield f"mctx, network, {batch} positions", rate
+
+
 def markdown(report: dict[str, Any]) -> Iterator[str]:
     """The report, line by line."""
     yield "# Monte Carlo tree search"
@@ -99,14 +116,15 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Speed of Monte Carlo tree search beside OpenSpiel.")
+    parser = argparse.ArgumentParser(description="Speed of Monte Carlo tree search beside mctx and OpenSpiel.")
     parser.add_argument("--seconds", type=positive, default=3.0, help="processor time of each row")
+    parser.add_argument("--no-mctx", action="store_true", help="leave mctx out")
     add_out(parser, "search")
     args = parser.parse_args()
     rows = [
         {"game": game, "search": name, "simulations_per_s": round(rate)}
         for game in GAMES
-        for make in (ours, peers)
+        for make in (ours, *([] if args.no_mctx else [mctx]), peers)
         for name, rate in make(game, args.seconds)
     ]
     report = {"machine": machine(), "load": os.getloadavg()[0], "seconds": args.seconds, "rows": rows}
