@@ -259,7 +259,7 @@ def test_tables_as_arrays_are_those_of_the_game() -> None:
 @pytest.mark.learn
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_ppo_learns_tictactoe_from_its_past_selves(seed: int) -> None:
-    """Of 500 games against chance, after two moves by chance, it makes three quarters of the points; its rating rises."""
+    """It makes three quarters of the points of 500 games against chance, begun by chance; its rating rises."""
     env, selves = SelfPlayVecEnv("tictactoe", 32), PastSelves(20_000, rated_games=100)
     options = {"n_steps": 64, "batch_size": 256, "n_epochs": 4, "learning_rate": 1e-3, "ent_coef": 0.02}
     model = PPO("MlpPolicy", env, device="cpu", seed=seed, policy_kwargs={"net_arch": [64, 64]}, **options)
