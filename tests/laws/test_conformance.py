@@ -68,12 +68,12 @@ def small(name: str, seed: int = 3, **changes: Any) -> Any:
 
 
 @functools.cache
-def trained(name: str) -> tuple[Any, dict[str, torch.Tensor]]:
-    """A model after 100 steps, which all tests share and none changes; and what had been learned at its start."""
+def trained(name: str) -> tuple[Any, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """A model after 100 steps, which all tests share and none trains; what it had learned before them, and then."""
     model = small(name)
     before = learned(model)
     assert model.learn(100) is model
-    return model, before
+    return model, before, learned(model)
 
 
 def not_in_files(model: Algorithm) -> dict[str, Any]:
@@ -121,10 +121,9 @@ def test_the_package_offers_what_the_registry_lists() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns_something(name: str) -> None:
-    model, before = trained(name)
+    model, before, after = trained(name)
     assert model.num_timesteps >= 100 or (name in PLANNING and model.converged)
     assert model._n_updates > 0
-    after = learned(model)
     moved = {key for key in after if key not in before or not torch.equal(before[key], after[key])}
     assert moved
     frozen = {key for key, p in model.learner.named_parameters() if not p.requires_grad} if name in DEEP else set()
@@ -134,7 +133,7 @@ def test_it_learns_something(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - set(PLANNING)))  # which draw nothing
 def test_same_seed_same_result_other_seed_another(name: str) -> None:
-    first = learned(trained(name)[0])
+    first = trained(name)[2]
     second, other = (learned(small(name, seed=seed).learn(100)) for seed in (3, 4))
     assert_same(first, second)
     assert any(not torch.equal(first[key], other[key]) for key in first)
@@ -142,7 +141,7 @@ def test_same_seed_same_result_other_seed_another(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_it_is_bit_equal(name: str, tmp_path: Path) -> None:
-    model, _ = trained(name)
+    model = trained(name)[0]
     model.save(tmp_path / "model")
     loaded = type(model).load(tmp_path / "model")
     assert_same(learned(model), learned(loaded))
@@ -189,7 +188,7 @@ def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[
 @pytest.mark.parametrize(("name", "options"), with_sde(COMPILED))
 def test_traced_it_equals_eager(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)  # the graph runs operation by operation
-    check_compiled(name, options)
+    check_compiled(name, options, enough=4)
 
 
 @pytest.mark.slow
@@ -198,9 +197,10 @@ def test_compiled_it_equals_eager(name: str, options: dict[str, Any]) -> None:
     check_compiled(name, options)
 
 
-def check_compiled(name: str, options: dict[str, Any]) -> None:
+def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000) -> None:
+    """Train both; then batches of other sizes, for which other programs are made, if there were not `enough` steps."""
     eager, compiled = (small(name, compile=choice, **options).learn(64) for choice in (False, True))
-    for _ in range(20):
+    for _ in range(20 if eager.learner.steps < enough else 0):
         if isinstance(eager, OffPolicyAlgorithm):
             buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer
             batch = Transition.from_samples(buffer.sample(16), eager.gamma)
@@ -287,7 +287,7 @@ def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_repr_is_a_card(name: str) -> None:
-    model, _ = trained(name)
+    model = trained(name)[0]
     parts = [
         type(model).__name__,
         str(model.action_space),
