@@ -46,7 +46,8 @@ EACH = [(name, list(KINDS)[i % 2]) for i, name in enumerate([*ON_POLICY, *OFF_PO
     ("PPO", "gru"),
     ("DQN", "lstm"),
 ]
-TRACED = [(name, kind) for name, kind in EACH if name in ("PPO", "A2C", "DQN", "SAC", "TD3")]
+TRACED = [(name, kind) for name, kind in EACH if name in ("PPO", "DQN", "SAC")]
+TRACED += [pytest.param(*case, marks=pytest.mark.slow) for case in EACH if case[0] in ("A2C", "TD3")]
 
 
 def model_of(name: str, kind: str, seed: int = 3, **options: Any) -> Any:
