@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from polyak.compat import importer
-from polyak.compat.rllib_table import RLLIB, TUNE
+from polyak.compat.rllib_table import PREPARES, RLLIB, TUNE
 from polyak.compat.table import CONTRIB, NEEDS, SB3
 
 __all__ = ["install"]
@@ -58,7 +58,7 @@ def _install_ray() -> None:
     if not installed:
         importer.install(importer.AliasFinder("ray", {"": ()}))
     importer.install(importer.AliasFinder("ray.rllib", RLLIB))
-    importer.install(importer.AliasFinder("ray.tune", TUNE, completes=installed))
+    importer.install(importer.AliasFinder("ray.tune", TUNE, completes=installed, prepares=PREPARES))
 
 
 importer.install(importer.AliasFinder(f"{__name__}.sb3", SB3, NEEDS))

@@ -11,10 +11,11 @@ _APIS = f"{_SCALE}: InferenceOnlyAPI QNetAPI TargetNetworkAPI ValueFunctionAPI"
 _SPEC = f"{_SCALE}: RLModule RLModuleSpec"
 _PPO_MODULE = f"{_SCALE}: PPOTorchRLModule DefaultPPOTorchRLModule"
 _DQN_MODULE = f"{_SCALE}: DQNRainbowTorchRLModule DefaultDQNTorchRLModule"
+_REGISTRY = f"{_SCALE}.tuning: register_env get_trainable_cls"
 _CALLBACKS = f"{_SCALE}: RLlibCallback DefaultCallbacks"
 
 RLLIB: dict[str, tuple[str, ...]] = {
-    "": (),
+    "": (f"{_SCALE}.tuning: _register_all=register_all",),
     "algorithms": (
         f"{_SCALE}: Algorithm AlgorithmConfig PPO PPOConfig DQN DQNConfig SAC SACConfig IMPALA IMPALAConfig APPO "
         "APPOConfig",
@@ -61,8 +62,8 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "core.rl_module.torch.torch_rl_module": (f"{_SCALE}: TorchRLModule",),
     "env": (),
     "env.env_context": (f"{_SCALE}: EnvContext",),
-    "tune": (f"{_SCALE}: register_env get_trainable_cls",),
-    "tune.registry": (f"{_SCALE}: register_env get_trainable_cls",),
+    "tune": (_REGISTRY,),
+    "tune.registry": (_REGISTRY,),
 }
 """Module path below ``ray.rllib``; ``tune`` stands for ``ray.tune``."""
 
@@ -70,3 +71,6 @@ TUNE: dict[str, tuple[str, ...]] = {
     path.removeprefix("tune").removeprefix("."): lines for path, lines in RLLIB.items() if path.startswith("tune")
 }
 """Module path below ``ray.tune``, of which there is no more than this."""
+
+PREPARES = {"": f"{_SCALE}.tuning:prepare"}
+"""Module path below ``ray.tune`` -> what is called when the installed one has been run."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         ValueFunctionAPI,
     )
     from polyak.scale.trainables import get_algorithm_class, get_trainable_cls
+    from polyak.scale.tuning import tune_trainable
 
 _PLACES = {
     "algorithm": "Algorithm",
@@ -69,6 +70,7 @@ _PLACES = {
     "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
     "ValueFunctionAPI",
     "trainables": "get_algorithm_class get_trainable_cls",
+    "tuning": "tune_trainable",
 }
 _HOME = {name: module for module, names in _PLACES.items() for name in names.split()}
 _ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "IMPALA", "APPO")
