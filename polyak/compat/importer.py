@@ -42,6 +42,7 @@ class AliasFinder(MetaPathFinder, Loader):
         table: what its modules hold.
         needs: libraries that a module needs at import, as ``{module path: {library: error message}}``.
         completes: take what the table lacks from an installed library of that name.
+        refused: names that the table lacks on purpose, as ``{module path: {name: why, and what to do}}``.
         prepares: ``{module path: "module:function"}``, called once an installed module has been run.
     """
 
@@ -51,9 +52,11 @@ class AliasFinder(MetaPathFinder, Loader):
         table: Table,
         needs: Mapping[str, Mapping[str, str]] | None = None,
         completes: bool = False,
+        refused: Mapping[str, Mapping[str, str]] | None = None,
         prepares: Mapping[str, str] | None = None,
     ) -> None:
         self.root, self.table, self.needs, self.completes = root, table, needs or {}, completes
+        self._refused = refused or {}
         self._prepares = dict(prepares or {})
         self._homes = {name: (home, attr) for lines in table.values() for name, home, attr in parse(lines)}
         self._installed: dict[str, ModuleType] = {}
@@ -124,6 +127,8 @@ class AliasFinder(MetaPathFinder, Loader):
 
         Programs import names from wherever the other library happened to import them itself.
         """
+        if (why := self._refused.get(path, {}).get(name)) is not None:
+            raise ImportError(f"cannot import name {name!r} from {module!r}: polyak does not answer it: {why}.")
         below = f"{path}.{name}".removeprefix(".")
         if below in self.table:
             return import_module(f"{self.root}.{below}")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         PPOTorchRLModule,
     )
     from polyak.scale.models.encoders import Encoder, TorchModel
+    from polyak.scale.models.multi import MultiRLModule, MultiRLModuleSpec
     from polyak.scale.models.rl_module import (
         InferenceOnlyAPI,
         QNetAPI,
@@ -67,6 +68,7 @@ _PLACES = {
     "models.default_modules": "DefaultDQNTorchRLModule DefaultPPOTorchRLModule DQNRainbowTorchRLModule PPORLModule "
     "PPOTorchRLModule",
     "models.encoders": "Encoder TorchModel",
+    "models.multi": "MultiRLModule MultiRLModuleSpec",
     "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
     "ValueFunctionAPI",
     "trainables": "get_algorithm_class get_trainable_cls",

@@ -191,6 +191,8 @@ class AlgorithmConfig(
         own = _group_of(type(self), name)
         if group is not None and own != group:
             raise TypeError(f"{place} got an unexpected setting {name!r}, which {own}() sets.")
+        if hasattr(value, "of_one_agent"):
+            value = value.of_one_agent()
         if (places := searched(value)) is not None:
             for place in places:
                 fitted(name, place, hints[name])
