@@ -16,7 +16,6 @@ from typing_extensions import Self
 
 from polyak.core.hyperparameters import require
 from polyak.core.loops.on_policy import RolloutAlgorithm
-from polyak.core.schedules import LinearSchedule
 from polyak.core.watching.evaluation import evaluate
 from polyak.envs import as_vec_env
 from polyak.envs.names import did_you_mean
@@ -28,7 +27,9 @@ from polyak.scale.environments import make_environments
 from polyak.scale.groups import LocalLearner
 from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.rl_module import read_state
-from polyak.scale.places import check_processes, make_learners, make_places, make_runners
+from polyak.scale.places import check_processes, make_learners, make_places, make_runners, of_others
+from polyak.scale.plain import take_exploration
+from polyak.scale.processes.shards import ShardedReplayBuffer
 
 _EVALUATION_SEED = 1_000_003
 """Between the seed of training and that of the first evaluation, so that they play other episodes."""
@@ -77,8 +78,7 @@ class Algorithm:
         self._spaces = self._seen.observations, self._seen.own_actions
         try:
             self.plain = self.config.plain(self._turned)
-            if self._remote is not None and "asynchronous" in self.plain.kwargs:
-                self.plain.kwargs["asynchronous"] = False  # others act meanwhile, and not a thread of this process
+            self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
             self._adopt(self.plain.algorithm(self.plain.policy, env, **self.plain.kwargs))
         except BaseException:
             env.close()
@@ -91,21 +91,25 @@ class Algorithm:
 
     def _adopt(self, model: Any, anew: bool = True) -> None:
         """Go on with a model."""
+        self._end_replay()
         self.model = model
         self._log = results.Means()
         model.set_logger(self._log)
         self._episodes = results.Episodes(model.ep_info_buffer.maxlen)
         self._episodes.extend(model.ep_info_buffer)
         model.ep_info_buffer = self._episodes
-        schedule = getattr(self.config, "exploration_schedule", lambda: None)()
-        if schedule is not None and not isinstance(schedule, LinearSchedule):
-            model.exploration_schedule = schedule
-            model.exploration_rate = schedule(model._current_progress_remaining)
+        take_exploration(self.config, model)
         told = EpisodeEnds(self._hooks, self) if self._hooks.wants("on_episode_end") else None
         if self._learners is not None:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self._seen)
         self.env_runner_group = make_runners(self._remote, model, told, anew)
+
+    def _end_replay(self) -> None:
+        """End the processes that hold the replay buffer, if there are any."""
+        buffer = getattr(vars(self).get("model"), "replay_buffer", None)
+        if isinstance(buffer, ShardedReplayBuffer):
+            buffer.stop()
 
     def _begin_with(self, path: Any) -> None:
         """Give the module, and its target networks, the weights of another."""
@@ -153,6 +157,7 @@ class Algorithm:
                     and rows >= config.min_train_timesteps_per_iteration
                 ):
                     break
+        self.learner_group.settle()
         self.iteration += 1
         self._counters["rows"] += rows
         seconds = time.perf_counter() - began
@@ -399,6 +404,7 @@ class Algorithm:
         self._stopped = True
         self.env_runner_group.stop()
         self.learner_group.stop()
+        self._end_replay()
         if self._evaluation_env is not None:
             self._evaluation_env.close()
 

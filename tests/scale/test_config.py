@@ -214,8 +214,6 @@ def test_settings_that_cannot_be_together_are_refused(config: AlgorithmConfig, w
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (DQNConfig().env_runners(num_env_runners=2), "num_env_runners=2 .* not for DQN"),
-        (SACConfig().learners(num_learners=2), "num_learners=2 .* not for SAC"),
         (PPOConfig().learners(num_aggregator_actors_per_learner=1), "num_aggregator_actors_per_learner=1"),
         (PPOConfig().env_runners(num_env_runners=1, create_env_on_local_worker=True), "create_env_on_local_worker"),
         (PPOConfig().evaluation(evaluation_num_env_runners=1), "evaluation_num_env_runners=1"),

@@ -134,13 +134,22 @@ def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
         algo.train()
         os.kill(algo.env_runner_group.processes[0], signal.SIGKILL)
         with pytest.warns(RuntimeWarning, match=r"runner 1 of 2 is gone.*Another one"):
-            steps = [algo.train()["num_env_steps_sampled_lifetime"] for _ in range(3)]
+            steps = until_missed(algo)
         size = steps[1] - steps[0]
-        assert steps == [2 * size, 3 * size, 4 * size], "batches are as large as before"
+        assert steps == [size * (2 + n) for n in range(len(steps))], "batches are as large as before"
         until = time.monotonic() + 300
         while algo.env_runner_group.num_healthy_env_runners < 2 and time.monotonic() < until:
             result = algo.train()
         assert result["fault_tolerance"] == {"num_healthy_workers": 2, "num_remote_worker_restarts": 1}
+
+
+def until_missed(algo: Algorithm) -> list[int]:
+    """Train until a runner has been replaced: others that act in advance may have enough for a while."""
+    steps: list[int] = []
+    until = time.monotonic() + 300
+    while (len(steps) < 3 or algo.env_runner_group.num_restarts == 0) and time.monotonic() < until:
+        steps.append(algo.train()["num_env_steps_sampled_lifetime"])
+    return steps
 
 
 def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:

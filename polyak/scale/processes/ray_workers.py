@@ -107,17 +107,23 @@ class Workers:
         """How many answers of one of them are to come."""
         return sum(asked.worker == worker for asked in self._asked.values())
 
-    def answers(self) -> list[tuple[int, str, Any]]:
-        """Wait for some: (which of them, method, its result or a :class:`Failure`)."""
+    def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
+        """Wait for some: (which of them, method, its result or a :class:`Failure`).
+
+        Args:
+            wait: ``False``: only those that are there.
+        """
         found: list[tuple[int, str, Any]] = []
         while self._asked and not found:
-            ready, _ = ray().wait(list(self._asked), num_returns=1, timeout=1.0)
+            ready, _ = ray().wait(list(self._asked), num_returns=1, timeout=1.0 if wait else 0.0)
             more = [reference for reference in self._asked if reference not in ready]
             ready += ray().wait(more, num_returns=len(more), timeout=0)[0] if more and ready else []
             found = [(self._asked[one].worker, self._asked[one].method, self._result(one)) for one in ready]
             for reference in ready:
                 del self._asked[reference]
             found += self._overdue()
+            if not wait:
+                break
         return found
 
     def _result(self, reference: Any) -> Any:
