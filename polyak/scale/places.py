@@ -13,8 +13,10 @@ from polyak.envs import VecEnv
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import make_environments
 from polyak.scale.errors import NotThereYetError
+from polyak.scale.evaluation import LocalEvaluators
 from polyak.scale.groups import LocalLearner, LocalRunner
 from polyak.scale.processes.elsewhere import Elsewhere, Spaces
+from polyak.scale.processes.evaluators import RemoteEvaluators
 from polyak.scale.processes.replay_learners import ReplayLearners
 from polyak.scale.processes.rollout_learners import RolloutLearners
 from polyak.scale.processes.runners import RemoteRunners
@@ -27,11 +29,6 @@ def check_processes(config: AlgorithmConfig) -> None:
         NotThereYetError: naming the setting.
     """
     asked = config.num_env_runners > 0 or config.num_learners > 0
-    if config.evaluation_num_env_runners > 0:
-        raise NotThereYetError(
-            f"evaluation_num_env_runners={config.evaluation_num_env_runners} asks for other processes that evaluate, "
-            "and so far evaluation is done in this one, between two iterations. Use evaluation_num_env_runners=0."
-        )
     if config.num_aggregator_actors_per_learner > 0:
         raise NotThereYetError(
             f"num_aggregator_actors_per_learner={config.num_aggregator_actors_per_learner}: so far batches are put "
@@ -83,3 +80,8 @@ def make_learners(config: AlgorithmConfig, model: Any, spaces: Spaces) -> LocalL
         return LocalLearner(model)
     replays = isinstance(model, OffPolicyAlgorithm)
     return (ReplayLearners if replays else RolloutLearners)(config, model, spaces)
+
+
+def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:
+    """Who plays without learning: with no ``evaluation_num_env_runners`` this process."""
+    return LocalEvaluators(config, created) if config.evaluation_num_env_runners == 0 else RemoteEvaluators(config)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +17,7 @@ import torch
 
 from polyak.algorithms.sac import SACLearner
 from polyak.scale import DQNConfig, RainbowConfig, SACConfig
-from tests.scale.test_ray import trained, weights
+from tests.scale.test_ray import assert_gone, trained, weights
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
@@ -89,3 +94,75 @@ def test_several_runners_take_turns_where_there_is_a_seed_and_keep_the_ratio_of_
             assert algo.model.learner.steps == 2 * 7, "of which 7 came after the first 100 steps"
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+# -- replay elsewhere, and nobody waits --------------------------------------------------------------------------------
+
+
+def sharded(shards: int = 2, **others: Any) -> Any:
+    made = config(**others)
+    return made.training(replay_buffer_config={"capacity": 5000, "num_replay_buffer_shards": shards})
+
+
+def test_asynchronous_runners_and_shards_keep_the_ratio_of_updates(tmp_path: Path) -> None:
+    made = sharded(runners=2, seed=None).training(store_buffer_in_checkpoints=True)
+    with made.build() as algo:
+        before = weights(algo)
+        for _ in range(3):
+            steps = algo.train()["num_env_steps_sampled_lifetime"]
+        assert steps == 3 * 208
+        assert algo.model.learner.steps == 2 * (39 - 6), "two for each of the 39 rounds but the first six"
+        assert not all(np.array_equal(a, b) for a, b in zip(before, weights(algo), strict=True))
+        size = algo.model.replay_buffer.size()
+        algo.save_to_path(tmp_path)
+        algo.restore_from_path(tmp_path)
+        assert algo.model.replay_buffer.size() == size == 3 * 208 // 4
+        assert algo.train()["num_env_steps_sampled_lifetime"] == 4 * 208
+        processes = [*algo.env_runner_group.processes.values(), *algo.model.replay_buffer.processes]
+    assert_gone(processes)
+
+
+def test_equal_seeds_give_equal_numbers_with_shards() -> None:
+    one, two = (trained(sharded(runners=2), 1) for _ in range(2))
+    for ours, theirs in zip(one, two, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_shard_and_a_killed_runner_are_replaced_and_training_goes_on() -> None:
+    with sharded(runners=2, seed=None).build() as algo:
+        algo.train()
+        buffer = algo.model.replay_buffer
+        os.kill(buffer.processes[0], signal.SIGKILL)
+        os.kill(algo.env_runner_group.processes[1], signal.SIGKILL)
+        until = time.monotonic() + 300
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            trainings = 1
+            while not (buffer.num_restarts and algo.env_runner_group.num_restarts) and time.monotonic() < until:
+                steps = algo.train()["num_env_steps_sampled_lifetime"]
+                trainings += 1
+            steps = algo.train()["num_env_steps_sampled_lifetime"]
+        words = " ".join(str(warning.message) for warning in caught)
+        assert "replay shard 1 of 2 is gone" in words
+        assert "runner 2 of 2 is gone" in words
+        assert steps == (trainings + 1) * 208, "as many as without"
+        assert algo.model.learner.steps == 2 * (steps // 16 - 6)
+
+
+def test_a_killed_learner_is_restored_and_does_again_what_is_lost() -> None:
+    """With a seed even the numbers are those of a training that nobody disturbed."""
+    expected = trained(config(learners=1), 3)
+    with config(learners=1).build() as algo:
+        algo.train()
+        os.kill(algo.learner_group.processes[0], signal.SIGKILL)
+        with pytest.warns(RuntimeWarning, match="a learner is gone"):
+            algo.train()
+        assert algo.learner_group.restarts == 1
+        algo.train()
+        for ours, theirs in zip(expected, weights(algo), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        processes = list(algo.learner_group.processes)
+    assert_gone(processes)

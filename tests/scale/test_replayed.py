@@ -14,9 +14,11 @@ from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import ReplayBuffer, Transition
 from polyak.data.sampling.samplers import Prioritized
 from polyak.scale import DQNConfig
+from polyak.scale.evaluation import Order
 from polyak.scale.processes import shards as module
 from polyak.scale.processes.batches import batch_of, columns_of, errors_of, shares
 from polyak.scale.processes.dealing import dealt, expected
+from polyak.scale.processes.evaluators import parts_of
 from polyak.scale.processes.experience import Lanes, Outbox, steps_in
 from polyak.scale.processes.fragments import Fragment, joined
 from polyak.scale.processes.ray_workers import Failure
@@ -257,3 +259,17 @@ def test_there_must_be_an_environment_for_each_shard() -> None:
         made.training(replay_buffer_config={"num_replay_buffer_shards": 3}).validate()
     with pytest.raises(HyperparameterError, match="num_replay_buffer_shards.*=-1"):
         made.training(replay_buffer_config={"num_replay_buffer_shards": -1}).validate()
+
+
+# -- evaluation dealt out ----------------------------------------------------------------------------------------------
+
+
+def test_evaluators_play_together_what_was_ordered() -> None:
+    order = Order(7, in_steps=False, explores=False, seed=5)
+    parts = parts_of(order, 3)
+    assert [part and part.duration for part in parts] == [3, 2, 2]
+    assert len({part.seed for part in parts if part}) == 3
+    assert parts_of(order._replace(duration=2), 3)[2] is None
+    assert parts_of(order, 1) == [order]
+    steps = parts_of(order._replace(in_steps=True, duration=100), 3)
+    assert [part and part.duration for part in steps] == [34, 34, 34]

@@ -364,6 +364,12 @@ class AlgorithmConfig(
         needs = self.evaluation_num_env_runners > 0 or not self.evaluation_parallel_to_training
         fix = "there is nobody to do so: set evaluation_num_env_runners to at least 1."
         require(needs, "evaluation_parallel_to_training", True, fix)
+        fix = "only what goes on beside training can last as long: set evaluation_parallel_to_training, or a number."
+        lasts = self.evaluation_duration != "auto" or self.evaluation_parallel_to_training
+        require(lasts, "evaluation_duration", self.evaluation_duration, fix)
+        fix = "a function of one's own evaluates in this process: set evaluation_num_env_runners=0."
+        alone = self.custom_evaluation_function is None or self.evaluation_num_env_runners == 0
+        require(alone, "custom_evaluation_function", self.custom_evaluation_function, fix)
         self.evaluation_settings()
         algorithm, policy, kwargs = self.plain()
         checked = {name: value for name, value in kwargs.items() if name not in ("policy_kwargs", "device")}

@@ -148,8 +148,9 @@ class EvaluationSettings:
     group: ClassVar[str] = "evaluation"
     evaluation_interval: Count | None = None
     """Calls of ``train()`` between two evaluations; ``None``: there are none."""
-    evaluation_duration: Count = 10
-    """How long an evaluation is, in ``evaluation_duration_unit``."""
+    evaluation_duration: Count | Literal["auto"] = 10
+    """How long an evaluation is, in ``evaluation_duration_unit``; ``"auto"``: as long as training goes on meanwhile, of
+    which it begins no more than each evaluator's last round."""
     evaluation_duration_unit: Literal["episodes", "timesteps"] = "episodes"
     """Episodes; or environment steps, of which the last episode may bring more."""
     evaluation_config: Any = None
