@@ -22,6 +22,7 @@ from polyak.scale.callbacks import EpisodeEnds, Hooks
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.evaluation import LocalEvaluators, order_of
+from polyak.scale.filters import filter_around
 from polyak.scale.groups import LocalLearner
 from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.rl_module import read_state
@@ -289,7 +290,7 @@ class Algorithm:
         """
         for name, value in kwargs.items():
             require(value is None, name, value, "there are observation, state and explore.")
-        action, then = self.model.predict(observation, state, deterministic=not explore)
+        action, then = self.model.predict(self._filtered(observation), state, deterministic=not explore)
         action = self._in_units(action)
         remembers = state is not None or self.model.policy.acting_memory(1) is not None
         return (action, then, {}) if remembers else action
@@ -298,8 +299,13 @@ class Algorithm:
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> Any:
         """As every algorithm of polyak's: actions for one observation or several, and the next state."""
-        action, then = self.model.predict(observation, state, episode_start, deterministic)
+        action, then = self.model.predict(self._filtered(observation), state, episode_start, deterministic)
         return self._in_units(action), then
+
+    def _filtered(self, observation: Any) -> Any:
+        """As the model learned from it."""
+        known = filter_around(self.model.get_env())
+        return observation if known is None else known.normalize_obs(observation)
 
     def _in_units(self, action: Any) -> Any:
         """Of the environment itself, where the model acts in [-1, 1]."""

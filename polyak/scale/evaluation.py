@@ -9,6 +9,7 @@ from polyak.core.watching.evaluation import evaluate
 from polyak.envs import as_vec_env
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import make_environments
+from polyak.scale.filters import filter_around
 
 SEEDS_APART = 1_000_003
 """Between the seed of training and that of the first evaluation, so that they play other episodes."""
@@ -85,6 +86,9 @@ class LocalEvaluators:
         """What was ordered."""
         assert self._order is not None
         model, order = self._order
+        own, its = filter_around(self.env), filter_around(model.get_env())
+        if own is not None and its is not None:
+            own.load_moments(its.moments())
         return play(model, self.env, order)
 
     def stop(self) -> None:

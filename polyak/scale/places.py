@@ -14,6 +14,7 @@ from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import make_environments
 from polyak.scale.errors import NotThereYetError
 from polyak.scale.evaluation import LocalEvaluators
+from polyak.scale.filters import filtered
 from polyak.scale.groups import LocalLearner, LocalRunner
 from polyak.scale.processes.elsewhere import Elsewhere, Spaces
 from polyak.scale.processes.evaluators import RemoteEvaluators
@@ -48,7 +49,8 @@ def make_places(
         env = make_environments(config, training=True, created=created)
         return None, env, Spaces.of(env)
     runners = RemoteRunners(config)
-    return runners, Elsewhere(runners.spaces, config.num_env_runners * config.num_envs_per_env_runner), runners.spaces
+    elsewhere = Elsewhere(runners.spaces, config.num_env_runners * config.num_envs_per_env_runner)
+    return runners, filtered(elsewhere, config.env_to_module_connector, config.gamma, training=False), runners.spaces
 
 
 def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, Any]:

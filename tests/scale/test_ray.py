@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.scale import Algorithm, APPOConfig, IMPALAConfig, PPOConfig
+from polyak.scale import Algorithm, APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
 from tests.scale.faulty_envs import Faulty
 
 ray = pytest.importorskip("ray")
@@ -57,6 +57,20 @@ def test_one_runner_and_one_learner_make_the_numbers_of_this_process() -> None:
     for runners, learners in ((1, 0), (1, 1)):
         for ours, theirs in zip(expected, trained(config(runners=runners, learners=learners)), strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_filters_of_runners_are_brought_together() -> None:
+    """One runner's to the bit; of two, every observation counts once."""
+    expected = trained(config().env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
+    found = trained(config(runners=1).env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
+    for ours, theirs in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with config(runners=2).env_runners(env_to_module_connector=MeanStdFilter()).build() as algo:
+        algo.train()
+        algo.train()
+        own = algo.model.get_env().moments()
+        assert own["obs_rms"]["count"] == pytest.approx(2 * 256 + 4, abs=1e-3), "and those of the first reset"
+        assert own["ret_rms"]["count"] == pytest.approx(2 * 256, abs=1e-3)
 
 
 @pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])

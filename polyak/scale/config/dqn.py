@@ -16,6 +16,7 @@ from polyak.nn.networks.layers import check_widths
 from polyak.scale.config.base import HORIZON, AlgorithmConfig, Plain
 from polyak.scale.config.modules import Networks
 from polyak.scale.config.settings import Points
+from polyak.scale.filters import filter_of
 from polyak.scale.models.catalog import DQNCatalog
 from polyak.scale.models.default_modules import DefaultDQNTorchRLModule
 from polyak.scale.models.values import ModuleValuePolicy
@@ -153,6 +154,9 @@ class ReplayConfig(AlgorithmConfig):
         envs = self.num_envs_per_env_runner * max(self.num_env_runners, 1)
         fix = f"each shard holds the steps of at least one environment, and there are {envs}: use as many at most."
         require(shards <= envs, "replay_buffer_config['num_replay_buffer_shards']", shards, fix)
+        how = filter_of(self.env_to_module_connector)
+        fix = "shards sum rewards as they are: use MeanStdFilter(rewards=False), or no shards."
+        require(how is None or not how.rewards, "env_to_module_connector", how, fix)
         waiting = self.max_requests_in_flight_per_learner if self.seed is None else 1
         options = {"shards": shards, "waiting": waiting, "seed": self.seed}
         return {"replay_buffer_class": ShardedReplayBuffer, "replay_buffer_kwargs": options}

@@ -12,6 +12,7 @@ from polyak.scale.callbacks import Hooks
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import make_environments
 from polyak.scale.evaluation import Order, Played, play
+from polyak.scale.filters import Moments, filter_around
 from polyak.scale.plain import part_of
 from polyak.scale.processes.elsewhere import Spaces
 from polyak.scale.processes.weights import put_back
@@ -38,15 +39,19 @@ class EvaluatorWorker:
         """Its process."""
         return os.getpid()
 
-    def play(self, weights: np.ndarray, randomness: float | None, order: Order) -> Played:
+    def play(self, weights: np.ndarray, randomness: float | None, statistics: Moments | None, order: Order) -> Played:
         """Episodes of a policy with these weights.
 
         Args:
             weights: of the policy.
             randomness: probability of a random action where it explores so; ``None``: it does not.
+            statistics: of the filter, if there is one.
             order: what to play.
         """
         put_back(self.model.policy, weights)
+        own = filter_around(self.env)
+        if own is not None and statistics is not None:
+            own.load_moments(statistics)
         if randomness is not None:
             self.model.exploration_rate = randomness
         return play(self.model, self.env, order)

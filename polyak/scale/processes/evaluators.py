@@ -8,6 +8,7 @@ from typing import Any
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import portable
 from polyak.scale.evaluation import Order, Played
+from polyak.scale.filters import Moments, filter_around
 from polyak.scale.processes.evaluator_worker import EvaluatorWorker
 from polyak.scale.processes.ray_workers import Failure, Workers
 from polyak.scale.processes.weights import flat_weights
@@ -62,6 +63,7 @@ class RemoteEvaluators:
         self._played: dict[int, list[Played]] = {}
         self._weights: Any = None
         self._randomness: float | None = None
+        self._moments: Moments | None = None
         self._failures = 0
         self.processes: dict[int, int] = {}
         """Which evaluator -> its process."""
@@ -84,6 +86,8 @@ class RemoteEvaluators:
         self.result()  # of an evaluation that training has broken off
         self._weights = self._workers.put(flat_weights(model.policy))
         self._randomness = getattr(model, "exploration_rate", None)
+        known = filter_around(model.get_env())
+        self._moments = None if known is None else known.moments()
         self._played, self._failures = {}, 0
         number = len(self._workers)
         whole = order._replace(duration=number) if self._endless else order
@@ -93,7 +97,7 @@ class RemoteEvaluators:
 
     def _ask(self, worker: int, order: Order, within: float | None = None) -> None:
         self._orders[worker] = order
-        self._workers.ask(worker, "play", self._weights, self._randomness, order, within=within)
+        self._workers.ask(worker, "play", self._weights, self._randomness, self._moments, order, within=within)
 
     def go_on(self) -> None:
         """See who is ready, while there is trained; where the duration is ``"auto"`` they play again."""

@@ -35,6 +35,8 @@ class Fragment:
     """Steps in which episodes ended, with the infos of all environments."""
     source: tuple[str, int] = ("", 0)
     """Which runner made it, and how many it had made before: the next one goes on where this one ends."""
+    statistics: Any = None
+    """Of the runner's filter, if it has one: all, and those of this fragment alone."""
     streams: Any = None
     """Random numbers to go on from, where those of one process are wanted."""
 

@@ -108,22 +108,34 @@ class Workers:
         return sum(asked.worker == worker for asked in self._asked.values())
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
-        """Wait for some: (which of them, method, its result or a :class:`Failure`).
+        """Wait for some: (which of them, method, its result or a :class:`Failure`). Those of one come in the order in
+        which it was asked.
 
         Args:
             wait: ``False``: only those that are there.
         """
         found: list[tuple[int, str, Any]] = []
         while self._asked and not found:
-            ready, _ = ray().wait(list(self._asked), num_returns=1, timeout=1.0 if wait else 0.0)
-            more = [reference for reference in self._asked if reference not in ready]
-            ready += ray().wait(more, num_returns=len(more), timeout=0)[0] if more and ready else []
-            found = [(self._asked[one].worker, self._asked[one].method, self._result(one)) for one in ready]
-            for reference in ready:
-                del self._asked[reference]
+            references = list(self._asked)
+            ready, _ = ray().wait(references, num_returns=1, timeout=1.0 if wait else 0.0)
+            if ready:
+                ready, _ = ray().wait(references, num_returns=len(references), timeout=0)
+            for reference in self._in_order(ready):
+                asked = self._asked.pop(reference)
+                found.append((asked.worker, asked.method, self._result(reference)))
             found += self._overdue()
             if not wait:
                 break
+        return found
+
+    def _in_order(self, ready: Sequence[Any]) -> list[Any]:
+        """Those of what is ready before which nothing else was asked of the same process that is not."""
+        here, found, behind = set(ready), [], set()
+        for reference, asked in self._asked.items():
+            if reference in here and asked.worker not in behind:
+                found.append(reference)
+            else:
+                behind.add(asked.worker)
         return found
 
     def _result(self, reference: Any) -> Any:

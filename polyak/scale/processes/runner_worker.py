@@ -17,6 +17,7 @@ from polyak.core.seeding import rng_state, set_rng_state
 from polyak.scale.callbacks import Hooks
 from polyak.scale.config.base import HORIZON, AlgorithmConfig
 from polyak.scale.environments import make_environments
+from polyak.scale.filters import Moments, filter_around
 from polyak.scale.plain import part_of
 from polyak.scale.processes.elsewhere import Spaces
 from polyak.scale.processes.fragments import Fragment, taken_from
@@ -55,12 +56,20 @@ class RunnerWorker:
         """Its process and the spaces of its environments."""
         return os.getpid(), self.spaces
 
-    def sample(self, weights: np.ndarray, version: int, steps: int | None = None, streams: Any = None) -> Fragment:
+    def sample(
+        self,
+        weights: np.ndarray,
+        version: int,
+        statistics: Moments | None = None,
+        steps: int | None = None,
+        streams: Any = None,
+    ) -> Fragment:
         """Experience of a policy with these weights.
 
         Args:
             weights: of the policy.
             version: of the weights.
+            statistics: for its filter to go on from; ``None``: its own.
             steps: environment steps that all have made so far, by which exploration goes; ``None``: its own.
             streams: random numbers to go on from, which are then handed on with the fragment; ``None``: its own.
         """
@@ -70,9 +79,13 @@ class RunnerWorker:
             self._lessons = Lessons(model, HORIZON)
         if streams is not None:
             set_rng_state(*streams)
+        known = filter_around(model.get_env())
+        if known is not None and statistics is not None:
+            known.load_moments(statistics)
         with self._lessons.under_way():
             fragment = self._collected(version, self._lessons, steps)
         fragment.infos, fragment.source = self._ends, (self._name, self._made)
+        fragment.statistics = None if known is None else (known.moments(), known.news())
         fragment.streams = None if streams is None else rng_state()
         self._made += 1
         return fragment

@@ -13,11 +13,13 @@ import numpy as np
 from polyak.core.loops.lessons import Lessons
 from polyak.scale.config.base import HORIZON, AlgorithmConfig
 from polyak.scale.environments import portable
+from polyak.scale.filters import filter_around
 from polyak.scale.processes.elsewhere import Spaces
 from polyak.scale.processes.fragments import Fragment
 from polyak.scale.processes.learning import Learning, learning_of
 from polyak.scale.processes.ray_workers import Failure, Workers
 from polyak.scale.processes.runner_worker import RunnerWorker
+from polyak.scale.processes.statistics import SharedStatistics
 from polyak.scale.processes.weights import flat_weights
 
 
@@ -55,6 +57,7 @@ class RemoteRunners:
         """Which runner -> its process."""
         self._lessons: Lessons | None = None
         self._learning: Learning
+        self._statistics: SharedStatistics | None = None
         self._weights: Any = None
         self._version = 0
         try:
@@ -87,6 +90,9 @@ class RemoteRunners:
         """
         self.model, self._told = model, told
         self._learning = learning_of(model, len(self._workers))
+        own = filter_around(model.get_env())
+        alone = len(self._workers) == 1 and not self._learning.ahead
+        self._statistics = None if own is None else SharedStatistics(self.config, own, alone)
         self._lessons = Lessons(model, HORIZON, anew=anew)
         self._weights = None
         return self
@@ -122,6 +128,8 @@ class RemoteRunners:
             fragments = self._gather(learning.ahead)
         for fragment in fragments:
             self._tell(fragment)
+        if self._statistics is not None:
+            self._statistics.take(fragments)
         due = learning.learn(fragments)
         model._check_iteration()
         if due and learning.ahead:
@@ -160,7 +168,9 @@ class RemoteRunners:
                 asked = sum(map(self._workers.waiting_for, self._healthy))
                 if not ahead and asked + len(self._fragments) >= need:
                     return
-                self._workers.ask(worker, "sample", self._weights, self._version, *self._learning.request())
+                statistics = None if self._statistics is None else self._statistics.request()
+                told = self._learning.request()
+                self._workers.ask(worker, "sample", self._weights, self._version, statistics, *told)
 
     def _tell(self, fragment: Fragment) -> None:
         """Note the episodes that ended."""

@@ -150,7 +150,13 @@ class ShardedReplayBuffer(ReplayBuffer):
             draw = self._drawn_next(batch_size, gamma)
             if draw is None:
                 return
-            yield self._assembled(draw)
+            batch, indices = self._assembled(draw)
+            if env is not None:
+                batch = batch._replace(
+                    observations=_normalized(batch.observations, env),
+                    next_observations=_normalized(batch.next_observations, env),
+                )
+            yield batch, indices
 
     def _drawn_next(self, rows: int, gamma: float) -> _Draw | None:
         """The batch whose turn it is; ``None``: there is nothing to draw from."""
@@ -292,3 +298,14 @@ class ShardedReplayBuffer(ReplayBuffer):
         parts = [{k.removeprefix(p): v for k, v in state.items() if k.startswith(p)} for p in prefixes]
         self._masses = self._all("load", parts)
         self._sent = [mass.rows for mass in self._masses]
+
+
+def _normalized(observations: Any, env: Normalizer) -> Any:
+    """By the newest statistics."""
+    if isinstance(observations, dict):
+        arrays: Any = {key: part.numpy(force=True) for key, part in observations.items()}
+        return {
+            key: torch.as_tensor(part, device=observations[key].device)
+            for key, part in env.normalize_obs(arrays).items()
+        }
+    return torch.as_tensor(env.normalize_obs(observations.numpy(force=True)), device=observations.device)
