@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every tes
 
 @pytest.fixture(scope="module", autouse=True)
 def session() -> Iterator[None]:
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()
 

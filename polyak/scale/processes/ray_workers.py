@@ -32,8 +32,12 @@ class _Session:
     def enter(self, processors: float) -> None:
         """Start it, unless it is there."""
         if self.users == 0 and not ray().is_initialized():
-            number = max(os.cpu_count() or 1, int(processors + 1))
-            ray().init(num_cpus=number, include_dashboard=False, log_to_driver=False, logging_level="error")
+            quiet = {"log_to_driver": False, "logging_level": "error"}
+            if os.environ.get("RAY_ADDRESS"):
+                ray().init(**quiet)
+            else:  # not whatever cluster happens to run on this machine
+                number = max(os.cpu_count() or 1, int(processors + 1))
+                ray().init("local", num_cpus=number, include_dashboard=False, **quiet)
             self.ours = True
         self.users += 1
 
