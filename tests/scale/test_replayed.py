@@ -232,6 +232,11 @@ def test_a_shard_that_dies_is_replaced_by_an_empty_one(monkeypatch: pytest.Monke
     found = torch.cat([drawn(buffer, 16)[0].observations for _ in range(6)])
     assert found[:, 1].unique().tolist() == [0, 1, 2]
     assert (found[found[:, 1] < 2, 0] >= 10).all(), "the new one holds what came since"
+    shard = buffer._workers.objects[0].buffer.sampler
+    before = shard.tree.leaves.copy()
+    buffer.update_priorities(indices, torch.full((8,), 77.0))  # of rows, some of which died with the first one
+    buffer._settle()
+    np.testing.assert_array_equal(shard.tree.leaves, before)
     buffer._workers.dead |= {0, 1}
     buffer._draws.clear()
     with pytest.warns(RuntimeWarning, match="shard [12] of 2 is gone"):
