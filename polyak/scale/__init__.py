@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polyak.scale.config.sac import SACConfig
     from polyak.scale.environments import EnvContext, register_env
     from polyak.scale.errors import NotThereYetError
+    from polyak.scale.filters import MeanStdFilter
     from polyak.scale.models.catalog import Catalog, DefaultModelConfig, DQNCatalog, DQNRainbowCatalog, PPOCatalog
     from polyak.scale.models.configs import (
         ActorCriticEncoderConfig,
@@ -62,6 +63,7 @@ _PLACES = {
     "config.sac": "SACConfig",
     "environments": "EnvContext register_env",
     "errors": "NotThereYetError",
+    "filters": "MeanStdFilter",
     "models.catalog": "Catalog DefaultModelConfig DQNCatalog DQNRainbowCatalog PPOCatalog",
     "models.configs": "ActorCriticEncoderConfig CNNEncoderConfig FreeLogStdMLPHeadConfig MLPEncoderConfig "
     "MLPHeadConfig ModelConfig RecurrentEncoderConfig",

@@ -13,6 +13,7 @@ from polyak.core.hyperparameters import require
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, make_env
 from polyak.envs.names import did_you_mean
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
+from polyak.scale.filters import filtered
 
 if TYPE_CHECKING:
     from polyak.scale.config.base import AlgorithmConfig
@@ -210,7 +211,7 @@ def make_environments(
         if not same:
             env.close()
         require(same, name, said, f"the environment has {found}. Leave it out.")
-    return env
+    return filtered(env, config.env_to_module_connector, config.gamma, training)
 
 
 def look_over(env: gym.Env) -> None:

@@ -45,6 +45,7 @@ from polyak.scale.config.settings import (
     StackSettings,
     TrainingSettings,
 )
+from polyak.scale.filters import filter_of
 
 HORIZON = 1_000_000
 """Environment steps by which schedules count: they go on past it."""
@@ -373,6 +374,13 @@ class AlgorithmConfig(
         needs = self.evaluation_num_env_runners > 0 or not self.evaluation_parallel_to_training
         fix = "there is nobody to do so: set evaluation_num_env_runners to at least 1."
         require(needs, "evaluation_parallel_to_training", True, fix)
+        fix = "only what goes on beside training can last as long: set evaluation_parallel_to_training, or a number."
+        lasts = self.evaluation_duration != "auto" or self.evaluation_parallel_to_training
+        require(lasts, "evaluation_duration", self.evaluation_duration, fix)
+        fix = "a function of one's own evaluates in this process: set evaluation_num_env_runners=0."
+        alone = self.custom_evaluation_function is None or self.evaluation_num_env_runners == 0
+        require(alone, "custom_evaluation_function", self.custom_evaluation_function, fix)
+        filter_of(self.env_to_module_connector)
         self.evaluation_settings()
         algorithm, policy, kwargs = self.plain()
         checked = {name: value for name, value in kwargs.items() if name not in ("policy_kwargs", "device")}
