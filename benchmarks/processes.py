@@ -35,6 +35,10 @@ ENGINES: dict[str, list[str]] = {"envpool": ["envpool==1.2.5", "gymnasium==1.4.0
 """The same for packages that only step environments."""
 OFFLINE: dict[str, list[str]] = {"d3rlpy": [TORCH, "d3rlpy==2.8.1", "mujoco==4.0.0"], "corl": [TORCH, "numpy==2.4.6"]}
 """The same for those that learn from datasets."""
+CLUSTERS: dict[str, list[str]] = {
+    "rllib": [TORCH, "ray[rllib]==2.60.0", "numpy==2.4.6", "gymnasium==1.2.2", "pillow==13.0.0", "psutil==7.2.2"]
+}
+"""The same for those that learn on Ray."""
 LIBRARIES = ("polyak", *PEERS)
 
 
@@ -56,7 +60,7 @@ def interpreter(library: str) -> Path:
         return Path(sys.executable)
     folder = VENVS / library
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    packages = (PEERS | ENGINES | OFFLINE)[library]
+    packages = (PEERS | ENGINES | OFFLINE | CLUSTERS)[library]
     pins = "\n".join(packages)
     stamp, digest = folder / "installed.txt", hashlib.sha256(pins.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == digest and python.exists():

@@ -420,7 +420,7 @@ class Algorithm:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in _REPLACED:
-            raise AttributeError(f"{type(self).__name__} has no {name}(). Use {_REPLACED[name]}.")
+            raise AttributeError(f"{type(self).__name__} has no {name}. Use {_REPLACED[name]}.")
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{did_you_mean(name, dir(type(self)))}")
 
 
@@ -434,7 +434,14 @@ _REPLACED = {
     "compute_actions": "predict(observations)",
     "workers": "env_runner_group",
     "evaluation_workers": "evaluate()",
+    "get_state": "save_to_path(path), or get_weights()",
+    "set_state": "restore_from_path(path), or set_weights(weights)",
+    "env_runner": "env_runner_group, whose env are the environments",
+    "eval_env_runner_group": "evaluate()",
+    "metrics": "what train() returns, and metrics_logger of callbacks",
+    "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
+    "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "export_policy_model": "get_module().save_to_path(path)",
     "export_policy_checkpoint": "get_module().save_to_path(path)",
 }
-"""Methods of earlier versions of RLlib."""
+"""What RLlib has, or had in earlier versions."""

@@ -36,6 +36,11 @@ def register_env(name: str, env_creator: Callable[[Any], gym.Env]) -> None:
     _REGISTERED[name] = env_creator
 
 
+def registered() -> Mapping[str, Callable[[Any], gym.Env]]:
+    """Names that :func:`register_env` has given, now and later."""
+    return _REGISTERED
+
+
 class EnvContext(dict[str, Any]):
     """What an environment is made from: ``env_config``, and which one it is.
 

@@ -192,6 +192,12 @@ class AlgorithmConfig(
         own = _group_of(type(self), name)
         if group is not None and own != group:
             raise TypeError(f"{place} got an unexpected setting {name!r}, which {own}() sets.")
+        if hasattr(value, "of_one_agent"):
+            value = value.of_one_agent()
+        if (places := searched(value)) is not None:
+            for place in places:
+                fitted(name, place, hints[name])
+            return value
         if isinstance(value, dict | list):
             value = copy.deepcopy(value) if name in ("env_config", "replay_buffer_config") else copy.copy(value)
         return fitted(name, value, hints[name])
@@ -358,6 +364,9 @@ class AlgorithmConfig(
         Raises:
             HyperparameterError: naming one of them, its value and the fix.
         """
+        for name in sorted(self._given):
+            fix = "Only ray.tune.Tuner(trainable, param_space=config) chooses from it. Set a value."
+            require(searched(getattr(self, name)) is None, name, getattr(self, name), fix)
         named = self.train_batch_size_per_learner is None or "train_batch_size" not in self._given
         agree = named or self.train_batch_size == self.train_batch_size_per_learner
         fix = f"train_batch_size_per_learner={self.train_batch_size_per_learner} says otherwise. Give one of them."
@@ -426,6 +435,13 @@ class AlgorithmConfig(
 
     def _algo_class(self) -> Any:
         return self.algo_class or resolve_name("polyak.scale.trainables:get_trainable_cls")(self.name)
+
+
+def searched(value: Any) -> list[Any] | None:
+    """Of a space that Ray Tune searches, the values that can be told; ``None`` of what is none."""
+    if isinstance(value, dict) and list(value) == ["grid_search"]:
+        return list(value["grid_search"])
+    return [] if type(value).__module__.startswith("ray.tune.search.") else None
 
 
 _METHODS = [vars(group)["group"] for group in GROUPS]

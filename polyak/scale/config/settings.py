@@ -141,7 +141,8 @@ class ModuleSettings:
     model_config: Any = field(default_factory=dict)
     """Options of the default module: a :class:`~polyak.scale.DefaultModelConfig`, or a dict of some of its fields."""
     rl_module_spec: Any = None
-    """A :class:`~polyak.scale.RLModuleSpec` with a catalog or a module of one's own."""
+    """A :class:`~polyak.scale.RLModuleSpec` with a catalog or a module of one's own, or a
+    :class:`~polyak.scale.MultiRLModuleSpec` of that one alone."""
 
 
 @dataclass(init=False, repr=False, eq=False)
