@@ -75,13 +75,13 @@ class RunnerWorker:
         """
         model, self._ends = self.model, []
         put_back(model.policy, weights)
-        if self._lessons is None:
-            self._lessons = Lessons(model, HORIZON)
-        if streams is not None:
-            set_rng_state(*streams)
         known = filter_around(model.get_env())
         if known is not None and statistics is not None:
             known.load_moments(statistics)
+        if self._lessons is None:  # which resets environments, and the filter sees what they show
+            self._lessons = Lessons(model, HORIZON)
+        if streams is not None:
+            set_rng_state(*streams)
         with self._lessons.under_way():
             fragment = self._collected(version, self._lessons, steps)
         fragment.infos, fragment.source = self._ends, (self._name, self._made)
