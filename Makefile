@@ -2,8 +2,8 @@
 # Choose an interpreter with `make test PYTHON=/usr/bin/python3.12`, another folder with `make test VENV=/tmp/venv`.
 
 VENV ?= .venv
-# Parallel test processes: as many as there are cores, at most 4.
-JOBS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1); [ $$n -gt 4 ] && echo 4 || echo $$n)
+# Parallel test processes: one more than there are cores, for some tests wait for others; at most 4.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 
 # Where polyak benchmark keeps its runs.
 LOGS ?= logs/benchmark
@@ -36,12 +36,14 @@ demo: $(VENV)/.installed-demo
 
 # Small networks: a second thread in each test process costs more than it brings.
 test learn laws: export OMP_NUM_THREADS = 1
+# Bytecode is kept, whatever the environment says: many tests start programs, each of which would compile it again.
+test learn laws: export PYTHONDONTWRITEBYTECODE =
 
 test: $(VENV)/.installed-tests
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 learn: $(VENV)/.installed-tests
-	$(BIN)/python -m pytest -m "learn or slow" -n $(JOBS) -v --durations=0
+	$(BIN)/python -m pytest -m "learn or slow" -n $(JOBS) --dist worksteal -v --durations=0
 
 laws: $(VENV)/.installed-tests
 	$(BIN)/python -m pytest tests/laws
@@ -87,7 +89,8 @@ $(VENV)/.installed-demo: $(INPUTS) $(VENV)/.installed-torch
 	@touch $@
 
 $(VENV)/.installed-tests: $(INPUTS) $(VENV)/.installed-torch
-	$(PIP) install --quiet -c constraints.txt -e '.[tests,lint]'
+	$(PIP) install --quiet --no-compile -c constraints.txt -e '.[tests,lint]'
+	-@$(BIN)/python -m compileall -q -q -j 0 "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
 
 $(VENV)/.installed-docs: $(INPUTS) $(VENV)/.installed-torch

@@ -69,6 +69,7 @@ def versions() -> dict[str, str]:
         "ale-py",
         "envpool",
         "numba",
+        "ray",
     )
     found = {}
     for name in names:

@@ -37,6 +37,10 @@ OFFLINE: dict[str, list[str]] = {"d3rlpy": [TORCH, "d3rlpy==2.8.1", "mujoco==4.0
 """The same for those that learn from datasets."""
 SEARCHES: dict[str, list[str]] = {"mctx": ["jax==0.10.2", "mctx==0.0.71"]}
 """The same for those that search."""
+CLUSTERS: dict[str, list[str]] = {
+    "rllib": [TORCH, "ray[rllib]==2.60.0", "numpy==2.4.6", "gymnasium==1.2.2", "pillow==13.0.0", "psutil==7.2.2"]
+}
+"""The same for those that learn on Ray."""
 LIBRARIES = ("polyak", *PEERS)
 
 
@@ -58,7 +62,7 @@ def interpreter(library: str) -> Path:
         return Path(sys.executable)
     folder = VENVS / library
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    packages = (PEERS | ENGINES | OFFLINE | SEARCHES)[library]
+    packages = (PEERS | ENGINES | OFFLINE | SEARCHES | CLUSTERS)[library]
     pins = "\n".join(packages)
     stamp, digest = folder / "installed.txt", hashlib.sha256(pins.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == digest and python.exists():

@@ -8,7 +8,9 @@ The job names the library, the task and what to measure:
 * ``replay``: microseconds per call of the replay buffers;
 * ``vector_env``: environment steps per second of a vector of environments, without any learning;
 * ``offline``: updates per second of an offline learner;
-* ``offline_score``: the return that an offline learner reaches.
+* ``offline_score``: the return that an offline learner reaches;
+* ``scale``: seconds to begin, environment steps per second and seconds to a return, by a config that builds;
+* ``scaling``: environment steps per second of runners whose environments sleep.
 
 It runs under each library's own interpreter, so it imports nothing but the standard library before the clock starts.
 """
@@ -184,6 +186,20 @@ def measure_offline_score(job: dict[str, Any]) -> dict[str, Any]:
     return offline_calls.score(job)
 
 
+def measure_scale(job: dict[str, Any]) -> dict[str, Any]:
+    """Build an algorithm by its config, and train it."""
+    import scale_calls
+
+    return scale_calls.measure(job)
+
+
+def measure_scaling(job: dict[str, Any]) -> dict[str, Any]:
+    """Collect by runners in processes of their own."""
+    import scale_calls
+
+    return scale_calls.scaling(job)
+
+
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     sys.path.insert(0, str(Path(__file__).parent))
@@ -195,6 +211,8 @@ def main() -> None:
         "vector_env": measure_vector_env,
         "offline": measure_offline,
         "offline_score": measure_offline_score,
+        "scale": measure_scale,
+        "scaling": measure_scaling,
     }
     result = measures[job["measure"]](job)
     import libraries

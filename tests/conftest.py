@@ -1,5 +1,8 @@
 """What holds for all tests."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 
 
@@ -8,3 +11,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """No log is captured: torch notes the whole stack for each tensor that it traces as soon as somebody listens."""
     if config.pluginmanager.has_plugin("logging-plugin"):
         config.pluginmanager.unregister(name="logging-plugin")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """The garbage collector walks through what libraries and tests have defined neither now nor later: it all stays."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+    gc.enable()

@@ -239,10 +239,14 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
     def _on_step(self) -> None:
         self._n_calls += 1
         if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
-            assert isinstance(self.learner, DQNLearner)
-            self.learner.set(tau=self.tau)
-            self.learner.update_target()
+            self._update_target()
         self._follow_schedule()
+
+    def _update_target(self) -> None:
+        """The target network's clock has struck."""
+        assert isinstance(self.learner, DQNLearner)
+        self.learner.set(tau=self.tau)
+        self.learner.update_target()
 
     def _extra_state(self) -> dict[str, Any]:
         return {**super()._extra_state(), "_n_calls": self._n_calls}

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from polyak.compat import importer
-from polyak.compat.rllib_table import RLLIB, TUNE
+from polyak.compat.rllib_table import PREPARES, REFUSED, RLLIB, TUNE
 from polyak.compat.table import CONTRIB, NEEDS, SB3
 
 __all__ = ["install"]
@@ -57,10 +57,10 @@ def _install_ray() -> None:
     installed = find_spec("ray") is not None
     if not installed:
         importer.install(importer.AliasFinder("ray", {"": ()}))
-    importer.install(importer.AliasFinder("ray.rllib", RLLIB))
-    importer.install(importer.AliasFinder("ray.tune", TUNE, completes=installed))
+    importer.install(importer.AliasFinder("ray.rllib", RLLIB, refused=REFUSED))
+    importer.install(importer.AliasFinder("ray.tune", TUNE, completes=installed, prepares=PREPARES))
 
 
 importer.install(importer.AliasFinder(f"{__name__}.sb3", SB3, NEEDS))
 importer.install(importer.AliasFinder(f"{__name__}.contrib", CONTRIB))
-importer.install(importer.AliasFinder(f"{__name__}.rllib", RLLIB))
+importer.install(importer.AliasFinder(f"{__name__}.rllib", RLLIB, refused=REFUSED))

@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,8 @@ class AliasFinder(MetaPathFinder, Loader):
         table: what its modules hold.
         needs: libraries that a module needs at import, as ``{module path: {library: error message}}``.
         completes: take what the table lacks from an installed library of that name.
+        refused: names that the table lacks on purpose, as ``{module path: {name: why, and what to do}}``.
+        prepares: ``{module path: "module:function"}``, called once an installed module has been run.
     """
 
     def __init__(
@@ -49,8 +52,12 @@ class AliasFinder(MetaPathFinder, Loader):
         table: Table,
         needs: Mapping[str, Mapping[str, str]] | None = None,
         completes: bool = False,
+        refused: Mapping[str, Mapping[str, str]] | None = None,
+        prepares: Mapping[str, str] | None = None,
     ) -> None:
         self.root, self.table, self.needs, self.completes = root, table, needs or {}, completes
+        self._refused = refused or {}
+        self._prepares = dict(prepares or {})
         self._homes = {name: (home, attr) for lines in table.values() for name, home, attr in parse(lines)}
         self._installed: dict[str, ModuleType] = {}
 
@@ -74,6 +81,8 @@ class AliasFinder(MetaPathFinder, Loader):
         below, installed = self._path(fullname), self._find_installed(fullname, path)
         if below is None:
             if installed is not None:
+                if self._path(package := fullname.rpartition(".")[0]) is not None:
+                    self._installed_module(package)  # it is run before what is in it
                 return installed
             hint = f", and no {self.root} is installed that has it" if self.completes else ""
             raise ModuleNotFoundError(
@@ -118,29 +127,34 @@ class AliasFinder(MetaPathFinder, Loader):
 
         Programs import names from wherever the other library happened to import them itself.
         """
+        if (why := self._refused.get(path, {}).get(name)) is not None:
+            raise ImportError(f"cannot import name {name!r} from {module!r}: polyak does not answer it: {why}.")
         below = f"{path}.{name}".removeprefix(".")
         if below in self.table:
             return import_module(f"{self.root}.{below}")
         if not self._is_package(path) and name in self._homes:
             home, attribute = self._homes[name]
             return getattr(import_module(home), attribute)
-        own = {"sb3": "", "utils": "common.utils", "type_aliases": "common.type_aliases"}.get(name)
-        if path and own in self.table:  # as the other library's modules call its own
-            return import_module(f"{self.root}.{own}".rstrip("."))
+        other = {"sb3": "", "utils": "common.utils", "type_aliases": "common.type_aliases"}.get(name)
+        if path and other in self.table:  # as the other library's modules call its own
+            return import_module(f"{self.root}.{other}".rstrip("."))
         with contextlib.suppress(LookupError):
             return reexports.find(path, name)
-        installed = self._installed_module(module)
         if name == "__all__" and self.completes:
             listed = [entry for entry, _, _ in parse(self.table[path]) if not entry.startswith("_")]
-            return sorted({*listed, *_public(installed)})
-        if installed is not None and not (name.startswith("__") and name.endswith("__")):
+            return sorted({*listed, *_public(self._installed_module(module))})
+        own = name.startswith("__") and name.endswith("__")  # the import system asks for __path__
+        if not own and (installed := self._installed_module(module)) is not None:
             return getattr(installed, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     def _installed_module(self, fullname: str) -> ModuleType | None:
         """The installed library's own module of a name that the table has too; it is run when it is first needed."""
+        package = fullname.rpartition(".")[0]
+        if fullname not in self._installed and self._path(package) is not None:
+            self._installed_module(package)  # it is run before what is in it
         if fullname not in self._installed:
-            parent = sys.modules.get(fullname.rpartition(".")[0])
+            parent = sys.modules.get(package)
             spec = self._find_installed(fullname, getattr(parent, "__path__", None))
             if spec is None or spec.loader is None:
                 return None
@@ -150,6 +164,9 @@ class AliasFinder(MetaPathFinder, Loader):
             except BaseException:
                 del self._installed[fullname]
                 raise
+            path = self._path(fullname)
+            if path is not None and (function := self._prepares.pop(path, None)) is not None:
+                resolve_name(function)()
         return self._installed[fullname]
 
 

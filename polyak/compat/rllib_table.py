@@ -11,16 +11,18 @@ _APIS = f"{_SCALE}: InferenceOnlyAPI QNetAPI TargetNetworkAPI ValueFunctionAPI"
 _SPEC = f"{_SCALE}: RLModule RLModuleSpec"
 _PPO_MODULE = f"{_SCALE}: PPOTorchRLModule DefaultPPOTorchRLModule"
 _DQN_MODULE = f"{_SCALE}: DQNRainbowTorchRLModule DefaultDQNTorchRLModule"
+_REGISTRY = f"{_SCALE}.tuning: register_env get_trainable_cls"
 _CALLBACKS = f"{_SCALE}: RLlibCallback DefaultCallbacks"
 
 RLLIB: dict[str, tuple[str, ...]] = {
-    "": (),
+    "": (f"{_SCALE}.tuning: _register_all=register_all",),
     "algorithms": (
         f"{_SCALE}: Algorithm AlgorithmConfig PPO PPOConfig DQN DQNConfig SAC SACConfig IMPALA IMPALAConfig APPO "
         "APPOConfig",
     ),
     "algorithms.algorithm": (f"{_SCALE}: Algorithm",),
     "algorithms.algorithm_config": (f"{_SCALE}: AlgorithmConfig",),
+    "algorithms.registry": (f"{_SCALE}: get_algorithm_class",),
     "algorithms.ppo": (f"{_SCALE}: PPO PPOConfig",),
     "algorithms.ppo.ppo": (f"{_SCALE}: PPO PPOConfig",),
     "algorithms.ppo.ppo_catalog": (f"{_SCALE}: PPOCatalog",),
@@ -44,6 +46,9 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "algorithms.appo.appo": (f"{_SCALE}: APPO APPOConfig",),
     "callbacks": (_CALLBACKS,),
     "callbacks.callbacks": (_CALLBACKS,),
+    "connectors": (),
+    "connectors.env_to_module": (f"{_SCALE}: MeanStdFilter",),
+    "connectors.env_to_module.mean_std_filter": (f"{_SCALE}: MeanStdFilter",),
     "core": (f"{_SCALE}: Columns DEFAULT_MODULE_ID",),
     "core.columns": (f"{_SCALE}: Columns",),
     "core.models": (),
@@ -53,7 +58,8 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "core.models.torch": (),
     "core.models.torch.encoder": (f"{_SCALE}: Encoder TorchModel",),
     "core.models.torch.base": (f"{_SCALE}: TorchModel",),
-    "core.rl_module": (_SPEC, f"{_SCALE}: DefaultModelConfig"),
+    "core.rl_module": (_SPEC, f"{_SCALE}: DefaultModelConfig MultiRLModule MultiRLModuleSpec"),
+    "core.rl_module.multi_rl_module": (f"{_SCALE}: MultiRLModule MultiRLModuleSpec",),
     "core.rl_module.rl_module": (_SPEC,),
     "core.rl_module.default_model_config": (f"{_SCALE}: DefaultModelConfig",),
     "core.rl_module.apis": (_APIS,),
@@ -61,12 +67,68 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "core.rl_module.torch.torch_rl_module": (f"{_SCALE}: TorchRLModule",),
     "env": (),
     "env.env_context": (f"{_SCALE}: EnvContext",),
-    "tune": (f"{_SCALE}: register_env get_trainable_cls",),
-    "tune.registry": (f"{_SCALE}: register_env get_trainable_cls",),
+    "tune": (_REGISTRY,),
+    "tune.registry": (_REGISTRY,),
 }
 """Module path below ``ray.rllib``; ``tune`` stands for ``ray.tune``."""
+
+_ONE_AGENT = "algorithms here train one agent"
+_WRAP = "wrap the environment: gymnasium.wrappers, or polyak.envs.VecNormalize"
+_OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
+_RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
+_LEARNER = "subclass the learner of polyak's algorithm, and name it by training(learner_class=...)"
+_DISTRIBUTION = "ask a catalog or a module: get_action_dist_cls()"
+_OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
+
+REFUSED: dict[str, dict[str, str]] = {
+    "algorithms": dict.fromkeys(["BC", "BCConfig", "MARWIL", "MARWILConfig"], _OFFLINE.format("BC"))
+    | dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL"))
+    | dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
+    "algorithms.bc": dict.fromkeys(["BC", "BCConfig"], _OFFLINE.format("BC")),
+    "algorithms.marwil": dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("BC")),
+    "algorithms.cql": dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL")),
+    "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
+    "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
+    "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
+    "connectors.connector_v2": {"ConnectorV2": _WRAP},
+    "connectors.env_to_module": dict.fromkeys(
+        ["FlattenObservations", "FrameStackingEnvToModule", "PrevActionsPrevRewards"], _WRAP
+    )
+    | {"SingleAgentObservationPreprocessor": _WRAP},
+    "connectors.module_to_env": dict.fromkeys(["GetActions", "NormalizeAndClipActions"], _WRAP),
+    "connectors.learner": {"FrameStackingLearner": _WRAP},
+    "core.learner": {"Learner": _LEARNER, "LearnerGroup": "algo.learner_group is one"},
+    "core.learner.learner": {"Learner": _LEARNER},
+    "core.learner.learner_group": {"LearnerGroup": "algo.learner_group is one"},
+    "core.learner.torch.torch_learner": {"TorchLearner": _LEARNER},
+    "core.rl_module.apis": {"SelfSupervisedLossAPI": _LEARNER},
+    "core.rl_module.torch.torch_compile_config": {
+        "TorchCompileConfig": "framework(torch_compile_learner=...) compiles gradient steps"
+    },
+    "env.multi_agent_env": {"MultiAgentEnv": _ONE_AGENT},
+    "env.env_runner": {"EnvRunner": _RUNNER},
+    "env.env_runner_group": {"EnvRunnerGroup": _RUNNER},
+    "env.single_agent_env_runner": {"SingleAgentEnvRunner": _RUNNER},
+    "env.single_agent_episode": {"SingleAgentEpisode": "callbacks are told of episodes: on_episode_end(episode=...)"},
+    "models": {"ModelCatalog": _OLD},
+    "models.torch.torch_modelv2": {"TorchModelV2": _OLD},
+    "models.torch.torch_distributions": dict.fromkeys(
+        ["TorchCategorical", "TorchDiagGaussian", "TorchMultiCategorical", "TorchDeterministic"], _DISTRIBUTION
+    ),
+    "policy.policy": {"Policy": _OLD},
+    "policy.sample_batch": {"SampleBatch": "batches are dicts by polyak.scale.Columns"},
+    "utils.metrics.metrics_logger": {"MetricsLogger": "callbacks are given one: metrics_logger"},
+}
+"""Module path below ``ray.rllib`` -> name -> why it is not here, and what to do instead."""
+
+for _path in REFUSED:
+    for _end in range(_path.count(".") + 1):  # the module, and the packages that it is in
+        RLLIB.setdefault(".".join(_path.split(".")[: _end + 1]), ())
 
 TUNE: dict[str, tuple[str, ...]] = {
     path.removeprefix("tune").removeprefix("."): lines for path, lines in RLLIB.items() if path.startswith("tune")
 }
 """Module path below ``ray.tune``, of which there is no more than this."""
+
+PREPARES = {"": f"{_SCALE}.tuning:prepare"}
+"""Module path below ``ray.tune`` -> what is called when the installed one has been run."""

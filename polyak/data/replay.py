@@ -424,16 +424,21 @@ class ReplayBuffer(BaseBuffer):
         """:meth:`cut_episodes` under SB3's name."""
         self.cut_episodes()
 
-    def cut_episodes(self) -> None:
+    def cut_episodes(self, envs: Iterable[int] | None = None) -> None:
         """Let the running episodes end, by truncation, at the newest row: what comes next belongs to another episode.
 
         To be called when the environments are reset in the middle of an episode, so that no window and no hindsight
         goal reaches across.
+
+        Args:
+            envs: which environments; ``None``: all.
         """
         if self.size() == 0 or not self._has_storage:
             return
         newest, columns = self._newest(), self.storage.columns
         running = np.flatnonzero(columns["dones"][newest] == 0)
+        if envs is not None:
+            running = np.intersect1d(running, np.fromiter(envs, np.int64))
         if self.relabel is not None:
             self._sync(self.relabel)
             self.sampler.include(self.relabel.cut(running))

@@ -7,7 +7,9 @@ Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000 (LSTM)
 step before is done one by one. :func:`lstm_steps` and :func:`gru_steps` are the same, step by step in differentiable
 operations, for derivatives of derivatives.
 
-Shapes: T steps, B sequences, H units. Gradients end at the initial memory.
+Shapes: T steps, B sequences, H units. Gradients end at the initial memory. Several layers of the same size, each with
+sequences of its own, go side by side: [T, G, B, ...] instead of [T, B, ...], [G, B, ...] instead of [B, ...], and
+weights [G, ...]; episodes begin in all of them alike.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Sequence = Callable[[Tensor, tuple[Tensor, ...], Tensor, Tensor, Tensor], tuple[Tensor, tuple[Tensor, ...]]]
+Unrolled = Callable[[Tensor, tuple[Tensor, ...], Tensor, Tensor, Tensor], tuple[Tensor, tuple[Tensor, ...]]]
 """(inputs, memory, weight, bias, keep) -> outputs, and memory after each step: what the four functions below have in
 common."""
 
@@ -38,7 +40,7 @@ def lstm(
     Returns:
         h [T, B, H] after each step; and the memory then, h and c [T, B, H], which bring no gradients.
     """
-    hidden, cells, _ = torch.ops.polyak.lstm(inputs + bias, *memory, weight, keep)
+    hidden, cells, _ = torch.ops.polyak.lstm(inputs + bias.unsqueeze(-2), *memory, weight, keep)
     return hidden, (hidden.detach(), cells.detach())
 
 
@@ -49,7 +51,7 @@ def lstm_steps(
     h, c = memory
     outputs, cells = [], []
     for x, k in zip(inputs, keep[..., None], strict=True):
-        i, f, g, o = (x + (h * k) @ weight.t() + bias).chunk(4, 1)
+        i, f, g, o = (x + (h * k) @ weight.mT + bias.unsqueeze(-2)).chunk(4, -1)
         c = f.sigmoid() * (c * k) + i.sigmoid() * g.tanh()
         h = o.sigmoid() * c.tanh()
         outputs.append(h)
@@ -85,8 +87,8 @@ def gru_steps(
     outputs = []
     for x, k in zip(inputs, keep[..., None], strict=True):
         h = h * k
-        from_r, from_z, from_n = x.chunk(3, 1)
-        of_r, of_z, of_n = (h @ weight.t() + bias).chunk(3, 1)
+        from_r, from_z, from_n = x.chunk(3, -1)
+        of_r, of_z, of_n = (h @ weight.mT + bias.unsqueeze(-2)).chunk(3, -1)
         z, n = (from_z + of_z).sigmoid(), (from_n + (from_r + of_r).sigmoid() * of_n).tanh()
         h = n + z * (h - n)
         outputs.append(h)
@@ -104,69 +106,87 @@ def _begun(keep: Tensor) -> list[bool]:
 
 def _before(states: Tensor, first: Tensor, keep: Tensor) -> Tensor:
     """What each step finds [T, B, H]: ``first``, then what the steps before left, nothing where an episode begins."""
-    return torch.cat([first[None], states[:-1]]) * keep[..., None]
+    found = torch.cat([first[None], states[:-1]])
+    return found * (keep[:, None, :, None] if found.dim() == 4 else keep[..., None])
+
+
+def _rows(steps: Tensor) -> Tensor:
+    """[T, B, N] -> [T * B, N]; [T, G, B, N] -> [G, T * B, N]"""
+    return steps.movedim(0, -3).flatten(-3, -2)
 
 
 def _lstm_forward(inputs: Tensor, h: Tensor, c: Tensor, weight: Tensor, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs and cells [T, B, H], and the gates' values [T, B, 4 H]."""
-    units = h.shape[1]
+    units = h.shape[-1]
+    product = torch.baddbmm if weight.dim() == 3 else torch.addmm
+    # tanh(x) = 2 sigmoid(2 x) - 1, so that one function makes all gates of a step: g's arguments come doubled.
+    doubled = inputs.new_ones(4 * units)
+    doubled[2 * units : 3 * units] = 2
+    inputs, transposed = inputs * doubled, (weight * doubled[:, None]).mT
     gates = torch.empty_like(inputs, memory_format=torch.contiguous_format)
-    outputs = inputs.new_empty(*inputs.shape[:2], units)
-    cells, transposed = torch.empty_like(outputs), weight.t()
-    parts = gates[..., : 2 * units], gates[..., 2 * units : 3 * units], gates[..., 3 * units :]
-    for t, begins in enumerate(_begun(keep)):
+    outputs = inputs.new_empty(*inputs.shape[:-1], units)
+    cells = torch.empty_like(outputs)
+    parts = [part.unbind() for part in gates.unflatten(-1, (4, units)).unbind(-2)]
+    steps = zip(inputs.unbind(), gates.unbind(), *parts, cells.unbind(), outputs.unbind(), strict=True)
+    for t, (begins, (x, four, i, f, half_g, o, cell, output)) in enumerate(zip(_begun(keep), steps, strict=True)):
         if begins:
             h, c = h * keep[t, :, None], c * keep[t, :, None]
-        torch.addmm(inputs[t], h, transposed, out=gates[t])
-        i_and_f, g, o = (part[t] for part in parts)
-        i_and_f.sigmoid_()
-        g.tanh_()
-        o.sigmoid_()
-        c = torch.mul(i_and_f[:, units:], c, out=cells[t]).addcmul_(i_and_f[:, :units], g)
-        h = torch.tanh(c, out=outputs[t]).mul_(o)
+        product(x, h, transposed, out=four)
+        four.sigmoid_()
+        c = torch.mul(f, c, out=cell).sub_(i).addcmul_(i, half_g, value=2)
+        h = torch.tanh(c, out=output).mul_(o)
+    gates[..., 2 * units : 3 * units].mul_(2).sub_(1)
     return outputs, cells, gates
 
 
 def _lstm_backward(grads: Tensor, cells: Tensor, gates: Tensor, cell: Tensor, weight: Tensor, keep: Tensor) -> Tensor:
     """Gradients of the gates' arguments [T, B, 4 H], from those of the outputs [T, B, H]."""
-    units = grads.shape[2]
-    i, f, g, o = gates.unflatten(2, (4, units)).unbind(2)
+    units = grads.shape[-1]
+    product = torch.bmm if weight.dim() == 3 else torch.mm
+    i, f, g, o = gates.unflatten(-1, (4, units)).unbind(-2)
     squashed = cells.tanh()
     to_cell = o * (1 - squashed * squashed)
     to_i, to_f, to_g = g * i * (1 - i), _before(cells, cell, keep) * f * (1 - f), i * (1 - g * g)
-    slopes = torch.stack([to_i, to_f, to_g], 2)  # of the cell by the arguments of i, f, g
-    to_o, back = squashed * o * (1 - o), f * keep[..., None]
+    slopes = torch.stack([to_i, to_f, to_g], -2)  # of the cell by the arguments of i, f, g
+    to_o = squashed * o * (1 - o)
+    back = f * (keep[:, None, :, None] if f.dim() == 4 else keep[..., None])
     changes = torch.empty_like(gates)
-    to_three, to_last = changes.unflatten(2, (4, units)).split((3, 1), 2)
+    to_three, to_last = changes.unflatten(-1, (4, units)).split((3, 1), -2)
+    parts = (grads, to_cell, slopes, to_o, back, changes, to_three, to_last.squeeze(-2))
     of_cell, of_output = torch.zeros_like(cell), torch.zeros_like(cell)
-    begun = _begun(keep)
-    for t in range(len(grads) - 1, -1, -1):
-        of_output += grads[t]
-        of_cell.addcmul_(of_output, to_cell[t])
-        torch.mul(of_cell[:, None], slopes[t], out=to_three[t])
-        torch.mul(of_output, to_o[t], out=to_last[t, :, 0])
-        of_cell *= back[t]
-        torch.mm(changes[t], weight, out=of_output)
-        if begun[t]:
+    beside = of_cell.unsqueeze(-2)
+    steps = enumerate(zip(_begun(keep), *(part.unbind() for part in parts), strict=True))
+    for t, (begins, grad, by_cell, by_three, by_o, goes_back, change, three, last) in reversed(list(steps)):
+        of_output += grad
+        of_cell.addcmul_(of_output, by_cell)
+        torch.mul(beside, by_three, out=three)
+        torch.mul(of_output, by_o, out=last)
+        of_cell *= goes_back
+        product(change, weight, out=of_output)
+        if begins:
             of_output *= keep[t, :, None]
     return changes
 
 
 def _gru_forward(inputs: Tensor, h: Tensor, weight: Tensor, bias: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs [T, B, H], and r, z, n and (W h + b)_n [T, B, 4 H]."""
-    units = h.shape[1]
-    outputs = inputs.new_empty(*inputs.shape[:2], units)
-    gates = inputs.new_empty(*inputs.shape[:2], 4 * units)
-    transposed = weight.t()
-    for t, begins in enumerate(_begun(keep)):
+    units = h.shape[-1]
+    product = torch.baddbmm if weight.dim() == 3 else torch.addmm
+    outputs = inputs.new_empty(*inputs.shape[:-1], units)
+    gates = inputs.new_empty(*inputs.shape[:-1], 4 * units)
+    transposed, bias = weight.mT, bias.unsqueeze(-2)
+    split = (inputs.split((2 * units, units), -1), gates.split((2 * units, units, units), -1))
+    parts = [part.unbind() for some in split for part in some]
+    z_parts = [part.unbind() for part in split[1][0].split(units, -1)]
+    steps = zip(*parts, *z_parts, outputs.unbind(), strict=True)
+    for t, (begins, (x, x_n, r_and_z, n, of_n, r, z, output)) in enumerate(zip(_begun(keep), steps, strict=True)):
         if begins:
             h = h * keep[t, :, None]
-        own = torch.addmm(bias, h, transposed)
-        r_and_z, n, of_n = gates[t].split((2 * units, units, units), 1)
-        torch.add(inputs[t, :, : 2 * units], own[:, : 2 * units], out=r_and_z).sigmoid_()
-        of_n.copy_(own[:, 2 * units :])
-        torch.addcmul(inputs[t, :, 2 * units :], r_and_z[:, :units], of_n, out=n).tanh_()
-        h = torch.lerp(n, h, r_and_z[:, units:], out=outputs[t])
+        own = product(bias, h, transposed)
+        torch.add(x, own[..., : 2 * units], out=r_and_z).sigmoid_()
+        of_n.copy_(own[..., 2 * units :])
+        torch.addcmul(x_n, r, of_n, out=n).tanh_()
+        h = torch.lerp(n, h, z, out=output)
     return outputs, gates
 
 
@@ -174,24 +194,25 @@ def _gru_backward(
     grads: Tensor, outputs: Tensor, gates: Tensor, h: Tensor, weight: Tensor, keep: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients [T, B, 3 H] of what the inputs bring to the gates, and of W h + b."""
-    steps, batch, units = grads.shape
-    r, z, n, of_n = gates.unflatten(2, (4, units)).unbind(2)
+    units = grads.shape[-1]
+    product = torch.baddbmm if weight.dim() == 3 else torch.addmm
+    r, z, n, of_n = gates.unflatten(-1, (4, units)).unbind(-2)
     to_z, to_n = (_before(outputs, h, keep) - n) * z * (1 - z), (1 - z) * (1 - n * n)
     to_r = to_n * of_n * r * (1 - r)
-    slopes = torch.stack([to_r, to_z, to_n], 2)  # of the output by what the inputs bring
-    own_slopes = torch.stack([to_r, to_z, to_n * r], 2)
-    changes = torch.empty(steps, batch, 3 * units, dtype=grads.dtype, device=grads.device)
-    parts = changes.unflatten(2, (3, units))
+    slopes = torch.stack([to_r, to_z, to_n], -2)  # of the output by what the inputs bring
+    own_slopes = torch.stack([to_r, to_z, to_n * r], -2)
+    changes = grads.new_empty(*grads.shape[:-1], 3 * units)
     of_outputs = torch.empty_like(grads)
     of_output = torch.zeros_like(h)
-    begun = _begun(keep)
-    for t in range(steps - 1, -1, -1):
-        total = torch.add(of_output, grads[t], out=of_outputs[t])
-        torch.mul(total[:, None], own_slopes[t], out=parts[t])
-        of_output = torch.mul(total, z[t]).addmm_(changes[t], weight)
-        if begun[t]:
+    parts = (grads, of_outputs, own_slopes, changes, changes.unflatten(-1, (3, units)), z)
+    steps = enumerate(zip(_begun(keep), *(part.unbind() for part in parts), strict=True))
+    for t, (begins, grad, total, by_three, change, three, goes_back) in reversed(list(steps)):
+        torch.add(of_output, grad, out=total)
+        torch.mul(total.unsqueeze(-2), by_three, out=three)
+        of_output = product(total * goes_back, change, weight)
+        if begins:
             of_output *= keep[t, :, None]
-    return (of_outputs[:, :, None] * slopes).flatten(2), changes
+    return (of_outputs.unsqueeze(-2) * slopes).flatten(-2), changes
 
 
 _library = torch.library.Library("polyak", "FRAGMENT")
@@ -217,7 +238,7 @@ for _name, _function in (
 
 @torch.library.register_fake("polyak::lstm")
 def _lstm_shapes(inputs: Tensor, hidden: Tensor, cell: Tensor, weight: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
-    outputs = inputs.new_empty(*inputs.shape[:2], hidden.shape[1])
+    outputs = inputs.new_empty(*inputs.shape[:-1], hidden.shape[-1])
     return outputs, torch.empty_like(outputs), inputs.new_empty(inputs.shape)
 
 
@@ -228,13 +249,13 @@ def _lstm_backward_shapes(grads: Tensor, cells: Tensor, gates: Tensor, *_: Tenso
 
 @torch.library.register_fake("polyak::gru")
 def _gru_shapes(inputs: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, keep: Tensor) -> tuple[Tensor, ...]:
-    shape, units = inputs.shape[:2], hidden.shape[1]
+    shape, units = inputs.shape[:-1], hidden.shape[-1]
     return inputs.new_empty(*shape, units), inputs.new_empty(*shape, 4 * units)
 
 
 @torch.library.register_fake("polyak::gru_backward")
 def _gru_backward_shapes(grads: Tensor, outputs: Tensor, gates: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
-    shape = *grads.shape[:2], 3 * grads.shape[2]
+    shape = *grads.shape[:-1], 3 * grads.shape[-1]
     return grads.new_empty(shape), grads.new_empty(shape)
 
 
@@ -246,7 +267,7 @@ def _lstm_kept(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...])
 def _lstm_gradients(ctx: Any, grads: Tensor, of_cells: Tensor, of_gates: Tensor) -> tuple[Tensor | None, ...]:
     outputs, cells, gates, hidden, cell, weight, keep = ctx.saved_tensors
     changes = torch.ops.polyak.lstm_backward(grads.contiguous(), cells, gates, cell, weight, keep)
-    of_weight = changes.flatten(0, 1).t() @ _before(outputs, hidden, keep).flatten(0, 1)
+    of_weight = _rows(changes).mT @ _rows(_before(outputs, hidden, keep))
     return changes, None, None, of_weight, None
 
 
@@ -258,8 +279,8 @@ def _gru_kept(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) 
 def _gru_gradients(ctx: Any, grads: Tensor, of_gates: Tensor) -> tuple[Tensor | None, ...]:
     outputs, gates, hidden, weight, keep = ctx.saved_tensors
     changes, own = torch.ops.polyak.gru_backward(grads.contiguous(), outputs, gates, hidden, weight, keep)
-    own = own.flatten(0, 1)
-    return changes, None, own.t() @ _before(outputs, hidden, keep).flatten(0, 1), own.sum(0), None
+    own = _rows(own)
+    return changes, None, own.mT @ _rows(_before(outputs, hidden, keep)), own.sum(-2), None
 
 
 torch.library.register_autograd("polyak::lstm", _lstm_gradients, setup_context=_lstm_kept, lib=_library)

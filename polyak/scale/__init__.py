@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polyak.scale.config.sac import SACConfig
     from polyak.scale.environments import EnvContext, register_env
     from polyak.scale.errors import NotThereYetError
+    from polyak.scale.filters import MeanStdFilter
     from polyak.scale.models.catalog import Catalog, DefaultModelConfig, DQNCatalog, DQNRainbowCatalog, PPOCatalog
     from polyak.scale.models.configs import (
         ActorCriticEncoderConfig,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         PPOTorchRLModule,
     )
     from polyak.scale.models.encoders import Encoder, TorchModel
+    from polyak.scale.models.multi import MultiRLModule, MultiRLModuleSpec
     from polyak.scale.models.rl_module import (
         InferenceOnlyAPI,
         QNetAPI,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
         ValueFunctionAPI,
     )
     from polyak.scale.trainables import get_algorithm_class, get_trainable_cls
+    from polyak.scale.tuning import tune_trainable
 
 _PLACES = {
     "algorithm": "Algorithm",
@@ -60,15 +63,18 @@ _PLACES = {
     "config.sac": "SACConfig",
     "environments": "EnvContext register_env",
     "errors": "NotThereYetError",
+    "filters": "MeanStdFilter",
     "models.catalog": "Catalog DefaultModelConfig DQNCatalog DQNRainbowCatalog PPOCatalog",
     "models.configs": "ActorCriticEncoderConfig CNNEncoderConfig FreeLogStdMLPHeadConfig MLPEncoderConfig "
     "MLPHeadConfig ModelConfig RecurrentEncoderConfig",
     "models.default_modules": "DefaultDQNTorchRLModule DefaultPPOTorchRLModule DQNRainbowTorchRLModule PPORLModule "
     "PPOTorchRLModule",
     "models.encoders": "Encoder TorchModel",
+    "models.multi": "MultiRLModule MultiRLModuleSpec",
     "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
     "ValueFunctionAPI",
     "trainables": "get_algorithm_class get_trainable_cls",
+    "tuning": "tune_trainable",
 }
 _HOME = {name: module for module, names in _PLACES.items() for name in names.split()}
 _ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "IMPALA", "APPO")

@@ -16,22 +16,19 @@ from typing_extensions import Self
 
 from polyak.core.hyperparameters import require
 from polyak.core.loops.on_policy import RolloutAlgorithm
-from polyak.core.schedules import LinearSchedule
-from polyak.core.watching.evaluation import evaluate
-from polyak.envs import as_vec_env
 from polyak.envs.names import did_you_mean
 from polyak.scale import checkpoints, results
 from polyak.scale.callbacks import EpisodeEnds, Hooks
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
-from polyak.scale.environments import make_environments
+from polyak.scale.evaluation import LocalEvaluators, order_of
+from polyak.scale.filters import filter_around
 from polyak.scale.groups import LocalLearner
 from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.rl_module import read_state
-from polyak.scale.places import check_processes, make_learners, make_places, make_runners
-
-_EVALUATION_SEED = 1_000_003
-"""Between the seed of training and that of the first evaluation, so that they play other episodes."""
+from polyak.scale.places import check_processes, make_evaluators, make_learners, make_places, make_runners, of_others
+from polyak.scale.plain import take_exploration
+from polyak.scale.processes.shards import ShardedReplayBuffer
 
 
 class Algorithm:
@@ -60,10 +57,14 @@ class Algorithm:
         self.config, self.iteration = config, 0
         self._hooks = Hooks(config)
         check_processes(config)
-        self._evaluation_env: Any = None
+        self._evaluators = make_evaluators(config, self._created())
         self._stopped = False
         self._learners: LocalLearner | None = None
-        self._make_model()
+        try:
+            self._make_model()
+        except BaseException:
+            self._evaluators.stop()
+            raise
         self._hooks("on_algorithm_init", algorithm=self)
 
     @classmethod
@@ -77,8 +78,7 @@ class Algorithm:
         self._spaces = self._seen.observations, self._seen.own_actions
         try:
             self.plain = self.config.plain(self._turned)
-            if self._remote is not None and "asynchronous" in self.plain.kwargs:
-                self.plain.kwargs["asynchronous"] = False  # others act meanwhile, and not a thread of this process
+            self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
             self._adopt(self.plain.algorithm(self.plain.policy, env, **self.plain.kwargs))
         except BaseException:
             env.close()
@@ -91,21 +91,25 @@ class Algorithm:
 
     def _adopt(self, model: Any, anew: bool = True) -> None:
         """Go on with a model."""
+        self._end_replay()
         self.model = model
         self._log = results.Means()
         model.set_logger(self._log)
         self._episodes = results.Episodes(model.ep_info_buffer.maxlen)
         self._episodes.extend(model.ep_info_buffer)
         model.ep_info_buffer = self._episodes
-        schedule = getattr(self.config, "exploration_schedule", lambda: None)()
-        if schedule is not None and not isinstance(schedule, LinearSchedule):
-            model.exploration_schedule = schedule
-            model.exploration_rate = schedule(model._current_progress_remaining)
+        take_exploration(self.config, model)
         told = EpisodeEnds(self._hooks, self) if self._hooks.wants("on_episode_end") else None
         if self._learners is not None:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self._seen)
         self.env_runner_group = make_runners(self._remote, model, told, anew)
+
+    def _end_replay(self) -> None:
+        """End the processes that hold the replay buffer, if there are any."""
+        buffer = getattr(vars(self).get("model"), "replay_buffer", None)
+        if isinstance(buffer, ShardedReplayBuffer):
+            buffer.stop()
 
     def _begin_with(self, path: Any) -> None:
         """Give the module, and its target networks, the weights of another."""
@@ -142,9 +146,15 @@ class Algorithm:
         config, model = self.config, self.model
         began, steps, episodes = time.perf_counter(), model.num_timesteps, self._episodes.lifetime
         split, updates, calls, rows = model.time_split, model.learner.steps, 0, 0
+        evaluates = config.evaluation_interval is not None and (self.iteration + 1) % config.evaluation_interval == 0
+        meanwhile = evaluates and config.evaluation_parallel_to_training
+        if meanwhile:
+            self._begin_evaluation()
         with self.env_runner_group.under_way():
             while True:
                 self.training_step()
+                if meanwhile:
+                    self._evaluators.go_on()
                 calls += 1
                 rows = self._rows(model.learner.steps - updates)
                 if (
@@ -153,6 +163,7 @@ class Algorithm:
                     and rows >= config.min_train_timesteps_per_iteration
                 ):
                     break
+        self.learner_group.settle()
         self.iteration += 1
         self._counters["rows"] += rows
         seconds = time.perf_counter() - began
@@ -171,9 +182,9 @@ class Algorithm:
             "config": config.to_dict(),
             **results.of_now(),
         }
-        if config.evaluation_interval is not None and self.iteration % config.evaluation_interval == 0:
+        if evaluates:
             evaluated = time.perf_counter()
-            result["evaluation"] = self.evaluate()
+            result["evaluation"] = self._end_evaluation() if meanwhile else self.evaluate()
             result["timers"]["evaluation_iteration"] = time.perf_counter() - evaluated
             seconds = time.perf_counter() - began
         self._counters["seconds"] += seconds
@@ -237,40 +248,29 @@ class Algorithm:
         Returns:
             ``{"env_runners": {"episode_return_mean": ...}}``, and in which iteration.
         """
-        config = self.config.evaluation_settings()
+        self._begin_evaluation()
+        return self._end_evaluation()
+
+    def _begin_evaluation(self) -> None:
         self._hooks("on_evaluate_start", algorithm=self)
-        env = self._evaluating(config)
-        if config.custom_evaluation_function is not None:
-            found = config.custom_evaluation_function(self, env)
+        self._evaluators.begin(self.model, order_of(self.config, int(self._counters["evaluations"])))
+
+    def _end_evaluation(self) -> dict[str, Any]:
+        function = self.config.custom_evaluation_function
+        if function is not None:
+            assert isinstance(self._evaluators, LocalEvaluators)
+            found = function(self, self._evaluators.env)
             found = found[0] if isinstance(found, tuple) else found
             fix = f"it returned {type(found).__name__}. Let it return a dict."
-            require(isinstance(found, dict), "custom_evaluation_function", config.custom_evaluation_function, fix)
+            require(isinstance(found, dict), "custom_evaluation_function", function, fix)
         else:
-            found = {"env_runners": self._play(config, env)}
+            returns, lengths = self._evaluators.result()
+            counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
+            found = {"env_runners": {**results.of_episodes(returns, lengths), **counts}}
         found = {**found, "iteration": self.iteration}
         self._counters["evaluations"] += 1
         self._hooks("on_evaluate_end", algorithm=self, evaluation_metrics=found)
         return found
-
-    def _evaluating(self, config: AlgorithmConfig) -> Any:
-        if self._evaluation_env is None:
-            self._evaluation_env = make_environments(config, training=False, created=self._created())
-        return self._evaluation_env
-
-    def _play(self, config: AlgorithmConfig, env: Any) -> dict[str, Any]:
-        played = self._counters["evaluations"]
-        seed = ((config.seed or 0) + _EVALUATION_SEED * (played + 1)) % (2**32 - env.num_envs)
-        returns: list[float] = []
-        lengths: list[int] = []
-        in_steps = config.evaluation_duration_unit == "timesteps"
-        while not returns or (in_steps and sum(lengths) < config.evaluation_duration):
-            number = env.num_envs if in_steps else config.evaluation_duration
-            found = evaluate(self.model, as_vec_env(env), number, deterministic=not config.explore, seed=seed)
-            returns += found.returns.tolist()
-            lengths += found.lengths.tolist()
-            seed = (seed + number) % (2**32 - env.num_envs)
-        counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
-        return {**results.of_episodes(returns, lengths), **counts}
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class Algorithm:
         """
         for name, value in kwargs.items():
             require(value is None, name, value, "there are observation, state and explore.")
-        action, then = self.model.predict(observation, state, deterministic=not explore)
+        action, then = self.model.predict(self._filtered(observation), state, deterministic=not explore)
         action = self._in_units(action)
         remembers = state is not None or self.model.policy.acting_memory(1) is not None
         return (action, then, {}) if remembers else action
@@ -299,8 +299,13 @@ class Algorithm:
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> Any:
         """As every algorithm of polyak's: actions for one observation or several, and the next state."""
-        action, then = self.model.predict(observation, state, episode_start, deterministic)
+        action, then = self.model.predict(self._filtered(observation), state, episode_start, deterministic)
         return self._in_units(action), then
+
+    def _filtered(self, observation: Any) -> Any:
+        """As the model learned from it."""
+        known = filter_around(self.model.get_env())
+        return observation if known is None else known.normalize_obs(observation)
 
     def _in_units(self, action: Any) -> Any:
         """Of the environment itself, where the model acts in [-1, 1]."""
@@ -399,8 +404,8 @@ class Algorithm:
         self._stopped = True
         self.env_runner_group.stop()
         self.learner_group.stop()
-        if self._evaluation_env is not None:
-            self._evaluation_env.close()
+        self._end_replay()
+        self._evaluators.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -415,7 +420,7 @@ class Algorithm:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in _REPLACED:
-            raise AttributeError(f"{type(self).__name__} has no {name}(). Use {_REPLACED[name]}.")
+            raise AttributeError(f"{type(self).__name__} has no {name}. Use {_REPLACED[name]}.")
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{did_you_mean(name, dir(type(self)))}")
 
 
@@ -429,7 +434,14 @@ _REPLACED = {
     "compute_actions": "predict(observations)",
     "workers": "env_runner_group",
     "evaluation_workers": "evaluate()",
+    "get_state": "save_to_path(path), or get_weights()",
+    "set_state": "restore_from_path(path), or set_weights(weights)",
+    "env_runner": "env_runner_group, whose env are the environments",
+    "eval_env_runner_group": "evaluate()",
+    "metrics": "what train() returns, and metrics_logger of callbacks",
+    "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
+    "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "export_policy_model": "get_module().save_to_path(path)",
     "export_policy_checkpoint": "get_module().save_to_path(path)",
 }
-"""Methods of earlier versions of RLlib."""
+"""What RLlib has, or had in earlier versions."""

@@ -18,6 +18,7 @@ from polyak.core.files.archive import DAMAGED, replacing
 from polyak.core.files.parameters import saved_parameters, set_parameters
 from polyak.core.files.serialise import decode, is_plain
 from polyak.scale.config.base import AlgorithmConfig
+from polyak.scale.filters import filter_around, moments_in
 
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 
@@ -95,6 +96,9 @@ def restore(algorithm: Any, path: Any, component: str | None = None) -> None:
     model = plain.algorithm.load(
         file, env=old.get_env(), device=device, custom_objects=own, resume=True, force_reset=True
     )
+    known = filter_around(old.get_env())
+    if known is not None and model._statistics is not None:
+        known.load_moments(moments_in(model._statistics))
     if model.seed is not None:
         old.get_env().seed((model.seed + int(described["iteration"])) % 2**31)  # other episodes than the first ones
     algorithm._adopt(model, anew=False)

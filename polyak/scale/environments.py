@@ -13,6 +13,7 @@ from polyak.core.hyperparameters import require
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, make_env
 from polyak.envs.names import did_you_mean
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
+from polyak.scale.filters import filtered
 
 if TYPE_CHECKING:
     from polyak.scale.config.base import AlgorithmConfig
@@ -33,6 +34,11 @@ def register_env(name: str, env_creator: Callable[[Any], gym.Env]) -> None:
     require(isinstance(name, str) and bool(name), "name", name, "give a text.")
     require(callable(env_creator), "env_creator", env_creator, "give a function of one argument, the EnvContext.")
     _REGISTERED[name] = env_creator
+
+
+def registered() -> Mapping[str, Callable[[Any], gym.Env]]:
+    """Names that :func:`register_env` has given, now and later."""
+    return _REGISTERED
 
 
 class EnvContext(dict[str, Any]):
@@ -205,7 +211,7 @@ def make_environments(
         if not same:
             env.close()
         require(same, name, said, f"the environment has {found}. Leave it out.")
-    return env
+    return filtered(env, config.env_to_module_connector, config.gamma, training)
 
 
 def look_over(env: gym.Env) -> None:

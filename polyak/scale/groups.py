@@ -99,6 +99,9 @@ class LocalLearner:
             raise ValueError(f"weights do not fit the module: {wrong} are missing, not its own, or of another shape.")
         self.module.load_state_dict({name: torch.as_tensor(np.asarray(value)) for name, value in given.items()})
 
+    def settle(self) -> None:
+        """Bring the model to where the learner is: it is there."""
+
     def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
         """What a function returns of each learner."""
         return [func(self.model.learner)]

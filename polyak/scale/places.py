@@ -5,18 +5,22 @@ With ``num_env_runners`` and ``num_learners`` of 0 nothing imports Ray.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.envs import VecEnv
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import make_environments
 from polyak.scale.errors import NotThereYetError
+from polyak.scale.evaluation import LocalEvaluators
+from polyak.scale.filters import filtered
 from polyak.scale.groups import LocalLearner, LocalRunner
-from polyak.scale.processes.learners import RemoteLearners
+from polyak.scale.processes.elsewhere import Elsewhere, Spaces
+from polyak.scale.processes.evaluators import RemoteEvaluators
+from polyak.scale.processes.replay_learners import ReplayLearners
+from polyak.scale.processes.rollout_learners import RolloutLearners
 from polyak.scale.processes.runners import RemoteRunners
-from polyak.scale.processes.workers import Elsewhere, Spaces
 
 
 def check_processes(config: AlgorithmConfig) -> None:
@@ -25,20 +29,7 @@ def check_processes(config: AlgorithmConfig) -> None:
     Raises:
         NotThereYetError: naming the setting.
     """
-    others = {name: getattr(config, name) for name in ("num_env_runners", "num_learners")}
-    asked = {name: number for name, number in others.items() if number > 0}
-    if asked and not issubclass(config.plain().algorithm, RolloutAlgorithm):
-        name, number = next(iter(asked.items()))
-        raise NotThereYetError(
-            f"{name}={number} asks for other processes, which so far there are for PPO, IMPALA and APPO, that learn "
-            f"from rollouts, and not for {config.name}. Use {name}=0, with several num_envs_per_env_runner, each in a "
-            "process of its own with gym_env_vectorize_mode='async'."
-        )
-    if config.evaluation_num_env_runners > 0:
-        raise NotThereYetError(
-            f"evaluation_num_env_runners={config.evaluation_num_env_runners} asks for other processes that evaluate, "
-            "and so far evaluation is done in this one, between two iterations. Use evaluation_num_env_runners=0."
-        )
+    asked = config.num_env_runners > 0 or config.num_learners > 0
     if config.num_aggregator_actors_per_learner > 0:
         raise NotThereYetError(
             f"num_aggregator_actors_per_learner={config.num_aggregator_actors_per_learner}: so far batches are put "
@@ -58,7 +49,26 @@ def make_places(
         env = make_environments(config, training=True, created=created)
         return None, env, Spaces.of(env)
     runners = RemoteRunners(config)
-    return runners, Elsewhere(runners.spaces, config.num_env_runners * config.num_envs_per_env_runner), runners.spaces
+    elsewhere = Elsewhere(runners.spaces, config.num_env_runners * config.num_envs_per_env_runner)
+    return runners, filtered(elsewhere, config.env_to_module_connector, config.gamma, training=False), runners.spaces
+
+
+def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Which of the model's keyword arguments are others where other processes do its work.
+
+    Args:
+        config: what to make.
+        kwargs: as they would be without.
+    """
+    found: dict[str, Any] = {}
+    if config.num_learners > 0:
+        found["device"] = "cpu"  # theirs may be the only GPUs
+    if config.num_env_runners > 0:
+        if "asynchronous" in kwargs:
+            found["asynchronous"] = False  # others act meanwhile, and not a thread of this process
+        if "gradient_steps" in kwargs:  # as many for each fragment as there would be here
+            found["gradient_steps"] = kwargs["gradient_steps"] * config.num_env_runners
+    return found
 
 
 def make_runners(remote: RemoteRunners | None, model: Any, told: Any, anew: bool) -> LocalRunner | RemoteRunners:
@@ -68,4 +78,12 @@ def make_runners(remote: RemoteRunners | None, model: Any, told: Any, anew: bool
 
 def make_learners(config: AlgorithmConfig, model: Any, spaces: Spaces) -> LocalLearner:
     """Who learns from it: with no ``num_learners`` this process."""
-    return LocalLearner(model) if config.num_learners == 0 else RemoteLearners(config, model, spaces)
+    if config.num_learners == 0:
+        return LocalLearner(model)
+    replays = isinstance(model, OffPolicyAlgorithm)
+    return (ReplayLearners if replays else RolloutLearners)(config, model, spaces)
+
+
+def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:
+    """Who plays without learning: with no ``evaluation_num_env_runners`` this process."""
+    return LocalEvaluators(config, created) if config.evaluation_num_env_runners == 0 else RemoteEvaluators(config)

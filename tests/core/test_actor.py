@@ -4,7 +4,6 @@ import copy
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -228,27 +227,41 @@ REMOTE = """
 import pickle, sys
 import numpy as np
 import torch
-actor, observations = pickle.load(open(sys.argv[1], "rb"))
-torch.manual_seed(7)
-np.random.seed(7)
-actor.begin(3)
-acted = [actor.act(o, np.zeros(3, bool)) for o in observations]
-pickle.dump([(a.env_actions, a.actions) for a in acted], open(sys.argv[2], "wb"))
+everything = {}
+for name, data in pickle.load(open(sys.argv[1], "rb")).items():
+    actor, observations = pickle.loads(data)
+    torch.manual_seed(7)
+    np.random.seed(7)
+    actor.begin(3)
+    acted = [actor.act(o, np.zeros(3, bool)) for o in observations]
+    everything[name] = [(a.env_actions, a.actions) for a in acted]
+pickle.dump(everything, open(sys.argv[2], "wb"))
 """
 
 
+@pytest.fixture(scope="module")
+def acted_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any, Any]]:
+    """Each trained model, the observations that its actor was shown in one fresh process, and how it acted there."""
+    folder, shown = tmp_path_factory.mktemp("fresh"), {}
+    models = {name: make().learn(40) for name, make in MODELS.items()}
+    for name, model in models.items():
+        shape = (8, 3, *model.observation_space.shape)
+        shown[name] = list(np.random.default_rng(0).normal(size=shape).astype(np.float32))
+    sent = {name: pickle.dumps((model.runner.actor, shown[name])) for name, model in models.items()}
+    (folder / "actors").write_bytes(pickle.dumps(sent))
+    subprocess.run([sys.executable, "-c", REMOTE, folder / "actors", folder / "answers"], check=True)
+    answers = pickle.loads((folder / "answers").read_bytes())
+    return {name: (models[name], shown[name], answers[name]) for name in MODELS}
+
+
 @pytest.mark.parametrize("name", MODELS)
-def test_an_actor_answers_alike_in_a_fresh_process(name: str, tmp_path: Path) -> None:
-    model = MODELS[name]().learn(40)
+def test_an_actor_answers_alike_in_a_fresh_process(name: str, acted_elsewhere: dict[str, tuple[Any, Any, Any]]) -> None:
+    model, observations, answers = acted_elsewhere[name]
     actor = model.runner.actor
-    observations = list(np.random.default_rng(0).normal(size=(8, 3, *model.observation_space.shape)).astype(np.float32))
     data = pickle.dumps(actor)
     weights = sum(tensor.nbytes for tensor in model.policy.state_dict().values())
     assert len(data) < 2 * weights + 60_000, "an optimizer would be twice the weights"
     assert b"torch.optim" not in data
-    (tmp_path / "actor").write_bytes(pickle.dumps((actor, observations)))
-    subprocess.run([sys.executable, "-c", REMOTE, tmp_path / "actor", tmp_path / "answers"], check=True)
-    answers = pickle.loads((tmp_path / "answers").read_bytes())
     torch.manual_seed(7)
     np.random.seed(7)
     actor.begin(3)

@@ -220,7 +220,9 @@ class Echo(gym.Env):
         return self.shown, reward, False, self.t == 20, {}
 
 
-@pytest.mark.parametrize("algo", ["PPO", "DQN", "DiscreteSAC", "DeepSARSA"])
+@pytest.mark.parametrize(
+    "algo", ["PPO", "DQN", *(pytest.param(name, marks=pytest.mark.slow) for name in ("DiscreteSAC", "DeepSARSA"))]
+)
 def test_choices_that_start_elsewhere_are_learned(algo: str) -> None:
     space: spaces.Space = TABLE if algo == "PPO" else spaces.Discrete(4, start=-2)
     space.seed(0)

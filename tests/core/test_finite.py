@@ -19,6 +19,9 @@ from polyak.envs.finite import NonFiniteError, all_finite, is_finite
 
 ALGORITHMS = [PPO, A2C, DQN, SAC, TD3, DDPG]
 CONTINUOUS = [PPO, A2C, SAC, TD3, DDPG]
+#: Each value that is not finite, and each algorithm: `is_finite` is tested for all of them by itself.
+REWARDS = [(cls, bad) for cls in ALGORITHMS for bad in (np.nan, np.inf, -np.inf)]
+QUICK = {*((cls, np.nan) for cls in ALGORITHMS), (PPO, np.inf), (SAC, -np.inf)}
 
 
 class Spoiled(gym.Env):
@@ -81,8 +84,9 @@ def assert_good(model: Any, path: Path) -> None:
 # -- what goes to the environments and comes from them -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("cls", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("cls", "bad"), [pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in REWARDS]
+)
 def test_a_reward(cls: Any, bad: float, tmp_path: Path) -> None:
     envs = [Spoiled(discrete=cls is DQN), Spoiled("reward", bad, since=33, discrete=cls is DQN)]
     model = make(cls, DummyVecEnv([lambda env=env: env for env in envs]))
@@ -183,8 +187,11 @@ def test_the_quick_answer_is_the_exact_one(dtype: Any) -> None:
 # -- what is learned ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compile", [False, True])
-@pytest.mark.parametrize("cls", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("cls", "compile"),
+    [(cls, False) for cls in ALGORITHMS]
+    + [pytest.param(cls, True, marks=[] if cls in (PPO, SAC) else [pytest.mark.slow]) for cls in ALGORITHMS],
+)
 def test_a_batch_that_ruins_the_networks(
     cls: Any, compile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

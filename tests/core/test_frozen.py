@@ -60,6 +60,7 @@ def set_free(parts: list[nn.Module], free: bool) -> None:
         part.requires_grad_(free)
 
 
+MOMENTS = list(product(["the start", "a later time"], [trunk, all_but_the_head, everything]))
 #: Each time and each part once.
 PAIRS = [("the start", trunk), ("a later time", all_but_the_head), ("a later time", everything)]
 
@@ -67,7 +68,8 @@ PAIRS = [("the start", trunk), ("a later time", all_but_the_head), ("a later tim
 @pytest.mark.parametrize(
     ("algorithm", "at", "frozen"),
     [
-        *product([DQN], ["the start", "a later time"], [trunk, all_but_the_head, everything]),
+        *((DQN, *case) for case in PAIRS),
+        *(pytest.param(DQN, *case, marks=pytest.mark.slow) for case in MOMENTS if case not in PAIRS),
         *((PPO, *case) for case in PAIRS),
         *((SAC, *case) for case in PAIRS),
     ],

@@ -316,11 +316,11 @@ def goes_on(model: Any, env: DummyVecEnv, tmp_path: Any) -> None:
     loaded.learn(70, reset_num_timesteps=False)
 
 
-@pytest.mark.parametrize("algo", ["PPO", "DQN", "PQN"])
+@pytest.mark.parametrize("algo", ["PPO", "DQN", pytest.param("PQN", marks=pytest.mark.slow)])
 def test_it_learns_which_of_the_allowed_is_best(algo: str) -> None:
     options = {
         "PPO": {"n_steps": 64, "batch_size": 64, "learning_rate": 3e-3, "gamma": 0.0},
-        "DQN": {"learning_starts": 200, "learning_rate": 3e-3, "gamma": 0.0, "train_freq": 1, "batch_size": 64},
+        "DQN": {"learning_starts": 200, "learning_rate": 3e-3, "gamma": 0.0, "train_freq": 4, "batch_size": 64},
         "PQN": {"n_steps": 16, "n_epochs": 4, "learning_rate": 3e-3, "gamma": 0.0},
     }[algo]
     env = vector("discrete", n=4)

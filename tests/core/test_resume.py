@@ -108,8 +108,13 @@ def everything(model: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("at", [45, 70, 101])
-@pytest.mark.parametrize("case", CASES)
+def moments(case: str) -> list[Any]:
+    """Within the first rollout, the second, and late; the first and the last are slow tests of most."""
+    marks = [] if case in ("PPO", "DQN", "SAC overlapping") else [pytest.mark.slow]
+    return [pytest.param(case, 45, marks=marks), (case, 70), pytest.param(case, 101, marks=marks)]
+
+
+@pytest.mark.parametrize(("case", "at"), [moment for case in CASES for moment in moments(case)])
 def test_resumed_in_the_middle_it_goes_on_bit_by_bit(case: str, at: int, tmp_path: Path) -> None:
     model, save = CASES[case](), Save(at, tmp_path / "model.zip")
     model.learn(TOTAL, callback=save)

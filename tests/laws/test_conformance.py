@@ -3,11 +3,13 @@
 import ast
 import copy
 import dataclasses
+import functools
 import inspect
 import json
 import pickle
 from pathlib import Path
 from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -45,10 +47,15 @@ def fields_of(name: str) -> set[str]:
     return {field.name for field in dataclasses.fields(CLASSES[name])}
 
 
-def with_sde(names: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Each algorithm, and once more with state-dependent exploration where it has that."""
+def with_sde(names: list[str]) -> list[Any]:
+    """Each algorithm, and once more with state-dependent exploration where it has that.
+
+    One algorithm for each way that actions come about stands for the others, which are slow tests.
+    """
     have_it = [name for name in names if "use_sde" in fields_of(name) and spaces.Box in CLASSES[name].action_spaces]
-    return [(name, {}) for name in names] + [(name, {"use_sde": True}) for name in have_it]
+    marks = {name: [] if name in ("ppo", "recurrent_ppo", "appo", "sac") else [pytest.mark.slow] for name in have_it}
+    plain = [pytest.param(name, {}, id=name) for name in names]
+    return plain + [pytest.param(name, {"use_sde": True}, id=f"{name}-sde", marks=marks[name]) for name in have_it]
 
 
 def small(name: str, seed: int = 3, **changes: Any) -> Any:
@@ -58,6 +65,15 @@ def small(name: str, seed: int = 3, **changes: Any) -> Any:
     if changes.get("use_sde"):
         options["env"] = "Pendulum-v1"
     return cls(**{**options, **changes})
+
+
+@functools.cache
+def trained(name: str) -> tuple[Any, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """A model after 100 steps, which all tests share and none trains; what it had learned before them, and then."""
+    model = small(name)
+    before = learned(model)
+    assert model.learn(100) is model
+    return model, before, learned(model)
 
 
 def not_in_files(model: Algorithm) -> dict[str, Any]:
@@ -105,29 +121,27 @@ def test_the_package_offers_what_the_registry_lists() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_learns_something(name: str) -> None:
-    model = small(name)
-    before = learned(model)
-    assert model.learn(100) is model
+    model, before, after = trained(name)
     assert model.num_timesteps >= 100 or (name in PLANNING and model.converged)
     assert model._n_updates > 0
-    after = learned(model)
     moved = {key for key in after if key not in before or not torch.equal(before[key], after[key])}
     assert moved
     frozen = {key for key, p in model.learner.named_parameters() if not p.requires_grad} if name in DEEP else set()
-    trained = {key for key in before if "weight" in key and "target" not in key} - frozen
-    assert trained <= moved, f"not trained: {trained - moved}"
+    weights = {key for key in before if "weight" in key and "target" not in key} - frozen
+    assert weights <= moved, f"not trained: {weights - moved}"
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - set(PLANNING)))  # which draw nothing
 def test_same_seed_same_result_other_seed_another(name: str) -> None:
-    first, second, other = (learned(small(name, seed=seed).learn(100)) for seed in (3, 3, 4))
+    first = trained(name)[2]
+    second, other = (learned(small(name, seed=seed).learn(100)) for seed in (3, 4))
     assert_same(first, second)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_it_is_bit_equal(name: str, tmp_path: Path) -> None:
-    model = small(name).learn(100)
+    model = trained(name)[0]
     model.save(tmp_path / "model")
     loaded = type(model).load(tmp_path / "model")
     assert_same(learned(model), learned(loaded))
@@ -174,7 +188,7 @@ def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[
 @pytest.mark.parametrize(("name", "options"), with_sde(COMPILED))
 def test_traced_it_equals_eager(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)  # the graph runs operation by operation
-    check_compiled(name, options)
+    check_compiled(name, options, enough=4)
 
 
 @pytest.mark.slow
@@ -183,9 +197,10 @@ def test_compiled_it_equals_eager(name: str, options: dict[str, Any]) -> None:
     check_compiled(name, options)
 
 
-def check_compiled(name: str, options: dict[str, Any]) -> None:
+def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000) -> None:
+    """Train both; then batches of other sizes, for which other programs are made, if there were not `enough` steps."""
     eager, compiled = (small(name, compile=choice, **options).learn(64) for choice in (False, True))
-    for _ in range(20):
+    for _ in range(20 if eager.learner.steps < enough else 0):
         if isinstance(eager, OffPolicyAlgorithm):
             buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer
             batch = Transition.from_samples(buffer.sample(16), eager.gamma)
@@ -214,6 +229,13 @@ def test_constructor_has_the_peers_names_and_defaults(name: str) -> None:
         assert value == default, f"{name}({key}): {value!r}, the peer's default is {default!r}"
 
 
+@functools.cache
+def attributes_read(module: ModuleType) -> set[str]:
+    """Names that stand behind a dot where they are read."""
+    nodes = ast.walk(ast.parse(inspect.getsource(module)))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_hyperparameter_is_read(name: str) -> None:
     cls = CLASSES[name]
@@ -221,9 +243,7 @@ def test_every_hyperparameter_is_read(name: str) -> None:
     learner = cls.learner_class.__mro__ if name in DEEP else ()
     for base in (*cls.__mro__, *learner):
         if base.__module__.startswith(("polyak.", "tests.laws.toys.")):
-            for node in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(base)))):
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    read.add(node.attr)
+            read |= attributes_read(inspect.getmodule(base))
     for field in dataclasses.fields(cls):
         if field.name == "env" and name not in INTERACTING:
             continue
@@ -267,7 +287,7 @@ def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_repr_is_a_card(name: str) -> None:
-    model = small(name).learn(64)
+    model = trained(name)[0]
     parts = [
         type(model).__name__,
         str(model.action_space),

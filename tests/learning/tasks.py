@@ -188,8 +188,9 @@ _DQN_LSTM_CARTPOLE = {
     "tau": 0.01,
     "n_steps": 3,
     "double": True,
-    "exploration_fraction": 0.2,
-    "exploration_final_eps": 0.02,
+    "dueling": True,
+    "exploration_fraction": 0.3,
+    "exploration_final_eps": 0.1,
     "policy_kwargs": {"net_arch": [64], "memory": "lstm", "memory_size": 64, "max_seq_len": 16, "burn_in": 8},
 }
 _SAC_LSTM_PENDULUM = {

@@ -36,7 +36,7 @@ def settings(config):
     return {name.lstrip("_") if name in HIDDEN else name: value for name, value in found.items()}
 
 
-HIDDEN = ("_model_config", "_rl_module_spec", "_learner_class", "_is_atari")
+HIDDEN = ("_model_config", "_rl_module_spec", "_learner_class", "_is_atari", "_env_to_module_connector")
 facts = {"ray": ray.__version__}
 for config in (PPOConfig(), DQNConfig(), SACConfig(), IMPALAConfig(), APPOConfig()):
     name = type(config).__name__.removesuffix("Config")

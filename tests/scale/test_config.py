@@ -139,7 +139,7 @@ def test_help_names_each_setting_with_its_sentence(cls: type[AlgorithmConfig]) -
         (lambda c: c.api_stack(enable_rl_module_and_learner=False), ValueError, "enable_rl_module_and_learner"),
         (lambda c: c.framework("tf2"), ValueError, "torch"),
         (lambda c: c.offline_data(input_="data/"), ValueError, "sampler"),
-        (lambda c: c.evaluation(evaluation_duration="auto"), ValueError, "evaluation_duration"),
+        (lambda c: c.evaluation(evaluation_duration="long"), ValueError, "evaluation_duration"),
         (lambda c: c.env_runners(batch_mode="complete_episodes"), ValueError, "truncate_episodes"),
         (lambda c: c.rollouts(), AttributeError, "env_runners"),
         (lambda c: c.multi_agent(policies={}), AttributeError, "one agent"),
@@ -193,6 +193,11 @@ def test_each_replaced_name_is_refused_by_name(name: str) -> None:
         (PPOConfig().evaluation(evaluation_config={"lr": 1}), "evaluation reads only"),
         (PPOConfig().evaluation(evaluation_config={"explore": "no"}), "explore"),
         (PPOConfig().evaluation(evaluation_parallel_to_training=True), "evaluation_num_env_runners"),
+        (PPOConfig().evaluation(evaluation_duration="auto"), "evaluation_parallel_to_training"),
+        (
+            PPOConfig().evaluation(evaluation_num_env_runners=1, custom_evaluation_function=print),
+            "evaluation_num_env_runners=0",
+        ),
         (DQNConfig().training(replay_buffer_config={"type": "PrioritizedReplayBuffer"}), "PrioritizedEpisode"),
         (DQNConfig().training(replay_buffer_config={"prioritized_replay_alpha": 0.5}), "'alpha'"),
         (DQNConfig().training(replay_buffer_config={"capaciti": 5}), "Did you mean 'capacity'"),
@@ -214,11 +219,8 @@ def test_settings_that_cannot_be_together_are_refused(config: AlgorithmConfig, w
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (DQNConfig().env_runners(num_env_runners=2), "num_env_runners=2 .* not for DQN"),
-        (SACConfig().learners(num_learners=2), "num_learners=2 .* not for SAC"),
         (PPOConfig().learners(num_aggregator_actors_per_learner=1), "num_aggregator_actors_per_learner=1"),
         (PPOConfig().env_runners(num_env_runners=1, create_env_on_local_worker=True), "create_env_on_local_worker"),
-        (PPOConfig().evaluation(evaluation_num_env_runners=1), "evaluation_num_env_runners=1"),
     ],
 )
 def test_more_processes_are_understood_and_not_there_yet(config: AlgorithmConfig, words: str) -> None:

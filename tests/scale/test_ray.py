@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.scale import Algorithm, APPOConfig, IMPALAConfig, PPOConfig
+from polyak.scale import Algorithm, APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
 from tests.scale.faulty_envs import Faulty
 
 ray = pytest.importorskip("ray")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every tes
 
 @pytest.fixture(scope="module", autouse=True)
 def session() -> Iterator[None]:
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()
 
@@ -57,6 +57,20 @@ def test_one_runner_and_one_learner_make_the_numbers_of_this_process() -> None:
     for runners, learners in ((1, 0), (1, 1)):
         for ours, theirs in zip(expected, trained(config(runners=runners, learners=learners)), strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_filters_of_runners_are_brought_together() -> None:
+    """One runner's to the bit; of two, every observation counts once."""
+    expected = trained(config().env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
+    found = trained(config(runners=1).env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
+    for ours, theirs in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with config(runners=2).env_runners(env_to_module_connector=MeanStdFilter()).build() as algo:
+        algo.train()
+        algo.train()
+        own = algo.model.get_env().moments()
+        assert own["obs_rms"]["count"] == pytest.approx(2 * 256 + 4, abs=1e-3), "and those of the first reset"
+        assert own["ret_rms"]["count"] == pytest.approx(2 * 256, abs=1e-3)
 
 
 @pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])
@@ -134,13 +148,22 @@ def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
         algo.train()
         os.kill(algo.env_runner_group.processes[0], signal.SIGKILL)
         with pytest.warns(RuntimeWarning, match=r"runner 1 of 2 is gone.*Another one"):
-            steps = [algo.train()["num_env_steps_sampled_lifetime"] for _ in range(3)]
+            steps = until_missed(algo)
         size = steps[1] - steps[0]
-        assert steps == [2 * size, 3 * size, 4 * size], "batches are as large as before"
+        assert steps == [size * (2 + n) for n in range(len(steps))], "batches are as large as before"
         until = time.monotonic() + 300
         while algo.env_runner_group.num_healthy_env_runners < 2 and time.monotonic() < until:
             result = algo.train()
         assert result["fault_tolerance"] == {"num_healthy_workers": 2, "num_remote_worker_restarts": 1}
+
+
+def until_missed(algo: Algorithm) -> list[int]:
+    """Train until a runner has been replaced: others that act in advance may have enough for a while."""
+    steps: list[int] = []
+    until = time.monotonic() + 300
+    while (len(steps) < 3 or algo.env_runner_group.num_restarts == 0) and time.monotonic() < until:
+        steps.append(algo.train()["num_env_steps_sampled_lifetime"])
+    return steps
 
 
 def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:

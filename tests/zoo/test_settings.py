@@ -26,7 +26,8 @@ def test_every_packaged_block_fits_its_algorithm(algo: str, key: str) -> None:
     assert settings.n_timesteps >= (100 if algo == "policy_iteration" else 1000)  # improvements of a whole policy
     assert set(settings.arguments) <= set(parameter_names(find_algorithm(algo)))
     if key not in ("default", "atari"):
-        assert key in gymnasium.registry or any(provider.ids.fullmatch(key) for provider in PROVIDERS)
+        seen = key.replace("NoVel-v", "-v")  # the same task, in which speeds are not
+        assert seen in gymnasium.registry or any(provider.ids.fullmatch(key) for provider in PROVIDERS)
 
 
 @pytest.mark.parametrize("algo", TUNED)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.ops.recurrent import Sequence, gru, gru_steps, lstm, lstm_steps
+from polyak.ops.recurrent import Unrolled, gru, gru_steps, lstm, lstm_steps
 
-KINDS: dict[str, tuple[int, tuple[str, ...], Sequence, Sequence]] = {
+KINDS: dict[str, tuple[int, tuple[str, ...], Unrolled, Unrolled]] = {
     "lstm": (4, ("hidden", "cell"), lstm, lstm_steps),
     "gru": (3, ("hidden",), gru, gru_steps),
 }
@@ -73,20 +74,8 @@ class Recurrent(nn.Module):
         Returns:
             outputs [T, B, H]; what is remembered after each step, by name [T, B, K, H], which brings no gradients.
         """
-        if keep is None:
-            keep = inputs.new_ones(inputs.shape[:2])
-        run = self._steps if self.in_operations else self._whole
-        then: list[tuple[Tensor, ...]] = []
-        for k in range(self.layers):
-            from_inputs, weight, bias, own_bias = self.weights(k)
-            if k and self.dropout:
-                inputs = nn.functional.dropout(inputs, self.dropout, self.training)
-            brought = nn.functional.linear(inputs, from_inputs, bias)
-            first = tuple(memory[name][:, k] for name in self.names)
-            inputs, states = run(brought, first, weight, own_bias, keep)
-            then.append(states)
-        by_name = zip(self.names, zip(*then, strict=True), strict=True)
-        return inputs, {name: torch.stack(parts, 2) for name, parts in by_name}
+        outputs, then = side_by_side([self], [inputs], [memory], keep)[0]
+        return outputs, then
 
     def step(self, inputs: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """One step of each: [B, F] -> outputs [B, H], and what is remembered then."""
@@ -105,10 +94,59 @@ class Recurrent(nn.Module):
         Returns:
             outputs [R, H].
         """
-        steps = inputs.unflatten(0, (-1, length)).transpose(0, 1)
-        keep = 1 - starts.to(inputs.dtype).unflatten(0, (-1, length)).t()
-        outputs, _ = self(steps, {name: value[::length] for name, value in memory.items()}, keep)
-        return outputs.transpose(0, 1).flatten(0, 1)
+        return runs_side_by_side([self], [inputs], [memory], starts, length)[0]
+
+    def resembles(self, other: Recurrent) -> bool:
+        """Whether both can go side by side."""
+        mine, others = ((m.kind, m.units, m.layers, m.dropout, m.in_operations) for m in (self, other))
+        return mine == others
+
+
+def side_by_side(
+    cores: Sequence[Recurrent], inputs: Sequence[Tensor], memories: Sequence[dict[str, Tensor]], keep: Tensor | None
+) -> list[tuple[Tensor, dict[str, Tensor]]]:
+    """What each of ``cores``, all alike, makes of sequences of its own: see :meth:`Recurrent.forward`.
+
+    A step of all of them is one operation, so that two take little longer than one, and use two processors.
+    """
+    core, several = cores[0], len(cores) > 1
+    if keep is None:
+        keep = inputs[0].new_ones(inputs[0].shape[:2])
+    run = core._steps if core.in_operations else core._whole
+    then: list[tuple[Tensor, ...]] = []
+    for k in range(core.layers):
+        if k and core.dropout:
+            inputs = [nn.functional.dropout(x, core.dropout, core.training) for x in inputs]
+        weights = [c.weights(k) for c in cores]
+        brought = [nn.functional.linear(x, own[0], own[2]) for x, own in zip(inputs, weights, strict=True)]
+        first = [[memory[name][:, k] for memory in memories] for name in core.names]
+        recurrent, biases = [own[1] for own in weights], [own[3] for own in weights]
+        if several:
+            begin = tuple(torch.stack(each) for each in first)
+            outputs, states = run(torch.stack(brought, 1), begin, torch.stack(recurrent), torch.stack(biases), keep)
+            inputs = outputs.unbind(1)
+        else:
+            outputs, states = run(brought[0], tuple(each[0] for each in first), recurrent[0], biases[0], keep)
+            inputs = [outputs]
+        then.append(states)
+    by_name = {name: torch.stack(parts, -2) for name, parts in zip(core.names, zip(*then, strict=True), strict=True)}
+    if not several:
+        return [(inputs[0], by_name)]
+    return [(own, {name: state[:, g] for name, state in by_name.items()}) for g, own in enumerate(inputs)]
+
+
+def runs_side_by_side(
+    cores: Sequence[Recurrent],
+    inputs: Sequence[Tensor],
+    memories: Sequence[dict[str, Tensor]],
+    starts: Tensor,
+    length: int,
+) -> list[Tensor]:
+    """What each of ``cores``, all alike, makes of rows of its own: see :meth:`Recurrent.runs`."""
+    steps = [x.unflatten(0, (-1, length)).transpose(0, 1) for x in inputs]
+    keep = 1 - starts.to(inputs[0].dtype).unflatten(0, (-1, length)).t()
+    first = [{name: value[::length] for name, value in memory.items()} for memory in memories]
+    return [outputs.transpose(0, 1).flatten(0, 1) for outputs, _ in side_by_side(cores, steps, first, keep)]
 
 
 def prefixed(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
-from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed
+from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed, runs_side_by_side
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Decision, Memory
 
@@ -116,6 +116,18 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
             return self.critic_layer(features)
         return self._actor_latent(features, memory, starts).detach()
 
+    def _actor_and_critic_latents(
+        self, pi_features: Tensor, vf_features: Tensor, memory: Memory, starts: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Of actor and value function, [B, H] each."""
+        if self.critic_reads == "own" and starts is not None and self.actor_memory.resembles(self.critic_memory):
+            cores, parts = (self.actor_memory, self.critic_memory), (part_of(ACTOR, memory), part_of(CRITIC, memory))
+            actors, critics = runs_side_by_side(cores, (pi_features, vf_features), parts, starts, self.sequence_length)
+            return actors, critics
+        latent = self._actor_latent(pi_features, memory, starts)
+        shared = self.critic_reads == "shared"
+        return latent, latent.detach() if shared else self._critic_latent(vf_features, memory, starts)
+
     def _or_fresh(self, obs: Obs, memory: Memory) -> Memory:
         """``memory``, or that of new episodes where there is none."""
         return memory or self.initial_memory(len(next(iter(obs.values())) if isinstance(obs, dict) else obs))
@@ -146,11 +158,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         pi_features, vf_features = self._features(obs)
         memory = self._or_fresh(obs, memory)
-        latent_pi = self._actor_latent(pi_features, memory, starts)
-        if self.critic_reads == "shared":
-            latent_vf = latent_pi.detach()
-        else:
-            latent_vf = self._critic_latent(vf_features, memory, starts)
+        latent_pi, latent_vf = self._actor_and_critic_latents(pi_features, vf_features, memory, starts)
         latents = self.mlp_extractor.forward_actor(latent_pi), self.mlp_extractor.forward_critic(latent_vf)
         return self._judged(latents, actions, masks, entropy_index)
 

@@ -45,6 +45,7 @@ from polyak.scale.config.settings import (
     StackSettings,
     TrainingSettings,
 )
+from polyak.scale.filters import filter_of
 
 HORIZON = 1_000_000
 """Environment steps by which schedules count: they go on past it."""
@@ -191,6 +192,12 @@ class AlgorithmConfig(
         own = _group_of(type(self), name)
         if group is not None and own != group:
             raise TypeError(f"{place} got an unexpected setting {name!r}, which {own}() sets.")
+        if hasattr(value, "of_one_agent"):
+            value = value.of_one_agent()
+        if (places := searched(value)) is not None:
+            for place in places:
+                fitted(name, place, hints[name])
+            return value
         if isinstance(value, dict | list):
             value = copy.deepcopy(value) if name in ("env_config", "replay_buffer_config") else copy.copy(value)
         return fitted(name, value, hints[name])
@@ -357,6 +364,9 @@ class AlgorithmConfig(
         Raises:
             HyperparameterError: naming one of them, its value and the fix.
         """
+        for name in sorted(self._given):
+            fix = "Only ray.tune.Tuner(trainable, param_space=config) chooses from it. Set a value."
+            require(searched(getattr(self, name)) is None, name, getattr(self, name), fix)
         named = self.train_batch_size_per_learner is None or "train_batch_size" not in self._given
         agree = named or self.train_batch_size == self.train_batch_size_per_learner
         fix = f"train_batch_size_per_learner={self.train_batch_size_per_learner} says otherwise. Give one of them."
@@ -364,6 +374,13 @@ class AlgorithmConfig(
         needs = self.evaluation_num_env_runners > 0 or not self.evaluation_parallel_to_training
         fix = "there is nobody to do so: set evaluation_num_env_runners to at least 1."
         require(needs, "evaluation_parallel_to_training", True, fix)
+        fix = "only what goes on beside training can last as long: set evaluation_parallel_to_training, or a number."
+        lasts = self.evaluation_duration != "auto" or self.evaluation_parallel_to_training
+        require(lasts, "evaluation_duration", self.evaluation_duration, fix)
+        fix = "a function of one's own evaluates in this process: set evaluation_num_env_runners=0."
+        alone = self.custom_evaluation_function is None or self.evaluation_num_env_runners == 0
+        require(alone, "custom_evaluation_function", self.custom_evaluation_function, fix)
+        filter_of(self.env_to_module_connector)
         self.evaluation_settings()
         algorithm, policy, kwargs = self.plain()
         checked = {name: value for name, value in kwargs.items() if name not in ("policy_kwargs", "device")}
@@ -418,6 +435,13 @@ class AlgorithmConfig(
 
     def _algo_class(self) -> Any:
         return self.algo_class or resolve_name("polyak.scale.trainables:get_trainable_cls")(self.name)
+
+
+def searched(value: Any) -> list[Any] | None:
+    """Of a space that Ray Tune searches, the values that can be told; ``None`` of what is none."""
+    if isinstance(value, dict) and list(value) == ["grid_search"]:
+        return list(value["grid_search"])
+    return [] if type(value).__module__.startswith("ray.tune.search.") else None
 
 
 _METHODS = [vars(group)["group"] for group in GROUPS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from polyak.algorithms.c51 import C51
 from polyak.algorithms.dqn import DQN
@@ -16,9 +16,11 @@ from polyak.nn.networks.layers import check_widths
 from polyak.scale.config.base import HORIZON, AlgorithmConfig, Plain
 from polyak.scale.config.modules import Networks
 from polyak.scale.config.settings import Points
+from polyak.scale.filters import filter_of
 from polyak.scale.models.catalog import DQNCatalog
 from polyak.scale.models.default_modules import DefaultDQNTorchRLModule
 from polyak.scale.models.values import ModuleValuePolicy
+from polyak.scale.processes.shards import ShardedReplayBuffer
 
 BUFFERS = {"EpisodeReplayBuffer": False, "PrioritizedEpisodeReplayBuffer": True}
 """Types of replay buffers -> whether they are prioritised."""
@@ -40,8 +42,17 @@ OLD_OPTIONS = {
 }
 
 
-def replay_options(config: Mapping[str, Any]) -> tuple[int, bool | dict[str, Any]]:
-    """``replay_buffer_config`` as polyak's ``buffer_size`` and ``prioritized``.
+class ReplayOptions(NamedTuple):
+    """``replay_buffer_config`` in polyak's words."""
+
+    buffer_size: int
+    prioritized: bool | dict[str, Any]
+    shards: int
+    """Processes that hold the buffer; 0: the learner's."""
+
+
+def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
+    """What ``replay_buffer_config`` says.
 
     Raises:
         HyperparameterError: an unknown type or entry, with what took its place or what was probably meant.
@@ -51,20 +62,23 @@ def replay_options(config: Mapping[str, Any]) -> tuple[int, bool | dict[str, Any
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
     fix = f"Use {OLD_BUFFERS[kind]!r}." if kind in OLD_BUFFERS else f"there are {', '.join(BUFFERS)}."
     require(kind in BUFFERS, f"{name}['type']", kind, fix + did_you_mean(kind, BUFFERS))
-    known = ("type", "capacity", "alpha", "beta") if BUFFERS[kind] else ("type", "capacity")
+    known = ("type", "capacity", "num_replay_buffer_shards", *(("alpha", "beta") if BUFFERS[kind] else ()))
     for key, value in config.items():
         hint = f" Use {OLD_OPTIONS[key]}." if key in OLD_OPTIONS else did_you_mean(str(key), known)
         require(key in known, f"{name}[{key!r}]", value, f"a {kind} has no such entry.{hint}")
     capacity = config.get("capacity", 10_000)
     whole = isinstance(capacity, int) and not isinstance(capacity, bool) and capacity > 0
     require(whole, f"{name}['capacity']", capacity, "give the number of transitions.")
+    shards = config.get("num_replay_buffer_shards", 0)
+    whole = isinstance(shards, int) and not isinstance(shards, bool) and shards >= 0
+    require(whole, f"{name}['num_replay_buffer_shards']", shards, "give a number of processes; 0: the learner's.")
     if not BUFFERS[kind]:
-        return capacity, False
+        return ReplayOptions(capacity, False, shards)
     alpha, beta = config.get("alpha", 1.0), config.get("beta", 1.0)
     for key, value in (("alpha", alpha), ("beta", beta)):
         fits = isinstance(value, int | float) and 0 <= value <= 1
         require(fits, f"{name}[{key!r}]", value, "it must be a number in [0, 1].")
-    return capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}
+    return ReplayOptions(capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards)
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -98,7 +112,8 @@ class ReplayConfig(AlgorithmConfig):
         }
     )
     """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and of
-    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone)."""
+    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone). On Ray,
+    ``num_replay_buffer_shards`` processes hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 
@@ -110,7 +125,7 @@ class ReplayConfig(AlgorithmConfig):
 
     def _replay(self) -> dict[str, Any]:
         """Keyword arguments of all that replay."""
-        capacity, prioritized = replay_options(self.replay_buffer_config)
+        capacity, prioritized, shards = replay_options(self.replay_buffer_config)
         batch, fragment = self.total_train_batch_size, self.get_rollout_fragment_length()
         fix = f"a gradient step is made of the whole batch (train_batch_size_per_learner={batch}). Leave it out."
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
@@ -121,6 +136,7 @@ class ReplayConfig(AlgorithmConfig):
             updates, fragment = (round(ratio), fragment) if ratio >= 1 else (1, fragment * round(1 / ratio))
         return {
             **self._common(),
+            **self._sharded(shards),
             "buffer_size": capacity,
             "prioritized": prioritized,
             "batch_size": batch,
@@ -130,6 +146,20 @@ class ReplayConfig(AlgorithmConfig):
             "n_steps": tuple(self.n_step) if isinstance(self.n_step, list) else self.n_step,
             "tau": float(self.tau),
         }
+
+    def _sharded(self, shards: int) -> dict[str, Any]:
+        """Keyword arguments where other processes hold the buffer."""
+        if shards == 0:
+            return {}
+        envs = self.num_envs_per_env_runner * max(self.num_env_runners, 1)
+        fix = f"each shard holds the steps of at least one environment, and there are {envs}: use as many at most."
+        require(shards <= envs, "replay_buffer_config['num_replay_buffer_shards']", shards, fix)
+        how = filter_of(self.env_to_module_connector)
+        fix = "shards sum rewards as they are: use MeanStdFilter(rewards=False), or no shards."
+        require(how is None or not how.rewards, "env_to_module_connector", how, fix)
+        waiting = self.max_requests_in_flight_per_learner if self.seed is None else 1
+        options = {"shards": shards, "waiting": waiting, "seed": self.seed}
+        return {"replay_buffer_class": ShardedReplayBuffer, "replay_buffer_kwargs": options}
 
 
 @dataclass(init=False, repr=False, eq=False)

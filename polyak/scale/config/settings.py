@@ -62,6 +62,9 @@ class EnvRunnerSettings:
     """Steps of each environment between two looks of the learner: see each algorithm."""
     batch_mode: Literal["truncate_episodes"] = "truncate_episodes"
     """Batches end wherever they are full."""
+    env_to_module_connector: Any = None
+    """A :class:`~polyak.scale.MeanStdFilter`, or a function that returns one: observations are learned from less their
+    running mean, divided by their deviation. Statistics are those of all runners."""
     explore: Literal[True] = True
     """Training explores; evaluation as ``evaluation_config`` says."""
     num_cpus_per_env_runner: NonNegative = 1
@@ -79,9 +82,9 @@ class EnvRunnerSettings:
     sample_timeout_s: Positive = 60.0
     """On Ray: seconds to wait for a batch."""
     merge_env_runner_states: bool | Literal["training_only"] = "training_only"
-    """On Ray: bring the runners' statistics together."""
+    """On Ray: bring the statistics of the runners' filters together; ``False``: those of the first one count here."""
     broadcast_env_runner_states: bool = True
-    """On Ray: and give them to all."""
+    """On Ray: and give them to all; ``False``: each runner keeps to its own."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -100,7 +103,7 @@ class LearnerSettings:
     num_aggregator_actors_per_learner: Natural = 0
     """On Ray: processes that put batches together."""
     max_requests_in_flight_per_learner: Count = 3
-    """On Ray: batches that a learner may have waiting."""
+    """On Ray: batches that are asked of replay shards in advance; with a seed 1."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -138,7 +141,8 @@ class ModuleSettings:
     model_config: Any = field(default_factory=dict)
     """Options of the default module: a :class:`~polyak.scale.DefaultModelConfig`, or a dict of some of its fields."""
     rl_module_spec: Any = None
-    """A :class:`~polyak.scale.RLModuleSpec` with a catalog or a module of one's own."""
+    """A :class:`~polyak.scale.RLModuleSpec` with a catalog or a module of one's own, or a
+    :class:`~polyak.scale.MultiRLModuleSpec` of that one alone."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -148,8 +152,9 @@ class EvaluationSettings:
     group: ClassVar[str] = "evaluation"
     evaluation_interval: Count | None = None
     """Calls of ``train()`` between two evaluations; ``None``: there are none."""
-    evaluation_duration: Count = 10
-    """How long an evaluation is, in ``evaluation_duration_unit``."""
+    evaluation_duration: Count | Literal["auto"] = 10
+    """How long an evaluation is, in ``evaluation_duration_unit``; ``"auto"``: as long as training goes on meanwhile, of
+    which it begins no more than each evaluator's last round."""
     evaluation_duration_unit: Literal["episodes", "timesteps"] = "episodes"
     """Episodes; or environment steps, of which the last episode may bring more."""
     evaluation_config: Any = None

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,7 +26,7 @@ from polyak.core.files.archive import replacing
 from polyak.core.files.checkpoint import check_nesting
 from polyak.core.files.serialise import decode, encode, find_class
 from polyak.core.hyperparameters import require
-from polyak.scale.columns import Columns
+from polyak.scale.columns import DEFAULT_MODULE_ID, Columns
 from polyak.scale.models.distributions import Distribution, distribution_for
 
 Batch = dict[str, Any]
@@ -190,6 +191,10 @@ class RLModule:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`get_state` returned."""
         raise NotImplementedError
+
+    def as_multi_rl_module(self) -> Any:
+        """A :class:`~polyak.scale.MultiRLModule` with this one alone, as that of the only agent."""
+        return resolve_name("polyak.scale.models.multi:MultiRLModule")({DEFAULT_MODULE_ID: self})
 
     def unwrapped(self) -> RLModule:
         """The module itself."""

@@ -33,6 +33,12 @@ class Fragment:
     """Of the weights that acted: the oldest of them."""
     infos: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
     """Steps in which episodes ended, with the infos of all environments."""
+    source: tuple[str, int] = ("", 0)
+    """Which runner made it, and how many it had made before: the next one goes on where this one ends."""
+    statistics: Any = None
+    """Of the runner's filter, if it has one: all, and those of this fragment alone."""
+    streams: Any = None
+    """Random numbers to go on from, where those of one process are wanted."""
 
     @property
     def rows(self) -> int:
@@ -93,15 +99,14 @@ def split(fragment: Fragment, parts: int) -> list[Fragment]:
     """
     envs = fragment.columns["rewards"].shape[1]
     width = -(-envs // parts)
-    places = [np.arange(part * width, (part + 1) * width) % envs for part in range(parts)]
-    return [
-        Fragment(
-            _mapped(partial(np.take, indices=at, axis=1), fragment.columns),
-            _mapped(partial(np.take, indices=at, axis=0), fragment.last),
-            fragment.version,
-        )
-        for at in places
-    ]
+    return [of_envs(fragment, np.arange(part * width, (part + 1) * width) % envs) for part in range(parts)]
+
+
+def of_envs(fragment: Fragment, envs: np.ndarray) -> Fragment:
+    """What some environments have brought."""
+    columns = _mapped(partial(np.take, indices=envs, axis=1), fragment.columns)
+    last = _mapped(partial(np.take, indices=envs, axis=0), fragment.last)
+    return Fragment(columns, last, fragment.version)
 
 
 def _mapped(function: Callable[..., np.ndarray], column: Any) -> Any:

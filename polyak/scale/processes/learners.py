@@ -1,4 +1,4 @@
-"""Learners in processes of their own, which learn as one."""
+"""Learners in processes of their own, which learn as one: what those of all algorithms share."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyak.core.loops.asynchronous import AsynchronousAlgorithm
+from polyak.core.files.checkpoint import Saved
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import portable
 from polyak.scale.groups import LocalLearner
-from polyak.scale.processes.fragments import Fragment, split, taken_from
+from polyak.scale.processes.elsewhere import Spaces
+from polyak.scale.processes.learner_worker import LearnerWorker
 from polyak.scale.processes.ray_workers import Failure, Workers
-from polyak.scale.processes.workers import LearnerWorker, Lesson, Spaces, bring, state_of, values_of
+from polyak.scale.processes.state import state_of, values_of
 
 ATTEMPTS = 3
-"""How often a batch is tried before its failure is one of the program."""
+"""How often something is tried before its failure is one of the program."""
 PATIENCE = 1800.0
 """Seconds that learners wait for each other."""
 
@@ -23,13 +24,12 @@ PATIENCE = 1800.0
 class RemoteLearners(LocalLearner):
     """Processes that learn for a model here, which is brought up to date after they have learned.
 
-    Each gets an equal share of the environments of a batch and makes the same number of gradient steps, whose gradients
-    are averaged. If one dies, all are made anew, take the last state that was brought here, and learn from the batch
-    again.
+    They make the same number of gradient steps, each on an equal share of the rows, and their gradients are averaged.
+    If one dies, all are made anew and take the last state that was brought here.
 
     Args:
         config: what to make.
-        model: its ``train()`` asks them from now on.
+        model: which they learn for.
         spaces: of its environments.
     """
 
@@ -51,55 +51,41 @@ class RemoteLearners(LocalLearner):
         self.processes: list[int] = []
         """Of the learners."""
         self._changed = False
+        """Whether the model here is ahead of them."""
+        self._kept = self._state()
+        """The last state that was brought here."""
         try:
             self._begin()
         except BaseException:
             self._workers.stop()
             raise
-        model.train = self.train
+
+    def _state(self) -> tuple[Saved, dict[str, Any]]:
+        """Of the model here."""
+        return state_of(self.model), values_of(self.model)
 
     def _begin(self) -> None:
-        """Let all of them go on as one from the model's state."""
+        """Let all of them go on as one from the last state."""
         size = len(self._workers)
         known = _checked(self._workers.ask_all("describe"))
         self.processes = [process for process, _ in known]
-        address, state, values = known[0][1], state_of(self.model), values_of(self.model)
-        shared = [[each] * size for each in (address, size, state, values, PATIENCE)]
+        shared = [[each] * size for each in (known[0][1], size, *self._kept, PATIENCE)]
         _checked(self._workers.ask_all("join", *shared))
-        self._kept = state, values
-        self._changed = False
 
-    def train(self) -> None:
-        """Learn from the rollouts that the model has; in place of its own ``train()``."""
-        model, size = self.model, len(self._workers)
-        model._turn_dials()
-        shares = [split(fragment, size) for fragment in self._fragments()]
-        dealt = [[parts[rank] for parts in shares] for rank in range(size)]
-        for _ in range(ATTEMPTS):
-            if self._changed:
-                state, values = state_of(model), values_of(model)
-                _checked(self._workers.ask_all("load", [state] * size, [values] * size))
-                self._kept, self._changed = (state, values), False
-            lessons = self._ask_to_train(dealt)
-            if lessons is not None:
-                self._follow(lessons)
-                return
-            warnings.warn("a learner is gone. All are made anew from the last state.", RuntimeWarning, stacklevel=2)
-            self._recover()
-        raise RuntimeError(f"learners died {ATTEMPTS} times in a row of one batch.")
+    def _load(self) -> None:
+        """Bring them to where the model here is."""
+        if self._changed:
+            self._kept, size = self._state(), len(self._workers)
+            _checked(self._workers.ask_all("load", *([each] * size for each in self._kept)))
+            self._changed = False
 
-    def _fragments(self) -> list[Fragment]:
-        model = self.model
-        if isinstance(model, AsynchronousAlgorithm):
-            return [taken_from(one.buffer, one.version, one) for one in model.rollouts]
-        return [taken_from(model.rollout_buffer, model.learner.steps)]
+    def _ask(self, method: str, *arguments: Any) -> list[Any] | None:
+        """What all of them answer; ``None``: one of them has died.
 
-    def _ask_to_train(self, dealt: list[list[Fragment]]) -> list[Lesson] | None:
-        """``None``: one of them has died."""
-        size = len(self._workers)
-        whole = [rank == 0 for rank in range(size)]
-        progress = [self.model._current_progress_remaining] * size
-        answers = self._workers.ask_all("train", dealt, progress, whole)
+        Raises:
+            Exception: what one of them raised while all of them lived.
+        """
+        answers = self._workers.ask_all(method, *arguments)
         failures = [answer for answer in answers if isinstance(answer, Failure)]
         if not failures:
             return answers
@@ -107,25 +93,16 @@ class RemoteLearners(LocalLearner):
             raise failures[0].error
         return None
 
-    def _follow(self, lessons: list[Lesson]) -> None:
-        """Bring the model here to where the learners are."""
-        first = lessons[0]
-        assert first.state is not None
-        bring(self.model, first.state, first.values)
-        self._kept = first.state, first.values
-        for name in {name for lesson in lessons for name in lesson.metrics}:
-            for lesson in lessons:
-                if name in lesson.metrics:
-                    self.model.logger.record(f"train/{name}", lesson.metrics[name])
-
     def _recover(self) -> None:
+        """Make all of them anew."""
+        warnings.warn("a learner is gone. All are made anew from the last state.", RuntimeWarning, stacklevel=2)
         self.restarts += 1
-        bring(self.model, *self._kept)
         for rank in range(len(self._workers)):
             self._workers.renew(rank)
         self._begin()
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
+        self.settle()
         super().set_weights(weights)
         self._changed = True
 

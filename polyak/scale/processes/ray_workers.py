@@ -32,8 +32,12 @@ class _Session:
     def enter(self, processors: float) -> None:
         """Start it, unless it is there."""
         if self.users == 0 and not ray().is_initialized():
-            number = max(os.cpu_count() or 1, int(processors + 1))
-            ray().init(num_cpus=number, include_dashboard=False, log_to_driver=False, logging_level="error")
+            quiet = {"log_to_driver": False, "logging_level": "error"}
+            if os.environ.get("RAY_ADDRESS"):
+                ray().init(**quiet)
+            else:  # not whatever cluster happens to run on this machine
+                number = max(os.cpu_count() or 1, int(processors + 1))
+                ray().init("local", num_cpus=number, include_dashboard=False, **quiet)
             self.ours = True
         self.users += 1
 
@@ -107,17 +111,35 @@ class Workers:
         """How many answers of one of them are to come."""
         return sum(asked.worker == worker for asked in self._asked.values())
 
-    def answers(self) -> list[tuple[int, str, Any]]:
-        """Wait for some: (which of them, method, its result or a :class:`Failure`)."""
+    def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
+        """Wait for some: (which of them, method, its result or a :class:`Failure`). Those of one come in the order in
+        which it was asked.
+
+        Args:
+            wait: ``False``: only those that are there.
+        """
         found: list[tuple[int, str, Any]] = []
         while self._asked and not found:
-            ready, _ = ray().wait(list(self._asked), num_returns=1, timeout=1.0)
-            more = [reference for reference in self._asked if reference not in ready]
-            ready += ray().wait(more, num_returns=len(more), timeout=0)[0] if more and ready else []
-            found = [(self._asked[one].worker, self._asked[one].method, self._result(one)) for one in ready]
-            for reference in ready:
-                del self._asked[reference]
+            references = list(self._asked)
+            ready, _ = ray().wait(references, num_returns=1, timeout=1.0 if wait else 0.0)
+            if ready:
+                ready, _ = ray().wait(references, num_returns=len(references), timeout=0)
+            for reference in self._in_order(ready):
+                asked = self._asked.pop(reference)
+                found.append((asked.worker, asked.method, self._result(reference)))
             found += self._overdue()
+            if not wait:
+                break
+        return found
+
+    def _in_order(self, ready: Sequence[Any]) -> list[Any]:
+        """Those of what is ready before which nothing else was asked of the same process that is not."""
+        here, found, behind = set(ready), [], set()
+        for reference, asked in self._asked.items():
+            if reference in here and asked.worker not in behind:
+                found.append(reference)
+            else:
+                behind.add(asked.worker)
         return found
 
     def _result(self, reference: Any) -> Any:

@@ -10,22 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from polyak.core.loops.asynchronous import AsynchronousAlgorithm
 from polyak.core.loops.lessons import Lessons
 from polyak.scale.config.base import HORIZON, AlgorithmConfig
 from polyak.scale.environments import portable
-from polyak.scale.processes.fragments import Fragment, given_to, joined
+from polyak.scale.filters import filter_around
+from polyak.scale.processes.elsewhere import Spaces
+from polyak.scale.processes.fragments import Fragment
+from polyak.scale.processes.learning import Learning, learning_of
 from polyak.scale.processes.ray_workers import Failure, Workers
+from polyak.scale.processes.runner_worker import RunnerWorker
+from polyak.scale.processes.statistics import SharedStatistics
 from polyak.scale.processes.weights import flat_weights
-from polyak.scale.processes.workers import RunnerWorker, Spaces
 
 
 class RemoteRunners:
     """Processes that collect experience for a model here.
 
-    A batch is a rollout of each of them. Where the algorithm is an asynchronous one they go on meanwhile, each with as
-    many requests as ``max_requests_in_flight_per_env_runner`` says; else all of a batch are by the newest weights. One
-    that died, or that has not answered for ``sample_timeout_s``, is replaced; the others make its part of the batch.
+    A batch is a fragment of each of them. Where the model learns meanwhile (see :mod:`polyak.scale.processes.learning`)
+    each has as many requests as ``max_requests_in_flight_per_env_runner`` says; else all of a batch are by the newest
+    weights. One that died, or that has not answered for ``sample_timeout_s``, is replaced; the others make its part of
+    the batch.
 
     Args:
         config: what to make.
@@ -52,6 +56,8 @@ class RemoteRunners:
         self.processes: dict[int, int] = {}
         """Which runner -> its process."""
         self._lessons: Lessons | None = None
+        self._learning: Learning
+        self._statistics: SharedStatistics | None = None
         self._weights: Any = None
         self._version = 0
         try:
@@ -83,6 +89,10 @@ class RemoteRunners:
             anew: begin to count at zero.
         """
         self.model, self._told = model, told
+        self._learning = learning_of(model, len(self._workers))
+        own = filter_around(model.get_env())
+        alone = len(self._workers) == 1 and not self._learning.ahead
+        self._statistics = None if own is None else SharedStatistics(self.config, own, alone)
         self._lessons = Lessons(model, HORIZON, anew=anew)
         self._weights = None
         return self
@@ -111,20 +121,18 @@ class RemoteRunners:
 
     def go_on(self) -> bool:
         """Take one batch and learn from it."""
-        model = self.model
-        asynchronous = isinstance(model, AsynchronousAlgorithm)
-        if self._weights is None or not asynchronous:
+        model, learning = self.model, self._learning
+        if self._weights is None or not learning.ahead:
             self._broadcast()
         with model._split.env:
-            fragments = self._gather(ahead=asynchronous)
+            fragments = self._gather(learning.ahead)
         for fragment in fragments:
-            self._count(fragment)
-        model._update_current_progress_remaining(model.num_timesteps, model._total_timesteps)
-        with model._split.update:
-            given_to(model, [joined(fragments)])
-            model.train()
+            self._tell(fragment)
+        if self._statistics is not None:
+            self._statistics.take(fragments)
+        due = learning.learn(fragments)
         model._check_iteration()
-        if asynchronous and model._since_broadcast >= model.broadcast_interval:
+        if due and learning.ahead:
             self._broadcast()
         return True
 
@@ -132,8 +140,6 @@ class RemoteRunners:
         """Put the newest weights where all runners can read them."""
         self._weights = self._workers.put(flat_weights(self.model.policy))
         self._version = self.model.learner.steps
-        if isinstance(self.model, AsynchronousAlgorithm):
-            self.model._since_broadcast = 0
 
     def _gather(self, ahead: bool) -> list[Fragment]:
         """A fragment for each runner that there should be, in their order where all are by the same weights."""
@@ -162,11 +168,13 @@ class RemoteRunners:
                 asked = sum(map(self._workers.waiting_for, self._healthy))
                 if not ahead and asked + len(self._fragments) >= need:
                     return
-                self._workers.ask(worker, "sample", self._weights, self._version)
+                statistics = None if self._statistics is None else self._statistics.request()
+                told = self._learning.request()
+                self._workers.ask(worker, "sample", self._weights, self._version, statistics, *told)
 
-    def _count(self, fragment: Fragment) -> None:
+    def _tell(self, fragment: Fragment) -> None:
+        """Note the episodes that ended."""
         model = self.model
-        model.num_timesteps += fragment.rows
         for _, infos in fragment.infos:
             dones = np.array(["episode" in info for info in infos])
             model._update_info_buffer(infos, dones)

@@ -1,0 +1,44 @@
+"""Polyak's algorithm as a config words it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyak.core.loops.off_policy import OffPolicyAlgorithm
+from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.core.schedules import LinearSchedule
+from polyak.envs import VecEnv
+from polyak.scale.config.base import AlgorithmConfig
+from polyak.scale.processes.experience import Outbox
+from polyak.scale.results import Means
+
+
+def part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, **changes: Any) -> Any:
+    """A model that does a part of the work, in a process of its own: collects, or learns.
+
+    Args:
+        config: what to make.
+        env: some of the environments, or what stands for them.
+        turned: whether there are pictures with the channels last.
+        **changes: of the constructor's keyword arguments.
+    """
+    plain = config.plain(turned)
+    kwargs = {**plain.kwargs, **changes}
+    if issubclass(plain.algorithm, OffPolicyAlgorithm):
+        kwargs |= {"replay_buffer_class": Outbox, "replay_buffer_kwargs": None}
+    elif "asynchronous" in kwargs:
+        kwargs["asynchronous"] = False
+    if issubclass(plain.algorithm, RolloutAlgorithm) and "batch_size" in kwargs:
+        kwargs["batch_size"] = min(kwargs["batch_size"], kwargs["n_steps"] * env.num_envs)
+    model = plain.algorithm(plain.policy, env, **kwargs)
+    model.set_logger(Means())
+    take_exploration(config, model)
+    return model
+
+
+def take_exploration(config: AlgorithmConfig, model: Any) -> None:
+    """Let a model take random actions as often as the config says, which may be more than one straight line."""
+    schedule = getattr(config, "exploration_schedule", lambda: None)()
+    if schedule is not None and not isinstance(schedule, LinearSchedule):
+        model.exploration_schedule = schedule
+        model.exploration_rate = schedule(model._current_progress_remaining)
