@@ -92,7 +92,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
     "connectors.connector_v2": {"ConnectorV2": _WRAP},
     "connectors.env_to_module": dict.fromkeys(
-        ["MeanStdFilter", "FlattenObservations", "FrameStackingEnvToModule", "PrevActionsPrevRewards"], _WRAP
+        ["FlattenObservations", "FrameStackingEnvToModule", "PrevActionsPrevRewards"], _WRAP
     )
     | {"SingleAgentObservationPreprocessor": _WRAP},
     "connectors.module_to_env": dict.fromkeys(["GetActions", "NormalizeAndClipActions"], _WRAP),
