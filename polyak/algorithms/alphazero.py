@@ -12,7 +12,8 @@ Shapes: B positions, A moves. Everything is seen by the player to move.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, NonNe
 from polyak.core.judging.elo import rating
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.schedules import Schedule
+from polyak.core.search.crew import Crew, Player
 from polyak.core.search.mcts import MCTS, Found, read_observation
 from polyak.core.search.rules import draw, softmax
 from polyak.core.search.self_play import SelfPlay, match
@@ -112,6 +114,10 @@ class AlphaZero(DeepAlgorithm):
     """Positions that each search looks at."""
     n_games: Count = 128
     """Games that are played at once."""
+    n_workers: Natural = 0
+    """Processes that play these games, while this one learns; 0: this one plays them itself. With processes, moves are
+    made with weights that are one round of learning old, equal seeds still give equal games, and what calls ``learn``
+    must stand under ``if __name__ == "__main__":``."""
     buffer_size: Count = 100_000
     """Positions kept to learn from."""
     learning_starts: Natural = 2_000
@@ -192,7 +198,7 @@ class AlphaZero(DeepAlgorithm):
             return
         game = self.env
         self.search = self._searcher(self.policy)
-        self.self_play = SelfPlay(self.search, self.n_games, self.warm_moves, self.keeps_trees)
+        self.self_play = self._games()
         self.replay_buffer = PositionBuffer(
             self.buffer_size,
             game.observation_shape,
@@ -201,18 +207,33 @@ class AlphaZero(DeepAlgorithm):
             self.device,
         )
 
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = f"each needs a game to play: at most n_games={self.n_games}."
+        require(self.n_workers <= self.n_games, "n_workers", self.n_workers, fix)
+
     def _searcher(self, policy: Any) -> MCTS:
         """A search that a network guides."""
-        return MCTS(
-            self.env,
-            partial(judged, policy, self.env),
-            self.simulations,
-            selection=self.selection,
-            exploration=self.exploration,
-            solves=self.solves,
-            dirichlet_alpha=self.dirichlet_alpha,
-            dirichlet_fraction=self.dirichlet_fraction,
-        )
+        return searcher(policy, self.env, **self._search_settings())
+
+    def _search_settings(self) -> dict[str, Any]:
+        names = "simulations", "selection", "exploration", "solves", "dirichlet_alpha", "dirichlet_fraction"
+        return {name: getattr(self, name) for name in names}
+
+    def _games(self) -> SelfPlay | Crew:
+        """What plays: this process, or several others."""
+        if self.n_workers == 0:
+            return SelfPlay(self.search, self.n_games, self.warm_moves, self.keeps_trees)
+        settings = self._search_settings()
+        make = partial(make_player, self.make_policy(), self.env, settings, self.warm_moves, self.keeps_trees)
+        seeds = np.random.randint(2**31, size=self.n_workers)
+        return Crew(make, self.n_games, self.n_workers, self._weights, seeds)
+
+    def _weights(self, known: int | None) -> tuple[int, list[np.ndarray] | None]:
+        """Their version, and the weights unless that is the known one."""
+        if self.learner.steps == known:
+            return self.learner.steps, None
+        return self.learner.steps, [tensor.numpy(force=True).copy() for tensor in self.policy.state_dict().values()]
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         rounds = -(-timesteps // (self.n_games * self.train_freq))
@@ -232,6 +253,18 @@ class AlphaZero(DeepAlgorithm):
         super()._prepare_to_learn(reset)
         if reset:
             self._rated_at = 0
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        with super()._while_learning():
+            if not isinstance(self.self_play, Crew):
+                yield
+                return
+            try:
+                self.self_play.start()
+                yield
+            finally:
+                self.self_play.rest()
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         self.policy.set_training_mode(False)
@@ -267,6 +300,8 @@ class AlphaZero(DeepAlgorithm):
         self._n_updates += gradient_steps
         self._record_means(metrics)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        if isinstance(self.self_play, Crew):
+            self.logger.record("train/policy_lag", self.self_play.lag)
         self.policy.set_training_mode(False)
 
     def rate(self) -> float:
@@ -382,6 +417,30 @@ class AlphaZero(DeepAlgorithm):
             self.replay_buffer.load_state_dict(beneath(saved.replay, "positions"))
             if not force_reset:
                 self.self_play.load_state(beneath(saved.replay, "self_play"))
+
+
+def searcher(policy: Any, game: Any, **settings: Any) -> MCTS:
+    """A search of a game that a network guides."""
+    return MCTS(game, partial(judged, policy, game), **settings)
+
+
+def make_player(
+    make_policy: Callable[[], Any],
+    game: Any,
+    settings: dict[str, Any],
+    warm_moves: int,
+    keeps_trees: bool,
+    n_games: int,
+) -> Player:
+    """What plays in a process of its own, on one thread."""
+    torch.set_num_threads(1)
+    policy = make_policy().requires_grad_(False)
+    policy.set_training_mode(False)
+
+    def take(weights: Sequence[np.ndarray]) -> None:
+        policy.load_state_dict(dict(zip(policy.state_dict(), map(torch.from_numpy, weights), strict=True)))
+
+    return Player(SelfPlay(searcher(policy, game, **settings), n_games, warm_moves, keeps_trees), take)
 
 
 def judged(policy: Any, game: Any, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

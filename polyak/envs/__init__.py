@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyak.envs.checker import check_env
+    from polyak.envs.games.self_play import SelfPlayVecEnv
     from polyak.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
     from polyak.envs.native.gym_vector import GymVectorEnv
     from polyak.envs.native.make import AtariGameVecEnv, make_native_vec_env
@@ -93,6 +94,7 @@ _NAMES_BY_FILE = {
     "wrappers.frame_stack": "StackedObservations VecFrameStack",
     "wrappers.frame_skip": "FrameSkip",
     "wrappers.history": "HistoryWrapper HistoryWrapperObsDict",
+    "games.self_play": "SelfPlayVecEnv",
     "native.gym_vector": "GymVectorEnv",
     "make": "is_wrapped make_atari_env make_env make_vec_env unwrap_wrapper",
     "wrappers.learned_reward": "LearnedReward VecLearnedReward with_reward",

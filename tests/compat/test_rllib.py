@@ -74,4 +74,4 @@ def test_the_notebooks_import_lines(installed: bool, tmp_path: Path) -> None:
 
 def test_what_there_is_not_is_said_so() -> None:
     with pytest.raises(ModuleNotFoundError, match="polyak does not answer this name"):
-        import_module("polyak.compat.rllib.algorithms.dreamerv3")
+        import_module("polyak.compat.rllib.algorithms.dreams")

@@ -20,6 +20,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("replay.py --pictures 999", "--pictures: must be at least 1000, got 999"),
         ("replay.py --repeats one", "--repeats: invalid integer value: 'one'"),
         ("search.py --seconds 0", "--seconds: must be positive, got 0"),
+        ("connect4.py --workers -1", "--workers: must be at least 0, got -1"),
+        ("connect4.py --processor-time", "--processor-time counts this process alone: use it with --workers 0"),
         ("tabular.py --steps 999", "--steps: must be at least 1000, got 999"),
         ("tabular.py --repeats 0", "--repeats: must be at least 1, got 0"),
         ("offline.py --algos SAC", "--algos: invalid choice: 'SAC'"),

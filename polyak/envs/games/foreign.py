@@ -51,7 +51,7 @@ class OpenSpielGame(_ForeignGame):
             try:
                 import pyspiel
             except ImportError as error:
-                raise ImportError("OpenSpiel's games need open_spiel: pip install open_spiel.") from error
+                raise ImportError("OpenSpiel's games need open_spiel: pip install 'polyak[games]'.") from error
             game = pyspiel.load_game(game)
         kind = game.get_type()
         for what, found, needed in (

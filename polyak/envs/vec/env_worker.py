@@ -126,7 +126,7 @@ def run_worker(
     # Ctrl-C reaches the whole process group; the parent decides. A handler, because ignoring is inherited by programs
     # that an environment starts.
     signal.signal(signal.SIGINT, lambda *_: None)
-    _end_with_parent()
+    end_with_parent()
     channel, block = Channel(*ends), EnvBlock(assignment)
     try:
         if _get_ready(channel, block):
@@ -157,7 +157,7 @@ def _serve(channel: Channel, block: EnvBlock) -> None:
         channel.send(*block.answer(kind, content))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process soon after its parent died, even while an environment hangs."""
     parent = multiprocessing.parent_process()
     if parent is None:

@@ -167,7 +167,7 @@ def test_games_of_another_kind_are_refused() -> None:
 
 def test_without_open_spiel_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspiel", None)
-    with pytest.raises(ImportError, match="pip install open_spiel"):
+    with pytest.raises(ImportError, match=r"pip install 'polyak\[games\]'"):
         OpenSpielGame("tic_tac_toe")
 
 

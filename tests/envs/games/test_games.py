@@ -12,6 +12,7 @@ from polyak.envs.games.connect4 import Connect4, four_in_a_row
 from polyak.envs.games.game import Game, IllegalMoveError
 from polyak.envs.games.known import find_game
 from polyak.envs.games.tictactoe import TicTacToe
+from tests.envs.games.connect4_positions import ILLEGAL, drawn, error_rate, load
 
 GAMES = [TicTacToe(), Connect4()]
 
@@ -168,3 +169,16 @@ class Huge(TicTacToe):
 def test_a_wrong_game_is_refused_with_the_moves_that_show_it(game: Game, message: str) -> None:
     with pytest.raises(GameError, match=message):
         check_game(game)
+
+
+def test_solved_positions_are_what_they_are_said_to_be() -> None:
+    """The last of them, which are solved at once, solved again; and all of them are such that one can err."""
+    solved, game = load(), Connect4()
+    legal = game.legal(solved.positions)
+    np.testing.assert_array_equal(legal, solved.worths != ILLEGAL)
+    assert (np.where(legal, solved.worths, 2).min(1) < solved.worths.max(1)).all()
+    again = drawn(plies=[27], each=5)
+    np.testing.assert_array_equal(again.positions, solved.positions[solved.plies == 27][:5])
+    np.testing.assert_array_equal(again.worths, solved.worths[solved.plies == 27][:5])
+    assert error_rate(solved, lambda positions: solved.worths.argmax(1)) == 0
+    assert error_rate(solved, lambda positions: np.where(legal, solved.worths, 2).argmin(1)) == 1
