@@ -27,12 +27,14 @@ GENERATOR = {"n_steps": 256, "batch_size": 256, "n_epochs": 10, "gae_lambda": 0.
 @lru_cache
 def cartpole_expert() -> PPO:
     """One that never fails."""
-    env = make_vec_env("CartPole-v1", n_envs=8, seed=0)
     options = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20}
     falling = {"learning_rate": LinearSchedule(1e-3, 0.0, 1.0), "clip_range": LinearSchedule(0.2, 0.0, 1.0)}
-    expert = PPO("MlpPolicy", env, seed=0, device="cpu", **options, **falling).learn(100_000)
-    assert score(expert) >= 495
-    return expert
+    for seed in range(10):  # most do
+        env = make_vec_env("CartPole-v1", n_envs=8, seed=seed)
+        expert = PPO("MlpPolicy", env, seed=seed, device="cpu", **options, **falling).learn(100_000)
+        if score(expert) >= 495:
+            return expert
+    raise AssertionError("no PPO agent in ten balances")
 
 
 def cartpole(fixed: bool = False) -> gym.Env[Any, Any]:
