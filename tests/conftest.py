@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -21,3 +22,10 @@ def pytest_collection() -> Iterator[None]:
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def advice_is_given_again() -> None:
+    """What is said once in a program is said once in each test, whatever ran before it."""
+    if (advice := sys.modules.get("polyak.core.advice")) is not None:
+        advice.forget()

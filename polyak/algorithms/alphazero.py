@@ -217,8 +217,14 @@ class AlphaZero(DeepAlgorithm):
         return searcher(policy, self.env, **self._search_settings())
 
     def _search_settings(self) -> dict[str, Any]:
-        names = "simulations", "selection", "exploration", "solves", "dirichlet_alpha", "dirichlet_fraction"
-        return {name: getattr(self, name) for name in names}
+        return {
+            "simulations": self.simulations,
+            "selection": self.selection,
+            "exploration": self.exploration,
+            "solves": self.solves,
+            "dirichlet_alpha": self.dirichlet_alpha,
+            "dirichlet_fraction": self.dirichlet_fraction,
+        }
 
     def _games(self) -> SelfPlay | Crew:
         """What plays: this process, or several others."""

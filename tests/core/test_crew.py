@@ -98,9 +98,10 @@ def test_what_ends_a_process_is_raised_here_and_ends_all(weight: float, message:
 
 
 _SCRIPT = """
-import multiprocessing, sys, time
+import multiprocessing, signal
 from tests.core.crew_players import Weights, crew
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs behind them without
     players = crew(Weights())
     players.start()
     try:
