@@ -51,7 +51,9 @@ TASKS: dict[str, SpeedTask] = {
     "td3-halfcheetah-256": SpeedTask("TD3", "HalfCheetah-v5", 5_000, settings=_TD3_256),
     "dqn-cartpole": SpeedTask("DQN", "CartPole-v1", 50_000, settings=_DQN),
     "qrdqn-cartpole": SpeedTask("QRDQN", "CartPole-v1", 50_000, settings=_QRDQN, libraries=("polyak", "contrib")),
-    "tqc-halfcheetah": SpeedTask("TQC", "HalfCheetah-v5", 10_000, settings=_TQC, libraries=("polyak", "contrib", "sbx")),
+    "tqc-halfcheetah": SpeedTask(
+        "TQC", "HalfCheetah-v5", 10_000, settings=_TQC, libraries=("polyak", "contrib", "sbx")
+    ),
     "crossq-halfcheetah": SpeedTask("CrossQ", "HalfCheetah-v5", 3_000, libraries=("polyak", "contrib", "sbx")),
     "ppo-cartpole-1": SpeedTask("PPO", "CartPole-v1", 81_920),
     "ppo-cartpole-8": SpeedTask("PPO", "CartPole-v1", 81_920, n_envs=8),
