@@ -604,6 +604,9 @@ class ReplayBuffer(BaseBuffer):
         if self._has_storage and self.sampler.adaptive:
             self.sampler.anneal(progress)
 
+    def close(self) -> None:
+        """Give up what outlives a buffer's memory, such as processes; of this one there is nothing."""
+
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import SEPARATOR, Part, by_name, is_composed, parts, parts_by_name
+from polyak.envs.masks import mask_of, sample_allowed
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 
 _API = "see https://gymnasium.farama.org/api/env/"
@@ -53,8 +54,8 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
         return
     _check_names(observation_space)
     _check_action_bounds(action_space)
-    _check_returned_values(env, observation_space, action_space)
-    _check_finite(env, action_space)
+    _check_returned_values(env, observation_space)
+    _check_finite(env)
     if not skip_render_check:
         _check_render(env)
 
@@ -186,12 +187,12 @@ def _check_reset_signature(env: gym.Env) -> None:
         )
 
 
-def _check_returned_values(env: gym.Env, observation_space: spaces.Space, action_space: spaces.Space) -> None:
-    obs = _check_reset_result(env.reset())
+def _check_returned_values(env: gym.Env, observation_space: spaces.Space) -> None:
+    obs, info = _check_reset_result(env.reset())
     _check_goals(env, observation_space)
     _check_obs(obs, observation_space, "reset")
 
-    result = env.step(action_space.sample())
+    result = env.step(_allowed_action(env, obs, info))
     _require(
         isinstance(result, tuple) and len(result) == 5,
         "`step()` must return a tuple of 5, (obs, reward, terminated, truncated, info), "
@@ -212,14 +213,23 @@ def _check_returned_values(env: gym.Env, observation_space: spaces.Space, action
     _check_compute_reward(env, obs, reward, info)
 
 
-def _check_reset_result(result: Any) -> Any:
+def _allowed_action(env: gym.Env, obs: Any, info: dict[str, Any]) -> Any:
+    """A random one, for an environment may fail on what it forbids."""
+    try:
+        mask = mask_of(env, obs, info)
+    except ValueError as error:
+        raise AssertionError(str(error)) from None
+    return sample_allowed(env.action_space, mask)
+
+
+def _check_reset_result(result: Any) -> tuple[Any, dict[str, Any]]:
     _require(
         isinstance(result, tuple) and len(result) == 2,
         f"`reset()` must give a pair (obs, info), got {type(result).__name__}.",
     )
     obs, info = result
     _require(isinstance(info, dict), f"`reset()` must give info as a dict, got {info!r}.")
-    return obs
+    return obs, info
 
 
 def _check_obs(obs: Any, space: spaces.Space, method: str, name: str = "") -> None:
@@ -351,19 +361,19 @@ def _kind(value: Any) -> str:
 # --- NaN, inf and pictures ------------------------------------------------------------------------------------------
 
 
-def _check_finite(env: gym.Env, action_space: spaces.Space) -> None:
+def _check_finite(env: gym.Env) -> None:
     """Step a little and warn about the first NaN and inf, which spoil a training long after they came up."""
-    obs, _ = env.reset()
+    obs, info = env.reset()
     found = _warn_not_finite(obs, "observation", "at reset")
     for _ in range(_STEPS):
         if found:
             return
-        action = action_space.sample()
-        obs, reward, terminated, truncated, _ = env.step(action)
+        action = _allowed_action(env, obs, info)
+        obs, reward, terminated, truncated, info = env.step(action)
         found |= _warn_not_finite(obs, "observation", f"after action {action}")
         found |= _warn_not_finite(reward, "reward", f"after action {action}")
         if terminated or truncated:
-            env.reset()
+            obs, info = env.reset()
 
 
 def _warn_not_finite(value: Any, name: str, when: str) -> bool:

@@ -9,13 +9,14 @@ Shape letters: N environments, M entries of a mask.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import is_composed, parts
+from polyak.envs.composed import compose, is_composed, parts
 from polyak.envs.vec.env_slot import FINAL, METHOD
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
@@ -128,6 +129,32 @@ def find_masks(env: VecEnv) -> Masks | None:
     return None
 
 
+def mask_of(env: gym.Env, observation: Any, info: dict[str, Any]) -> np.ndarray | None:
+    """What one environment allows after a reset or step that returned these: [M] bool; None if it does not say.
+
+    Raises:
+        ValueError: the mask is of another shape, or forbids everything.
+    """
+    space = env.action_space
+    size = mask_size(space)
+    if size is None:
+        return None
+    if env.has_wrapper_attr(METHOD):
+        mask = env.get_wrapper_attr(METHOD)()
+    elif holds_masks(env.observation_space, space):
+        mask = observation[KEY]
+    elif KEY in info:
+        mask = info[KEY]
+    else:
+        return None
+    return checked([mask], size, space)[0]
+
+
+def sample_allowed(space: spaces.Space, mask: np.ndarray | None) -> Any:
+    """A random action among those that a mask [M] allows, drawn by the space; None allows all."""
+    return space.sample() if mask is None else space.sample(mask=_in_parts(space, iter(mask)))
+
+
 def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
     """Masks [N, M] bool.
 
@@ -169,6 +196,28 @@ def _choices(rows: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
         padded[:, i, :n] = rows[:, start : start + n]
         start += n
     return padded
+
+
+def _in_parts(space: spaces.Space, mask: Iterator[Any]) -> Any:
+    """The next entries of a flat mask as Gymnasium's ``space.sample(mask=...)`` takes them."""
+    if is_composed(space):
+        own = [_in_parts(part.space, mask) for part in parts(space)]
+        return compose(space, iter(own))
+    if isinstance(space, spaces.MultiBinary):
+        coins = np.array([next(mask) for _ in range(2 * int(np.prod(space.shape)))], bool).reshape(-1, 2)
+        return np.where(coins.all(1), 2, coins[:, 1]).astype(np.int8).reshape(space.shape)
+    classes = [np.array([next(mask) for _ in range(n)], np.int8) for n in _choice_sizes(space)]
+    if isinstance(space, spaces.Discrete):
+        return classes[0]
+    return _nested(classes, space.shape) if isinstance(space, spaces.MultiDiscrete) else None
+
+
+def _nested(classes: list[np.ndarray], shape: Sequence[int]) -> Any:
+    """One entry for each choice, in tuples as deep as the choices' shape."""
+    if len(shape) == 1:
+        return tuple(classes)
+    each = len(classes) // shape[0]
+    return tuple(_nested(classes[i * each : (i + 1) * each], shape[1:]) for i in range(shape[0]))
 
 
 def _of(info: dict[str, Any]) -> Any:

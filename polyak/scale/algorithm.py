@@ -28,7 +28,6 @@ from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.rl_module import read_state
 from polyak.scale.places import check_processes, make_evaluators, make_learners, make_places, make_runners, of_others
 from polyak.scale.plain import take_exploration
-from polyak.scale.processes.shards import ShardedReplayBuffer
 
 
 class Algorithm:
@@ -108,8 +107,8 @@ class Algorithm:
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""
         buffer = getattr(vars(self).get("model"), "replay_buffer", None)
-        if isinstance(buffer, ShardedReplayBuffer):
-            buffer.stop()
+        if buffer is not None:
+            buffer.close()
 
     def _begin_with(self, path: Any) -> None:
         """Give the module, and its target networks, the weights of another."""

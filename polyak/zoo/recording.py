@@ -21,9 +21,13 @@ def is_headless() -> bool:
 
 
 def draw_without_screen() -> None:
-    """Let pygame draw on a machine without a display; has no effect when there is one."""
+    """Let pygame draw on a machine without a display; has no effect when there is one.
+
+    Under SDL's "dummy" alone some environments see black where they read their window; "offscreen" keeps pictures, but
+    not every build of SDL has it.
+    """
     if is_headless():
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        os.environ.setdefault("SDL_VIDEODRIVER", "offscreen,dummy")
 
 
 def check_path(path: str) -> Path:

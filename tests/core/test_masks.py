@@ -1,6 +1,7 @@
 """Masks of allowed choices: found wherever environments say them, never violated, heeded by every loss and target."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +17,7 @@ from polyak.data import ReplayBuffer, Transition
 from polyak.data.schema import Column
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.composed import parts
-from polyak.envs.masks import find_masks, mask_size
+from polyak.envs.masks import find_masks, mask_size, sample_allowed
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.discrete import (
     BernoulliFamily,
@@ -83,13 +84,13 @@ class Forbidding(gym.Env):
             return []
         if isinstance(space, spaces.Discrete):
             return [int(space.n)]
-        return [2] * space.n if isinstance(space, spaces.MultiBinary) else space.nvec.tolist()
+        return [2] * space.n if isinstance(space, spaces.MultiBinary) else space.nvec.reshape(-1).tolist()
 
     def _chosen(self, action: Any) -> np.ndarray:
         """The choices in it, from 0."""
         found = [part for part in parts(self.action_space) if self._sizes_of(part.space)]
         counted = [np.asarray(part.of(action), np.int64) - getattr(part.space, "start", 0) for part in found]
-        return np.concatenate([np.atleast_1d(choices) for choices in counted])
+        return np.concatenate([choices.reshape(-1) for choices in counted])
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -113,6 +114,43 @@ class Forbidding(gym.Env):
 
 def vector(name: str = "discrete", says: str = "method", n: int = 2, **options: Any) -> DummyVecEnv:
     return DummyVecEnv([lambda: Forbidding((ACTIONS | COMPOSED)[name], says, **options)] * n)
+
+
+def test_random_actions_of_a_space_are_allowed_and_reach_all_that_is() -> None:
+    for name, space in (ACTIONS | COMPOSED | {"grid": spaces.MultiDiscrete([[3, 2], [2, 4]])}).items():
+        space.seed(0)
+        env = Forbidding(space, "method")
+        env.reset(seed=1)
+        tried: list[list[int]] = []
+        for _ in range(200):
+            action = sample_allowed(space, env.mask)
+            assert space.contains(action), name
+            tried.append(env._chosen(action).reshape(-1).tolist())
+        start = 0
+        for n, found in zip(env._sizes(), zip(*tried, strict=True), strict=True):
+            # of at most four, each is left out by 200 draws with a probability of at most 0.75 ** 200 = 1e-25
+            assert set(found) == set(env.mask[start : start + n].nonzero()[0].tolist()), name
+            start += n
+
+
+@pytest.mark.parametrize("says", ["method", "info", "observation"])
+def test_saved_experience_with_masks_is_taken_back_before_environments_say_so(says: str, tmp_path: Path) -> None:
+    name = "MultiInputPolicy" if says == "observation" else "MlpPolicy"
+    model = polyak.DQN(name, vector(says=says), learning_starts=10, buffer_size=500, compile=False, seed=0)
+    model.learn(60, log_interval=None)
+    model.save(tmp_path / "model.zip", include=["replay_buffer"])
+    model.save_replay_buffer(tmp_path / "rows.pkl")
+    resumed = polyak.DQN.load(tmp_path / "model.zip", env=vector(says=says), resume=True)
+    given = polyak.DQN.load(tmp_path / "model.zip", env=vector(says=says))
+    given.load_replay_buffer(tmp_path / "rows.pkl")
+    size = model.replay_buffer.size()
+    for other in (resumed, given):
+        assert other.replay_buffer.size() == size
+        other.learn(60, reset_num_timesteps=False, log_interval=None)
+        assert other.replay_buffer.size() == 2 * size
+        extras = other.replay_buffer.extras
+        np.testing.assert_array_equal(extras["masks"][:size], model.replay_buffer.extras["masks"][:size])
+        assert not extras["next_masks"][size : 2 * size].all()
 
 
 # -- where they come from ----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak.envs.checker import check_env
+from tests.core.test_masks import ACTIONS, COMPOSED, Forbidding
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,6 +76,23 @@ def test_under_the_peers_name_it_warns_of_what_the_peer_lacks():
     said = [str(warning.message) for warning in caught]
     assert len(said) == 3
     assert all("not supported by Stable-Baselines3" in message for message in said)
+
+
+@pytest.mark.parametrize("says", ["method", "info", "observation"])
+@pytest.mark.parametrize("name", [*ACTIONS, *COMPOSED])
+def test_only_what_an_environment_allows_is_tried(name, says):
+    assert all(message.startswith("The action space") for message in messages_of(forbidding(name, says)))
+
+
+def test_a_mask_that_forbids_everything_is_refused():
+    env = forbidding("discrete", "method")
+    env.action_masks = lambda: np.zeros(5, bool)
+    with pytest.raises(AssertionError, match="forbids every choice"):
+        check_env(env)
+
+
+def forbidding(name, says):
+    return Forbidding((ACTIONS | COMPOSED)[name], says, length=3)
 
 
 def dict_space(**parts):

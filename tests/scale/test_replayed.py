@@ -254,7 +254,7 @@ def test_shards_are_kept_in_a_state_and_taken_back(monkeypatch: pytest.MonkeyPat
     assert {k: np.shape(v) for k, v in other.state_dict().items()} == {k: np.shape(v) for k, v in state.items()}
     with pytest.raises(ValueError, match="has 2 shards, this one 1"):
         sharded(monkeypatch, shards=1).load_state_dict(state)
-    buffer.stop()
+    buffer.close()
     assert buffer._workers.stopped
 
 

@@ -1,12 +1,14 @@
 """Moving pictures."""
 
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.recording import Film, captioned, check_path, write_video
+from polyak.zoo.recording import Film, captioned, check_path, draw_without_screen, write_video
 
 imageio = pytest.importorskip("imageio.v3")
 
@@ -56,3 +58,20 @@ def test_captions_change_the_corner_only() -> None:
     assert len(changed) > 50
     assert changed[:, 0].max() < 30
     assert (marked[changed[:, 0], changed[:, 1]] > 200).any(), "light letters"
+
+
+@pytest.mark.parametrize(("screen", "driver"), [(None, "offscreen,dummy"), (":0", None)])
+def test_without_a_screen_pictures_are_still_drawn(
+    screen: str | None, driver: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.setenv(name, "")  # so that what is set here goes when the test ends
+        monkeypatch.delenv(name)
+    if screen is not None:
+        monkeypatch.setenv("DISPLAY", screen)
+    draw_without_screen()
+    assert os.environ.get("SDL_VIDEODRIVER") == driver
+    monkeypatch.setenv("SDL_VIDEODRIVER", "one's own")
+    draw_without_screen()
+    assert os.environ["SDL_VIDEODRIVER"] == "one's own"

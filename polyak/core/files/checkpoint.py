@@ -18,7 +18,7 @@ import platform
 import warnings
 import zipfile
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from itertools import pairwise
@@ -539,13 +539,16 @@ def save_buffer(buffer: Buffer, target: Any) -> None:
         _write(Saved(info, replay=arrays), file)
 
 
-def load_buffer(buffer: Buffer, source: Any, trust: bool = False) -> None:
+def load_buffer(
+    buffer: Buffer, source: Any, trust: bool = False, make_room: Callable[[dict[str, Any]], Buffer] | None = None
+) -> None:
     """Read what :func:`save_buffer` wrote, or a replay buffer of another library.
 
     Args:
         buffer: where to.
         source: a path or an open file.
         trust: also read what another library has pickled, which can run any code.
+        make_room: from what :func:`save_buffer` wrote, the buffer that takes it; ``None``: ``buffer``.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -558,7 +561,8 @@ def load_buffer(buffer: Buffer, source: Any, trust: bool = False) -> None:
                 return
     saved = read(source, suffix=".pkl", kind="polyak-replay")
     with damage_named(source):
-        buffer.load_state_dict(join_state(saved.info["replay"], saved.replay))
+        state = join_state(saved.info["replay"], saved.replay)
+        (buffer if make_room is None else make_room(state)).load_state_dict(state)
 
 
 # -- what wrote a file -------------------------------------------------------------------------------------------------

@@ -75,6 +75,8 @@ class Collecting(Interaction, DeepAlgorithm):
     """Attributes that exploration is built from, as far as an algorithm has them."""
     stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     """Which masks of a step are stored with it: ``"masks"``, that it was made under, and ``"next_masks"``."""
+    _rows_have_masks: bool = False
+    """Whether a file has brought experience with masks, which environments need not have shown yet."""
     _explored: list[Any] | None = None
     """The values that these had when it was."""
     _collection: Collection | None = None
@@ -120,7 +122,8 @@ class Collecting(Interaction, DeepAlgorithm):
             Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
         ]
         size = mask_size(self.action_space)
-        if size is not None and self.runner is not None and self.runner.masks is not None:
+        shown = self.runner is not None and self.runner.masks is not None
+        if size is not None and (shown or self._rows_have_masks):
             columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
         return tuple(columns)
 

@@ -35,6 +35,7 @@ from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
+from polyak.data.replay_state import EXTRAS
 from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.sampling.samplers import make_prioritized
 from polyak.data.step import Step
@@ -215,12 +216,30 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     def _masks_found(self) -> None:
         assert self.replay_buffer is not None
+        if self._rows_have_masks:
+            return
         if self.replay_buffer.size() > 0:
             raise ValueError(
                 "The environment says which actions it allows, but the replay buffer was filled without. Start with an "
                 "empty one: a new model, or model.replay_buffer.reset()."
             )
+        self._renew_replay_buffer()
+
+    def _renew_replay_buffer(self) -> None:
+        """Put one in its place that has the columns of now."""
+        assert self.replay_buffer is not None
+        self.replay_buffer.close()
         self.replay_buffer = self._make_replay_buffer()
+
+    def _make_room(self, state: Mapping[str, Any]) -> ReplayBuffer:
+        """The replay buffer for a saved state, whose rows may have masks though environments have not been reset yet,
+        before which some do not say that they have any."""
+        assert self.replay_buffer is not None
+        masked = any(name.endswith(f"{EXTRAS}{self.stores_masks[0]}") for name in state)
+        if masked and self._heeds_masks and (self.runner is None or self.runner.masks is None):
+            self._rows_have_masks = True
+            self._renew_replay_buffer()
+        return self.replay_buffer
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)
@@ -476,8 +495,8 @@ class OffPolicyAlgorithm(LearnsFromData):
             assert self.data_buffer is not None
             self.data_buffer.load_drawing_state(join_state(saved.info["replay"], saved.replay))
         elif resume and saved.replay:
-            assert self.replay_buffer is not None
-            self.replay_buffer.load_state_dict(join_state(saved.info["replay"], saved.replay))
+            state = join_state(saved.info["replay"], saved.replay)
+            self._make_room(state).load_state_dict(state)
 
     def save_replay_buffer(self, path: Any) -> None:
         """Write the replay buffer's filled part to a file, without pickle.
@@ -509,7 +528,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             self.replay_buffer = self._make_replay_buffer()
         assert self.replay_buffer is not None
         self.replay_buffer.device = torch.device(self.device)
-        load_buffer(self.replay_buffer, path, trust)
+        load_buffer(self.replay_buffer, path, trust, self._make_room)
         if isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)
             if truncate_last_traj:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -71,3 +72,27 @@ class Elsewhere(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         return [False] * self.num_envs
+
+
+class MasksElsewhere:
+    """What environments allow that other processes step: here nothing is chosen, so nothing is forbidden.
+
+    Args:
+        rows: how many environments.
+        size: entries of a mask.
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        self._all = np.ones((rows, size), bool)
+
+    def after_reset(self, observations: Any) -> np.ndarray:
+        """[N, M] True."""
+        return self._all
+
+    def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
+        """[N, M] True."""
+        return self._all
+
+    def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
+        """[M] True."""
+        return self._all[row]

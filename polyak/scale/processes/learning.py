@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from polyak.core.loops.asynchronous import AsynchronousAlgorithm
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.seeding import rng_state, set_rng_state
+from polyak.scale.processes.elsewhere import MasksElsewhere
 from polyak.scale.processes.experience import Lanes, steps_in
 from polyak.scale.processes.fragments import Fragment, given_to, joined
 
@@ -78,6 +79,7 @@ class FromReplay:
         return self.model.num_timesteps, rng_state() if self._one else None
 
     def learn(self, fragments: Sequence[Fragment]) -> bool:
+        self._note_masks(fragments[0])
         model, buffer = self.model, self.model.replay_buffer
         if self._one:
             set_rng_state(*fragments[-1].streams)
@@ -97,6 +99,14 @@ class FromReplay:
         with model._split.update:
             model.train(gradient_steps=model.gradient_steps, batch_size=model.batch_size)
         return True
+
+    def _note_masks(self, fragment: Fragment) -> None:
+        """Let the buffer keep masks as soon as the runners, who see the environments, bring some."""
+        model, masks = self.model, fragment.columns["extras"].get("next_masks")
+        if masks is None or model.runner.masks is not None:
+            return
+        model.runner.heed(MasksElsewhere(model.n_envs, masks.shape[-1]))
+        model._masks_found()
 
 
 def learning_of(model: Any, runners: int) -> Learning:

@@ -265,7 +265,7 @@ class ShardedReplayBuffer(ReplayBuffer):
         """How many shards had to be replaced."""
         return self._workers.restarts
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End all of them."""
         self._workers.stop()
 
