@@ -4,49 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from polyak.scale import Algorithm, APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
+from polyak.scale import APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
 from tests.scale.faulty_envs import Faulty
+from tests.scale.on_ray import assert_gone, config, session_of, trained, weights
 
-ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session() -> Iterator[None]:
-    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
-    yield
-    ray.shutdown()
-
-
-def config(cls: Any = PPOConfig, runners: int = 0, learners: int = 0, **training: Any) -> Any:
-    made = cls().environment("CartPole-v1").debugging(seed=3).rl_module(model_config={"fcnet_hiddens": [16]})
-    made.env_runners(num_env_runners=runners, num_envs_per_env_runner=2).learners(num_learners=learners)
-    made.framework(torch_compile_learner=False).reporting(min_time_s_per_iteration=None)
-    made.fault_tolerance(delay_between_env_runner_restarts_s=0)
-    own = {"minibatch_size": 64, "num_epochs": 2} if cls is PPOConfig else {}
-    fragment = "auto" if cls is PPOConfig else 16
-    made.env_runners(rollout_fragment_length=fragment)
-    size = 256 if cls is PPOConfig else 64
-    return made.training(train_batch_size_per_learner=size // max(1, learners), lr=1e-3, **own, **training)
-
-
-def weights(algo: Algorithm) -> list[np.ndarray]:
-    return list(algo.get_weights()["default_policy"].values())
-
-
-def trained(made: Any, iterations: int = 2) -> list[np.ndarray]:
-    with made.build() as algo:
-        for _ in range(iterations):
-            algo.train()
-        return weights(algo)
+session = session_of(8)
 
 
 # -- the same numbers --------------------------------------------------------------------------------------------------
@@ -122,48 +91,6 @@ def test_asynchronous_runners_go_on_while_the_learner_learns(cls: Any, tmp_path:
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
-
-
-def assert_gone(processes: Any) -> None:
-    """Within a few seconds."""
-    until = time.monotonic() + 20
-    left = list(processes)
-    while left and time.monotonic() < until:
-        left = [process for process in left if _runs(process)]
-        time.sleep(0.1)
-    assert not left
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
-
-
-@pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])
-def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
-    with config(cls, runners=2).build() as algo:
-        algo.train()
-        os.kill(algo.env_runner_group.processes[0], signal.SIGKILL)
-        with pytest.warns(RuntimeWarning, match=r"runner 1 of 2 is gone.*Another one"):
-            steps = until_missed(algo)
-        size = steps[1] - steps[0]
-        assert steps == [size * (2 + n) for n in range(len(steps))], "batches are as large as before"
-        until = time.monotonic() + 300
-        while algo.env_runner_group.num_healthy_env_runners < 2 and time.monotonic() < until:
-            result = algo.train()
-        assert result["fault_tolerance"] == {"num_healthy_workers": 2, "num_remote_worker_restarts": 1}
-
-
-def until_missed(algo: Algorithm) -> list[int]:
-    """Train until a runner has been replaced: others that act in advance may have enough for a while."""
-    steps: list[int] = []
-    until = time.monotonic() + 300
-    while (len(steps) < 3 or algo.env_runner_group.num_restarts == 0) and time.monotonic() < until:
-        steps.append(algo.train()["num_env_steps_sampled_lifetime"])
-    return steps
 
 
 def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from polyak.scale import DQNConfig, PPOConfig
-from tests.scale.test_ray import assert_gone, config, weights
+from tests.scale.on_ray import assert_gone, config, session_of, weights
 
-ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session() -> Iterator[None]:
-    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
-    yield
-    ray.shutdown()
+session = session_of(8)
 
 
 def evaluating(evaluators: int, interval: int | None = 1, **options: Any) -> Any:

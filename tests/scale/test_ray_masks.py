@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,10 @@ import pytest
 from gymnasium import spaces
 
 from polyak.scale import DQNConfig, PPOConfig
-from tests.scale.test_ray import trained
+from tests.scale.on_ray import session_of, trained
 
-ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session() -> Iterator[None]:
-    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="error")
-    yield
-    ray.shutdown()
+session = session_of(8)
 
 
 class Strict(gym.Env):

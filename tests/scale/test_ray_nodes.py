@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 
 from polyak.scale import DQNConfig
-from tests.scale.test_ray import assert_gone
+from tests.scale.on_ray import PATIENCE, assert_gone
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
-pytestmark = pytest.mark.slow  # it starts two nodes
 
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    made = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 3})
-    ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    try:
+        made = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 3})
+        ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    except Exception as error:  # it wants sockets, shared memory and more
+        pytest.skip(f"Ray does not start here: {error}")
     yield made
     ray.shutdown()
     made.shutdown()
@@ -35,7 +37,7 @@ def test_what_was_on_a_lost_node_is_made_anew_on_another(cluster: Any) -> None:
     made.training(replay_buffer_config={"num_replay_buffer_shards": 2, "capacity": 5000})
     made.training(num_steps_sampled_before_learning_starts=100, train_batch_size_per_learner=32)
     made.reporting(min_sample_timesteps_per_iteration=240).framework(torch_compile_learner=False)
-    made.fault_tolerance(delay_between_env_runner_restarts_s=0)
+    made.fault_tolerance(delay_between_env_runner_restarts_s=0).env_runners(sample_timeout_s=PATIENCE)
     with made.build() as algo:
         assert algo.train()["num_env_steps_sampled_lifetime"] == 240
         cluster.remove_node(node)
