@@ -118,6 +118,9 @@ class AlphaZero(DeepAlgorithm):
     """Processes that play these games, while this one learns; 0: this one plays them itself. With processes, moves are
     made with weights that are one round of learning old, equal seeds still give equal games, and what calls ``learn``
     must stand under ``if __name__ == "__main__":``."""
+    crew_class: type[Crew] | None = None
+    """What these processes are: those of this machine (:class:`~polyak.core.search.crew.Crew`, which ``None`` stands
+    for), or :class:`polyak.scale.RayCrew`, on Ray. The games are the same."""
     buffer_size: Count = 100_000
     """Positions kept to learn from."""
     learning_starts: Natural = 2_000
@@ -215,6 +218,8 @@ class AlphaZero(DeepAlgorithm):
         super()._check_hyperparameters()
         fix = f"each needs a game to play: at most n_games={self.n_games}."
         require(self.n_workers <= self.n_games, "n_workers", self.n_workers, fix)
+        fix = "with n_workers=0 this process plays by itself. Say how many others there are: n_workers=2."
+        require(self.crew_class is None or self.n_workers > 0, "crew_class", self.crew_class, fix)
 
     def _searcher(self, policy: Any) -> MCTS:
         """A search that a network guides."""
@@ -243,7 +248,7 @@ class AlphaZero(DeepAlgorithm):
             return SelfPlay(self.search, self.n_games, **self._play_settings())
         make = partial(make_player, self.make_policy(), self.env, self._search_settings(), self._play_settings())
         seeds = np.random.randint(2**31, size=self.n_workers)
-        return Crew(make, self.n_games, self.n_workers, self._weights, seeds)
+        return (self.crew_class or Crew)(make, self.n_games, self.n_workers, self._weights, seeds)
 
     def _weights(self, known: int | None) -> tuple[int, list[np.ndarray] | None]:
         """Their version, and the weights unless that is the known one."""
@@ -461,7 +466,8 @@ def make_player(
     policy.set_training_mode(False)
 
     def take(weights: Sequence[np.ndarray]) -> None:
-        policy.load_state_dict(dict(zip(policy.state_dict(), map(torch.from_numpy, weights), strict=True)))
+        copies = map(torch.tensor, weights)  # which may lie in memory that nobody may write to
+        policy.load_state_dict(dict(zip(policy.state_dict(), copies, strict=True)))
 
     return Player(SelfPlay(searcher(policy, game, **searching), n_games, **playing), take)
 

@@ -172,12 +172,13 @@ def test_further_ways_to_build_it_learn_too(options: dict[str, Any]) -> None:
     assert all(not torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
 
 
-def test_it_learns_from_games_that_begin_after_moves_of_chance(tmp_path: Path) -> None:
+def test_it_learns_from_games_that_begin_after_moves_of_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small(opening_moves=3, n_games=16).learn(160)
     seen = TicTacToe().read(model.replay_buffer.state_dict()["observations"][: model.replay_buffer.size()])
     assert (seen == 0).all(1).sum() < len(model.ep_info_buffer), "not every game was learned from from its start"
     model.save(tmp_path / "model")
     assert AlphaZero.load(tmp_path / "model").self_play.opening_moves == 3
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # of a process that is this one here
     player = make_player(model.make_policy(), model.env, model._search_settings(), model._play_settings(), 40)
     marks = model.env.observe(player.games.positions).reshape(40, -1).sum(1)
     assert set(marks.tolist()) == {0, 1, 2, 3}, "as in processes"
