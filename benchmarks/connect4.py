@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "gradient_steps": 2,
     "buffer_size": 200_000,
     "warm_moves": 20,
+    "opening_moves": 20,
 }
 SEARCHES = (200, 800)
 ROLLOUTS = 400

@@ -101,7 +101,7 @@ class AlphaZero(DeepAlgorithm):
     """AlphaZero: plays against itself by a search that a network guides, and learns from it (Silver et al. 2018).
 
     ``learn(total_timesteps)`` counts positions played. Rewards of its logs are the results of games to the player who
-    began them; ratings are those of :meth:`rate`.
+    began them, with the first move that was not left to chance; ratings are those of :meth:`rate`.
     """
 
     env: Becomes[Game | str | None, Game | None] = later()  # type: ignore[assignment]
@@ -118,6 +118,9 @@ class AlphaZero(DeepAlgorithm):
     """Processes that play these games, while this one learns; 0: this one plays them itself. With processes, moves are
     made with weights that are one round of learning old, equal seeds still give equal games, and what calls ``learn``
     must stand under ``if __name__ == "__main__":``."""
+    crew_class: type[Crew] | None = None
+    """What these processes are: those of this machine (:class:`~polyak.core.search.crew.Crew`, which ``None`` stands
+    for), or :class:`polyak.scale.RayCrew`, on Ray. The games are the same."""
     buffer_size: Count = 100_000
     """Positions kept to learn from."""
     learning_starts: Natural = 2_000
@@ -143,7 +146,11 @@ class AlphaZero(DeepAlgorithm):
     dirichlet_fraction: Fraction = 0.25
     """Weight of that noise."""
     warm_moves: Natural = 10
-    """Moves at the start of each game that are drawn by visits while it learns; the others are the best."""
+    """Moves at the start of each game that are drawn by visits while it learns; the others are the best. Those of
+    ``opening_moves`` do not count."""
+    opening_moves: Natural = 0
+    """The most moves that chance makes before a game is played and learned from; how many is drawn for each game, from
+    0 up. None of them ends a game."""
     keeps_trees: bool = True
     """Whether a search goes on with what the one before it found out."""
     symmetric: bool = True
@@ -211,6 +218,8 @@ class AlphaZero(DeepAlgorithm):
         super()._check_hyperparameters()
         fix = f"each needs a game to play: at most n_games={self.n_games}."
         require(self.n_workers <= self.n_games, "n_workers", self.n_workers, fix)
+        fix = "with n_workers=0 this process plays by itself. Say how many others there are: n_workers=2."
+        require(self.crew_class is None or self.n_workers > 0, "crew_class", self.crew_class, fix)
 
     def _searcher(self, policy: Any) -> MCTS:
         """A search that a network guides."""
@@ -226,14 +235,20 @@ class AlphaZero(DeepAlgorithm):
             "dirichlet_fraction": self.dirichlet_fraction,
         }
 
+    def _play_settings(self) -> dict[str, Any]:
+        return {
+            "warm_moves": self.warm_moves,
+            "keeps_trees": self.keeps_trees,
+            "opening_moves": self.opening_moves,
+        }
+
     def _games(self) -> SelfPlay | Crew:
         """What plays: this process, or several others."""
         if self.n_workers == 0:
-            return SelfPlay(self.search, self.n_games, self.warm_moves, self.keeps_trees)
-        settings = self._search_settings()
-        make = partial(make_player, self.make_policy(), self.env, settings, self.warm_moves, self.keeps_trees)
+            return SelfPlay(self.search, self.n_games, **self._play_settings())
+        make = partial(make_player, self.make_policy(), self.env, self._search_settings(), self._play_settings())
         seeds = np.random.randint(2**31, size=self.n_workers)
-        return Crew(make, self.n_games, self.n_workers, self._weights, seeds)
+        return (self.crew_class or Crew)(make, self.n_games, self.n_workers, self._weights, seeds)
 
     def _weights(self, known: int | None) -> tuple[int, list[np.ndarray] | None]:
         """Their version, and the weights unless that is the known one."""
@@ -433,20 +448,28 @@ def searcher(policy: Any, game: Any, **settings: Any) -> MCTS:
 def make_player(
     make_policy: Callable[[], Any],
     game: Any,
-    settings: dict[str, Any],
-    warm_moves: int,
-    keeps_trees: bool,
+    searching: dict[str, Any],
+    playing: dict[str, Any],
     n_games: int,
 ) -> Player:
-    """What plays in a process of its own, on one thread."""
+    """What plays in a process of its own, on one thread.
+
+    Args:
+        make_policy: makes the network.
+        game: the rules.
+        searching: options of the search.
+        playing: options of :class:`~polyak.core.search.self_play.SelfPlay`.
+        n_games: of this process.
+    """
     torch.set_num_threads(1)
     policy = make_policy().requires_grad_(False)
     policy.set_training_mode(False)
 
     def take(weights: Sequence[np.ndarray]) -> None:
-        policy.load_state_dict(dict(zip(policy.state_dict(), map(torch.from_numpy, weights), strict=True)))
+        copies = map(torch.tensor, weights)  # which may lie in memory that nobody may write to
+        policy.load_state_dict(dict(zip(policy.state_dict(), copies, strict=True)))
 
-    return Player(SelfPlay(searcher(policy, game, **settings), n_games, warm_moves, keeps_trees), take)
+    return Player(SelfPlay(searcher(policy, game, **searching), n_games, **playing), take)
 
 
 def judged(policy: Any, game: Any, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,6 @@
 # ruff: noqa: F401 - the imports are for type checkers; names are found in the table
-"""RLlib's way of speaking: configs that build algorithms, modules and catalogs, on polyak's own algorithms.
+"""RLlib's way of speaking: configs that build algorithms, modules and catalogs, on polyak's own algorithms. Beside it,
+what lets games be played on Ray.
 
 Names are imported from their files when first used, so that importing this package stays light.
 """
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         TorchRLModule,
         ValueFunctionAPI,
     )
+    from polyak.scale.processes.players import RayCrew
     from polyak.scale.trainables import get_algorithm_class, get_trainable_cls
     from polyak.scale.tuning import tune_trainable
 
@@ -73,6 +75,7 @@ _PLACES = {
     "models.multi": "MultiRLModule MultiRLModuleSpec",
     "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
     "ValueFunctionAPI",
+    "processes.players": "RayCrew",
     "trainables": "get_algorithm_class get_trainable_cls",
     "tuning": "tune_trainable",
 }

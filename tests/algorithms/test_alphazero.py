@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from polyak import AlphaZero
-from polyak.algorithms.alphazero import policy_loss, squared_norm, value_loss
+from polyak.algorithms.alphazero import make_player, policy_loss, squared_norm, value_loss
 from polyak.core.engine.program import Program
 from polyak.core.judging.elo import expected, rating
 from polyak.core.search.mcts import MCTS
@@ -170,6 +170,24 @@ def test_further_ways_to_build_it_learn_too(options: dict[str, Any]) -> None:
     before = [p.clone() for p in model.policy.parameters()]
     model.learn(120)
     assert all(not torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
+
+
+def test_it_learns_from_games_that_begin_after_moves_of_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small(opening_moves=3, n_games=16).learn(160)
+    seen = TicTacToe().read(model.replay_buffer.state_dict()["observations"][: model.replay_buffer.size()])
+    assert (seen == 0).all(1).sum() < len(model.ep_info_buffer), "not every game was learned from from its start"
+    model.save(tmp_path / "model")
+    assert AlphaZero.load(tmp_path / "model").self_play.opening_moves == 3
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # of a process that is this one here
+    player = make_player(model.make_policy(), model.env, model._search_settings(), model._play_settings(), 40)
+    marks = model.env.observe(player.games.positions).reshape(40, -1).sum(1)
+    assert set(marks.tolist()) == {0, 1, 2, 3}, "as in processes"
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, "2"])
+def test_bad_numbers_of_opening_moves_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="opening_moves=.*integer of at least 0"):
+        small(opening_moves=value)
 
 
 def test_ratings_and_past_selves_are_saved(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,5 +54,11 @@ class Weights:
         self.version, self.value = self.version + 1, self.value + 0.1
 
 
-def crew(weights: Weights) -> Crew:
-    return Crew(make, 5, 2, weights, SEEDS)
+def crew(weights: Weights, cls: type[Crew] = Crew, folder: Path | None = None) -> Crew:
+    """Processes that leave their numbers in a folder, if there is one."""
+    return cls(make if folder is None else partial(_noted, folder), 5, 2, weights, SEEDS)
+
+
+def _noted(folder: Path, n_games: int) -> Player:
+    (folder / str(os.getpid())).touch()
+    return make(n_games)

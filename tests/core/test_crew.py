@@ -165,6 +165,16 @@ def test_a_model_with_processes_repeats_itself_and_resumes(tmp_path: Path) -> No
     assert not multiprocessing.active_children()
 
 
+def test_a_class_of_processes_needs_some() -> None:
+    assert type(small(crew_class=Crew).self_play) is Crew
+    with pytest.raises(ValueError, match=r"crew_class=<class .*Crew'> cannot be used: with n_workers=0 .*n_workers=2"):
+        small(crew_class=Crew, n_workers=0)
+    with pytest.raises(ValueError, match="crew_class='Crew'.*subclass of Crew or None.* Pass the class itself"):
+        small(crew_class="Crew")
+    with pytest.raises(ValueError, match="crew_class=.*subclass of Crew or None"):
+        small(crew_class=dict)
+
+
 def test_more_processes_than_games_are_refused() -> None:
     with pytest.raises(ValueError, match="n_workers=9 cannot be used: each needs a game to play"):
         small(n_workers=9, n_games=8)

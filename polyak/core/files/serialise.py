@@ -37,18 +37,13 @@ from torch import nn
 
 from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.files.moved import MOVED
+from polyak.core.files.named import MayBeNamed
 from polyak.core.schedules import schedule_from_json, schedule_to_json
 from polyak.data.replay import BaseBuffer, ReplayBuffer
 from polyak.envs.space_json import decode_array, decode_space, encode_array, encode_space
 from polyak.formats import NAMED_IN_FILES
 
 _IMPORTABLE = (*NAMED_IN_FILES, "torch.nn.", "torch.optim.")
-
-
-class MayBeNamed:
-    """Marks further classes that options may hold, and that a file may name therefore."""
-
-
 _KINDS: tuple[type, ...] = (
     *(nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise),
     MayBeNamed,

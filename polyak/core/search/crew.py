@@ -12,15 +12,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import cloudpickle
 import numpy as np
 
+from polyak.core.files.named import MayBeNamed
 from polyak.core.search.self_play import Ended, SelfPlay
 from polyak.envs.vec.env_worker import Failure, end_with_parent
 
@@ -45,8 +46,36 @@ class Player(NamedTuple):
     """Goes on with these weights."""
 
 
-class Crew:
-    """Processes that play, with the face of :class:`~polyak.core.search.self_play.SelfPlay`.
+Job = tuple[Callable[[int], Player], int, int]
+"""What makes a player, of how many games, and the seed of its process."""
+
+
+class Worker(Protocol):
+    """The learner's side of one process."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its next answer would be the one to its last question."""
+
+    def ask(self, what: str, argument: Any) -> None:
+        """Have something done: see :meth:`Seat.answer`."""
+
+    def answer(self) -> Any:
+        """What came of it, as often as it is asked for.
+
+        Raises:
+            PlayerError: the process raised something, or died.
+        """
+
+    def dismiss(self) -> None:
+        """Let it end, soon."""
+
+    def end(self) -> None:
+        """See that it has ended."""
+
+
+class Crew(MayBeNamed):
+    """Processes of this machine that play, with the face of :class:`~polyak.core.search.self_play.SelfPlay`.
 
     They live from :meth:`start` to :meth:`rest`, and no longer than the process that started them, however that ends.
     A worker process imports the script again, so what starts them must stand under ``if __name__ == "__main__":``.
@@ -69,8 +98,8 @@ class Crew:
     ) -> None:
         self._weights = weights
         bounds = np.linspace(0, n_games, n_workers + 1).astype(int)
-        self._jobs = [(make, int(n), int(seed)) for n, seed in zip(np.diff(bounds), seeds, strict=True)]
-        self._workers: list[_Worker] = []
+        self._jobs: list[Job] = [(make, int(n), int(seed)) for n, seed in zip(np.diff(bounds), seeds, strict=True)]
+        self._workers: list[Worker] = []
         self._states: list[dict[str, np.ndarray]] = [{} for _ in self._jobs]
         self._ready: Ended | None = None
         self._asked_at: int | None = None
@@ -84,18 +113,27 @@ class Crew:
 
     def start(self) -> None:
         """Let the processes take up their games."""
-        if getattr(multiprocessing.current_process(), "_inheriting", False):
-            os._exit(UNGUARDED_MAIN)
-        methods = multiprocessing.get_all_start_methods()
-        context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
         self._sent_at = self._asked_at = None
         try:
-            for number, job in enumerate(self._jobs):
-                self._workers.append(_Worker(context, number, job))
+            for worker in self._hire():
+                self._workers.append(worker)
             self._ask_all("load_state", self._states)
         except BaseException:
             self._end()
             raise
+
+    def _hire(self) -> Iterator[Worker]:
+        """Begin one process for each job."""
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            os._exit(UNGUARDED_MAIN)
+        methods = multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+        for number, job in enumerate(self._jobs):
+            yield _Process(context, number, job)
+
+    def _sent(self, weights: Weights) -> Any:
+        """What all processes are given for these weights."""
+        return weights
 
     def move(self) -> Ended:
         """A move in every game.
@@ -120,8 +158,9 @@ class Crew:
             return
         (version, weights), self._asking = self._weights(self._sent_at), True
         self.lag = version - self._made_at if self._made_at is not None else 0
+        argument = None if weights is None else self._sent(weights)
         for worker in self._workers:
-            worker.ask("move", weights)
+            worker.ask("move", argument)
         self._asked_at = self._sent_at = version
         self._asking = False
 
@@ -161,6 +200,7 @@ class Crew:
         return self._ask_all("state", [None] * len(self._workers))
 
     def _end(self) -> None:
+        """End all processes, whatever they are doing."""
         workers, self._workers = self._workers, []
         self._asked_at = self._sent_at = None
         for worker in workers:
@@ -195,10 +235,10 @@ class Crew:
         self._ready = Ended(**ready) if ready else None
 
 
-class _Worker:
-    """The learner's side of one process."""
+class _Process:
+    """A :class:`Worker` whose process is a child of this one."""
 
-    def __init__(self, context: Any, number: int, job: tuple[Callable[[int], Player], int, int]) -> None:
+    def __init__(self, context: Any, number: int, job: Job) -> None:
         self.number, self._awaited, self._talking, self._failed = number, False, False, False
         self._last: Any = None
         self._connection, theirs = context.Pipe()
@@ -210,11 +250,9 @@ class _Worker:
 
     @property
     def is_sound(self) -> bool:
-        """Whether its next answer would be the one to its last question."""
         return not (self._talking or self._failed)
 
     def ask(self, what: str, argument: Any) -> None:
-        """Have something done."""
         self._talking = True
         try:
             self._connection.send((what, argument))
@@ -223,7 +261,6 @@ class _Worker:
         self._talking, self._awaited = False, True
 
     def answer(self) -> Any:
-        """What came of it, as often as it is asked for."""
         if not self._awaited:
             return self._last
         while not self._connection.poll(1.0):
@@ -236,10 +273,7 @@ class _Worker:
         self._last, self._talking, self._awaited = answer, False, False
         if isinstance(answer, Failure):
             self._failed = True
-            raise PlayerError(
-                f"process {self.number} of those that play raised {answer.doing}: {answer.summary.splitlines()[0]}"
-                f"\n\n--- traceback of the process ---\n{answer.text}"
-            )
+            raise raised(self.number, answer)
         return answer
 
     def _died(self) -> PlayerError:
@@ -255,43 +289,76 @@ class _Worker:
         return PlayerError(f"process {self.number} of those that play died (exit code {code}).{hint}")
 
     def dismiss(self) -> None:
-        """Let it end by itself, soon."""
         if self._failed or self._talking:
             self._process.terminate()
         with suppress(OSError):
             self._connection.close()
 
     def end(self) -> None:
-        """See that it has ended."""
         self._process.join(_PATIENCE)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
 
 
+def raised(number: int, failure: Failure) -> PlayerError:
+    """The error for what a process raised."""
+    return PlayerError(
+        f"process {number} of those that play raised {failure.doing}: {failure.summary.splitlines()[0]}"
+        f"\n\n--- traceback of the process ---\n{failure.text}"
+    )
+
+
+# -- in the process ----------------------------------------------------------------------------------------------------
+
+
 def serve(connection: Connection, job: bytes) -> None:
     """The process: plays what it is asked to, until the other end is closed."""
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches all processes; the learner's decides
     end_with_parent()
-    player: Player | None = None
+    seat = Seat(job)
     while True:
         try:
             what, argument = connection.recv()
         except (EOFError, OSError):
             return
-        answer: Any
-        try:
-            if player is None:
-                make, n_games, seed = cloudpickle.loads(job)
-                np.random.seed(seed)
-                player = make(n_games)
-            answer = _done(player, what, argument)
-        except (Exception, SystemExit) as error:
-            answer = Failure.of(error, None, f"in {what}()")
+        answer = seat.answer(what, argument)
         try:
             connection.send(answer)
         except OSError:
             return
+
+
+class Seat:
+    """The side of a process in which it is played.
+
+    Args:
+        job: a :data:`Job`, by cloudpickle. The player is made when something is asked for the first time.
+    """
+
+    def __init__(self, job: bytes) -> None:
+        self._job = job
+        self._player: Player | None = None
+
+    def answer(self, what: str, argument: Any) -> Any:
+        """Do something.
+
+        Args:
+            what: ``"move"``, ``"state"`` or ``"load_state"``.
+            argument: of a move, the weights to make it with unless they are the known ones; of ``"load_state"`` what
+                ``"state"`` returned.
+
+        Returns:
+            what came of it, or a :class:`~polyak.envs.vec.env_worker.Failure`.
+        """
+        try:
+            if self._player is None:
+                make, n_games, seed = cloudpickle.loads(self._job)
+                np.random.seed(seed)
+                self._player = make(n_games)
+            return _done(self._player, what, argument)
+        except (Exception, SystemExit) as error:
+            return Failure.of(error, None, f"in {what}()")
 
 
 def _done(player: Player, what: str, argument: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyak.core.hyperparameters import Natural, fitted
 from polyak.core.search import rules
 from polyak.core.search.mcts import MCTS, Found
 from polyak.core.search.trees import Trees
@@ -27,25 +28,34 @@ class Ended(NamedTuple):
     values: np.ndarray
     """[N] how the game ended for the player to move."""
     lengths: np.ndarray
-    """Moves of each game."""
+    """Moves of each game, without those of chance."""
     results: np.ndarray
-    """What each game was worth to the player who began it."""
+    """What each game was worth to the player who began it: who made its first move that was not left to chance."""
 
 
 class SelfPlay:
     """Plays G games at once, and begins another one where one has ended.
+
+    A game begins after its opening: moves of chance are neither counted nor learned from.
 
     Args:
         search: of moves.
         n_games: G.
         warm_moves: of each game are drawn by visits; the others are the best.
         keeps_trees: whether a search goes on with what the one before it found out.
+        opening_moves: the most that chance makes before a game begins; how many is drawn anew for each, 0 among them.
+
+    Raises:
+        HyperparameterError: ``opening_moves`` is no integer of at least 0.
     """
 
-    def __init__(self, search: MCTS, n_games: int, warm_moves: int, keeps_trees: bool = True) -> None:
+    def __init__(
+        self, search: MCTS, n_games: int, warm_moves: int, keeps_trees: bool = True, opening_moves: int = 0
+    ) -> None:
         self.search, self.warm_moves, self.keeps_trees = search, warm_moves, keeps_trees
+        self.opening_moves: int = fitted("opening_moves", opening_moves, Natural)
         game = search.game
-        self.positions, self.plies = game.start(n_games), np.zeros(n_games, np.int64)
+        self.positions, self.plies = self._begun(n_games), np.zeros(n_games, np.int64)
         self.trees: Trees | None = None
         self.seen = np.zeros((n_games, game.longest, *game.observation_shape), np.float32)
         self.policies = np.zeros((n_games, game.longest, game.n_moves), np.float32)
@@ -64,9 +74,16 @@ class SelfPlay:
         outcome = game.outcome(self.positions)
         over = np.flatnonzero(~np.isnan(outcome))
         ended = self._ended(over, outcome[over])
-        self.positions[over], self.plies[over] = game.start(len(over)), 0
+        self.positions[over], self.plies[over] = self._begun(len(over)), 0
         self.trees = self.search.renewed(found.trees, moves, self.positions) if self.keeps_trees else None
         return ended
+
+    def _begun(self, n: int) -> np.ndarray:
+        """[n, ...] positions in which games begin."""
+        game, random = self.search.game, self.search.random
+        if self.opening_moves == 0:  # and nothing is drawn
+            return game.start(n)
+        return openings(game, n, (random.random(n) * (self.opening_moves + 1)).astype(np.int64), random)
 
     def _moves(self, found: Found) -> np.ndarray:
         if self.search.selection == "gumbel":  # whose noise has chosen among the best
@@ -102,17 +119,17 @@ class SelfPlay:
         self.trees = Trees.from_state(trees, self.search.game.discount) if trees else None
 
 
-def match(one: MCTS, other: MCTS, n_games: int, openings: int = 2) -> float:
+def match(one: MCTS, other: MCTS, n_games: int, opening_moves: int = 2) -> float:
     """Points in [0, n_games] that ``one`` makes against ``other``; it begins every second game.
 
     Args:
         one, other: of the same game.
         n_games: how many.
-        openings: moves at the start of each game that chance makes, so that games differ. Each opening is played twice,
-            once with either player to move.
+        opening_moves: at the start of each game, which chance makes, so that games differ. Each opening is played
+            twice, once with either player to move.
     """
     game = one.game
-    positions = _openings(game, -(-n_games // 2), openings, one.random)
+    positions = openings(game, -(-n_games // 2), opening_moves, one.random)
     positions = np.concatenate([positions, positions])[:n_games]
     begins = np.arange(n_games) < -(-n_games // 2)
     points, playing, moved = 0.0, np.arange(n_games), 0
@@ -130,11 +147,32 @@ def match(one: MCTS, other: MCTS, n_games: int, openings: int = 2) -> float:
     return points
 
 
-def _openings(game: Game, n: int, moves: int, random: Any) -> np.ndarray:
-    """[n, ...] positions after some moves by chance, in which the game goes on."""
-    positions = game.start(n)
-    for _ in range(moves):
-        after = game.play(positions, rules.draw(game.legal(positions).astype(float), random))
-        going = np.isnan(game.outcome(after))
-        positions = np.where(going.reshape(-1, *[1] * (after.ndim - 1)), after, game.start(n))
+def openings(game: Game, n: int, moves: int | np.ndarray, random: Any) -> np.ndarray:
+    """[n, ...] positions after moves of chance, in which the game goes on.
+
+    Each move is drawn from those that do not end the game. Where all of them do, the opening is shorter.
+
+    Args:
+        game: the rules.
+        n: how many.
+        moves: of each opening: one number for all, or [n].
+        random: what draws, such as ``np.random`` or a Generator.
+    """
+    positions, wanted = np.array(game.start(n)), np.broadcast_to(moves, n)
+    for made in range(min(wanted.max(initial=0), game.longest)):
+        rows = np.flatnonzero(wanted > made)
+        positions[rows] = _one_further(game, positions[rows], random)
     return positions
+
+
+def _one_further(game: Game, positions: np.ndarray, random: Any) -> np.ndarray:
+    """[R, ...] positions after one move of chance that does not end the game; as they were where there is none."""
+    further, left, rows = positions.copy(), np.array(game.legal(positions)), np.arange(len(positions))
+    while len(rows):
+        moves = rules.draw(left[rows].astype(float), random)
+        after = game.play(positions[rows], moves)
+        going = np.isnan(game.outcome(after))
+        further[rows[going]] = after[going]
+        left[rows, moves] = False
+        rows = rows[~going & left[rows].any(1)]
+    return further

@@ -15,7 +15,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from polyak.core.files.serialise import MayBeNamed
+from polyak.core.files.named import MayBeNamed
 from polyak.core.hyperparameters import Count, Positive, declared, fitted, require
 from polyak.envs.names import did_you_mean
 from polyak.nn.networks.layers import check_widths

@@ -19,7 +19,10 @@ def ray() -> Any:
     try:
         import ray as found
     except ImportError as error:
-        raise ImportError("num_env_runners and num_learners above 0 need Ray: pip install 'polyak[scale]'") from error
+        raise ImportError(
+            "processes on Ray need it (num_env_runners or num_learners above 0, crew_class=RayCrew): "
+            "pip install 'polyak[scale]'"
+        ) from error
     return found
 
 
@@ -80,12 +83,16 @@ class Workers:
     """
 
     def __init__(self, cls: type, arguments: Sequence[tuple[Any, ...]], timeout: float, **options: Any) -> None:
-        _SESSION.enter(len(arguments) * float(options.get("num_cpus", 1)))
-        self._class = ray().remote(**{"max_restarts": 0, **options})(cls)
         self.timeout, self.restarts = timeout, 0
         self._arguments = list(arguments)
         self._asked: dict[Any, _Asked] = {}
-        self._actors = [self._class.remote(*each) for each in self._arguments]
+        _SESSION.enter(len(arguments) * float(options.get("num_cpus", 1)))
+        try:
+            self._class = ray().remote(**{"max_restarts": 0, **options})(cls)
+            self._actors = [self._class.remote(*each) for each in self._arguments]
+        except BaseException:
+            _SESSION.leave()
+            raise
 
     def __len__(self) -> int:
         return len(self._actors)
@@ -113,24 +120,33 @@ class Workers:
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
         """Wait for some: (which of them, method, its result or a :class:`Failure`). Those of one come in the order in
-        which it was asked.
+        which it was asked. One that is gone is reported once, whatever else it was asked.
 
         Args:
             wait: ``False``: only those that are there.
         """
         found: list[tuple[int, str, Any]] = []
         while self._asked and not found:
-            references = list(self._asked)
-            ready, _ = ray().wait(references, num_returns=1, timeout=1.0 if wait else 0.0)
-            if ready:
-                ready, _ = ray().wait(references, num_returns=len(references), timeout=0)
+            ready: Sequence[Any] = []
+            if self.has_answer(1.0 if wait else 0.0):
+                ready, _ = ray().wait(list(self._asked), num_returns=len(self._asked), timeout=0)
             for reference in self._in_order(ready):
-                asked = self._asked.pop(reference)
-                found.append((asked.worker, asked.method, self._result(reference)))
+                asked = self._asked.pop(reference, None)
+                if asked is None:  # forgotten with the one before it
+                    continue
+                result = self._result(reference)
+                found.append((asked.worker, asked.method, result))
+                if isinstance(result, Failure) and result.gone:
+                    self._forget(asked.worker)
             found += self._overdue()
             if not wait:
                 break
         return found
+
+    def has_answer(self, within: float) -> bool:
+        """Wait for one, at most so many seconds. It is not taken: who is interrupted here has lost nothing."""
+        ready, _ = ray().wait(list(self._asked), num_returns=1, timeout=within) if self._asked else ([], [])
+        return bool(ready)
 
     def _in_order(self, ready: Sequence[Any]) -> list[Any]:
         """Those of what is ready before which nothing else was asked of the same process that is not."""
@@ -168,9 +184,13 @@ class Workers:
             results |= {worker: result for worker, _, result in self.answers()}
         return [results[worker] for worker in range(len(self))]
 
+    def _forget(self, worker: int) -> None:
+        """Nothing that one of them was asked is answered any more."""
+        self._asked = {one: asked for one, asked in self._asked.items() if asked.worker != worker}
+
     def end(self, worker: int) -> None:
         """End one of them, whatever it is doing; nothing that it was asked is answered any more."""
-        self._asked = {one: asked for one, asked in self._asked.items() if asked.worker != worker}
+        self._forget(worker)
         with contextlib.suppress(Exception):  # it is gone
             ray().kill(self._actors[worker], no_restart=True)
 
