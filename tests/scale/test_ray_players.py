@@ -19,7 +19,7 @@ from polyak.core.search.crew import Crew, PlayerError
 from polyak.scale import RayCrew
 from tests.core.crew_players import Weights, crew
 from tests.core.test_crew import assert_equal_weights, assert_same, in_this_process, small
-from tests.scale.test_ray import assert_gone
+from tests.scale.on_ray import assert_gone
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
