@@ -124,9 +124,9 @@ def test_asynchronous_runners_go_on_while_the_learner_learns(cls: Any, tmp_path:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def assert_gone(processes: Any) -> None:
-    """Within a few seconds."""
-    until = time.monotonic() + 20
+def assert_gone(processes: Any, within: float = 20) -> None:
+    """Within some seconds."""
+    until = time.monotonic() + within
     left = list(processes)
     while left and time.monotonic() < until:
         left = [process for process in left if _runs(process)]
