@@ -143,11 +143,17 @@ def test_no_process_and_no_session_is_left_behind(how: signal.Signals, tmp_path:
     folder.mkdir()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, str(script), str(folder)]
-    quiet: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    with subprocess.Popen(command, env=environment, **quiet) as parent:
+    errors = tmp_path / "errors"
+    with (
+        errors.open("wb") as file,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=file, start_new_session=True
+        ) as parent,
+    ):
         assert parent.stdout is not None
-        while parent.stdout.readline() not in (b"playing\n", b""):
+        while (line := parent.stdout.readline()) not in (b"playing\n", b""):
             pass
+        assert line, errors.read_text()
         time.sleep(0.5)
         if how == signal.SIGINT:
             os.killpg(parent.pid, how)  # as a terminal's Ctrl-C does
@@ -156,5 +162,5 @@ def test_no_process_and_no_session_is_left_behind(how: signal.Signals, tmp_path:
         said = parent.stdout.read().decode()
     assert len(processes(folder)) == 2
     if how == signal.SIGINT:
-        assert said == "left False\n"
-    assert_gone(processes(folder))
+        assert said == "left False\n", errors.read_text()
+    assert_gone(processes(folder), within=120)
