@@ -21,7 +21,7 @@ def run_program(words: list[str], folder: Path) -> subprocess.CompletedProcess[s
     """What ``polyak run`` makes of a program and its arguments, started in ``folder``."""
     if not hasattr(os, "fork"):
         env = os.environ | ENVIRON
-        return subprocess.run([*RUN, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=180)
+        return subprocess.run([*RUN, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=600)
     with tempfile.TemporaryDirectory() as kept:
         streams = [Path(kept, name) for name in ("out", "err")]
         server = _server()
@@ -64,7 +64,7 @@ def serve() -> None:
         answers.close()
         for number, path in enumerate((os.devnull, *job["streams"])):
             os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
-        signal.alarm(180)
+        signal.alarm(600)
         os.chdir(job["folder"])
         sys.argv, sys.path[0] = job["words"], str(Path(job["words"][0]).resolve().parent)
         runpy.run_path(job["words"][0], run_name="__main__")

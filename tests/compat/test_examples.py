@@ -94,7 +94,7 @@ def test_an_example_runs_under_the_library_it_was_written_for(program: Path, tmp
     if not python:
         pytest.skip("POLYAK_SB3_PYTHON names no Python with Stable-Baselines3")
     options = ["--out", str(tmp_path / "out")] if '"--out"' in program.read_text() else []
-    result = subprocess.run([python, str(program), *options], cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    result = subprocess.run([python, str(program), *options], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     if "need another package" in result.stderr:
         pytest.skip(result.stderr.strip())
     assert result.returncode == 0, result.stderr
