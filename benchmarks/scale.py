@@ -100,8 +100,8 @@ def _with(runners: int, envs: int, base: dict[str, dict[str, Any]], **training: 
 
 
 _APPO: dict[str, Any] = {
-    "lambda_": 0.95,
-    "target_network_update_freq": 1,
+    "lambda_": 0.99,
+    "target_network_update_freq": 0.25,
     "circular_buffer_num_batches": 4,
     "circular_buffer_iterations_per_batch": 2,
 }
