@@ -39,7 +39,7 @@ def learned_from(result: dict[str, Any], job: dict[str, Any]) -> float:
     sampled = float(result["env_runners"].get("num_env_steps_sampled_lifetime", 0))
     if job["algo"] not in LEARNS_FROM_ROWS:
         return sampled
-    of_all = result["learners"].get("__all_modules__", {})
+    of_all = result.get("learners", {}).get("__all_modules__", {})
     uses = job["config"]["training"].get("circular_buffer_iterations_per_batch", 1)
     return min(sampled, float(of_all.get("num_env_steps_trained_lifetime", 0)) / uses)
 

@@ -294,3 +294,16 @@ def test_what_cannot_be_is_refused() -> None:
     demonstrations = collect(CART_POLE, None, 100, seed=0)
     with pytest.raises(HyperparameterError, match="'asynchronous': False"):
         GAIL("MlpPolicy", CART_POLE, demonstrations=demonstrations, generator="impala")
+
+
+@pytest.mark.parametrize("memory", [None, "lstm"])
+def test_the_actor_looks_at_no_weights_of_the_learner(memory: str | None) -> None:
+    """While a program is built, the learner's weights are none: they have no numbers, and lie on another device."""
+    env = make_vec_env(CART_POLE, n_envs=2, seed=0, env_kwargs={"max_episode_steps": 5})
+    kwargs = {**SMALL["policy_kwargs"], **({"memory": memory} if memory else {})}
+    model = IMPALA("MlpPolicy", env, **{**TURNS, "policy_kwargs": kwargs}).learn(64)
+    model.policy.to(torch.device("meta"))
+    rollout = model._make_rollout(lambda: False)
+    assert rollout is not None
+    assert np.isfinite(rollout.buffer.values).all()
+    assert rollout.buffer.rewards.shape == (16, 2)

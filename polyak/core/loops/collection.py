@@ -117,7 +117,7 @@ class Collecting(Interaction, DeepAlgorithm):
     def _columns(self) -> tuple[Column, ...]:
         """What is stored with each step besides the usual: what the policy remembered before it, and what was allowed
         where environments say so."""
-        memory = self.policy.initial_memory(1) or {}
+        memory = self._acting_policy.initial_memory(1) or {}
         columns = [
             Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
         ]

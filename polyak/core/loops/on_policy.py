@@ -287,14 +287,14 @@ class RolloutAlgorithm(Collecting):
         """State values [N], given what is remembered there. Those of action values count what masks [N, M] allow;
         ``None``: all."""
         with torch.no_grad():
-            tensors = self.policy.obs_to_tensor(observations)[0]
+            tensors = self._actor_critic.obs_to_tensor(observations)[0]
             return self._actor_critic.predict_values(tensors, **memory).flatten().numpy(force=True)
 
     @torch.no_grad()
     def _judged(self, step: Step) -> Step:
         """``step`` with the values and log-probabilities of its rows."""
         with self._split.inference:
-            observations = self.policy.obs_to_tensor(step.observations)[0]
+            observations = self._actor_critic.obs_to_tensor(step.observations)[0]
             more = {k: torch.as_tensor(v, device=self.device) for k, v in step.extras.items() if k != "next_masks"}
             values, log_probs = self._evaluated(observations, torch.as_tensor(step.actions, device=self.device), more)
         judgement = {"values": values.flatten().numpy(force=True), "log_probs": log_probs.numpy(force=True)}
