@@ -139,7 +139,7 @@ class Metric(NamedTuple):
 
 METRICS = (
     Metric("env_steps_per_s", "Environment steps learned from, per second", 0, True),
-    Metric("seconds_to_goal", f"Seconds of training to a mean return of {GOAL:g}", 1, False),
+    Metric("seconds_to_goal", f"Seconds of training to a mean return of {GOAL:g} in the last 100 episodes", 1, False),
     Metric("import_build_s", "Seconds to import, and to build the algorithm", 2, False),
     Metric("peak_memory_mib", "Peak memory of all processes, MiB", 0, False),
 )

@@ -44,6 +44,35 @@ def learned_from(result: dict[str, Any], job: dict[str, Any]) -> float:
     return min(sampled, float(of_all.get("num_env_steps_trained_lifetime", 0)) / uses)
 
 
+class LastEpisodes:
+    """The mean return of the last hundred episodes, which polyak reports; RLlib's is that of one iteration's alone,
+    be they two, whatever ``metrics_num_episodes_for_smoothing`` says.
+
+    Args:
+        library: whose results they are.
+    """
+
+    SIZE = 100
+
+    def __init__(self, library: str) -> None:
+        self._library = library
+        self._seen: list[tuple[int, float]] = []
+
+    def mean(self, result: dict[str, Any]) -> float | None:
+        """With another iteration's; of fewer episodes where there were fewer; None before the first one."""
+        runners = result["env_runners"]
+        newest = runners.get("episode_return_mean")
+        if self._library == "polyak":
+            return newest
+        if newest is not None and runners.get("num_episodes"):
+            self._seen.append((int(runners["num_episodes"]), float(newest)))
+        episodes, total = 0, 0.0
+        for number, mean in reversed(self._seen):
+            counted = min(number, self.SIZE - episodes)
+            episodes, total = episodes + counted, total + counted * mean
+        return total / episodes if episodes else None
+
+
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Build and train: seconds to begin, environment steps per second, seconds to a return."""
     began = time.perf_counter()
@@ -55,10 +84,11 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     until, goal, cap = job["seconds"], job["goal"], job["cap_s"]
     warm: tuple[float, float] | None = None
     rate, steps_timed, seconds_to_goal, score = None, 0.0, None, None
+    episodes = LastEpisodes(job["library"])
     while True:
         result = algo.train()
         now, steps = time.perf_counter() - began, learned_from(result, job)
-        score = result["env_runners"].get("episode_return_mean", score)
+        score = episodes.mean(result)
         if goal is not None and seconds_to_goal is None and score is not None and score >= goal:
             seconds_to_goal = now
         if warm is None:
