@@ -36,7 +36,7 @@ def filter_of(connector: Any) -> MeanStdFilter | None:
     Raises:
         HyperparameterError: something else than a :class:`MeanStdFilter`.
     """
-    found = connector
+    found: Any = MeanStdFilter() if connector is MeanStdFilter else connector
     if found is not None and not isinstance(found, MeanStdFilter) and callable(found):
         wanted = len(inspect.signature(found).parameters) or 1
         found = found(*[None] * wanted)  # env, spaces, device: a filter asks nobody

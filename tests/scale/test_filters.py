@@ -84,6 +84,10 @@ def test_one_alone_is_believed_to_the_bit_and_unmerged_ones_too() -> None:
         assert (shared.request() is None) is not alone
 
 
+def test_the_class_itself_stands_for_a_filter_with_its_defaults() -> None:
+    assert filter_of(MeanStdFilter) == filter_of(lambda env, spaces, device: MeanStdFilter()) == MeanStdFilter()
+
+
 # -- in one process ----------------------------------------------------------------------------------------------------
 
 

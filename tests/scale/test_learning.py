@@ -1,64 +1,105 @@
-"""Trainings that reach what RLlib's own tests ask for, in no more steps, with nothing but this process."""
+"""Trainings that reach what RLlib's own tests ask for, in no more steps: in this process, and with runners on Ray."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 
-from polyak.scale import APPOConfig, DQNConfig, IMPALAConfig, PPOConfig
+from polyak.scale import APPOConfig, DQNConfig, IMPALAConfig, MeanStdFilter, PPOConfig
 
 pytestmark = pytest.mark.learn
+SEEDS = range(5)
+MUST_HOLD = 4
+RUNNERS = 2
 
 
-def reaches(config: Any, goal: float, within: int) -> float:
-    """The mean return of the latest 100 episodes, once it has reached the goal or the steps are over."""
+class Task(NamedTuple):
+    """What is to be reached."""
+
+    make: Callable[[], Any]
+    """A config, without environments' places and seed."""
+    envs: int
+    goal: float
+    within: int
+    """Environment steps."""
+
+
+def ppo_on_cart_pole() -> Any:
+    made = PPOConfig().environment("CartPole-v1").rl_module(model_config={"fcnet_hiddens": [64, 64]})
+    made.training(lr=1e-3, train_batch_size_per_learner=1024, minibatch_size=256, num_epochs=10)
+    return made.training(lambda_=0.95, vf_clip_param=None, grad_clip=0.5, kl_target=0.02)
+
+
+def ppo_on_pendulum() -> Any:
+    made = PPOConfig().environment("Pendulum-v1")
+    made.rl_module(model_config={"fcnet_hiddens": [64, 64], "vf_share_layers": False})
+    made.training(lr=1e-3, train_batch_size_per_learner=1024, minibatch_size=128, num_epochs=10, gamma=0.9)
+    return made.training(lambda_=0.95, vf_clip_param=None, vf_loss_coeff=0.5, grad_clip=0.5, use_kl_loss=False)
+
+
+def ppo_that_remembers() -> Any:
+    made = PPOConfig().environment("CartPoleNoVel-v1").env_runners(env_to_module_connector=MeanStdFilter)
+    module = {"fcnet_hiddens": [64], "use_lstm": True, "lstm_cell_size": 64, "max_seq_len": 32}
+    made.rl_module(model_config=module)
+    made.training(lr=1e-3, train_batch_size_per_learner=1024, minibatch_size=256, num_epochs=10)
+    return made.training(lambda_=0.95, vf_clip_param=None, vf_loss_coeff=0.5, grad_clip=0.5, use_kl_loss=False)
+
+
+def dqn_on_cart_pole() -> Any:
+    made = DQNConfig().environment("CartPole-v1")
+    made.training(lr=5e-4, n_step=(2, 5), epsilon=[[0, 1.0], [10_000, 0.02]])
+    return made.rl_module(model_config={"fcnet_hiddens": [256], "fcnet_activation": "linear"})
+
+
+def asynchronous(cls: Any, within: int) -> Any:
+    made = cls().environment("CartPole-v1")
+    made.training(lr=[[0, 1e-3], [within, 1e-5]], vf_loss_coeff=0.05, entropy_coeff=0.0)
+    made.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=5_000)
+    return made.rl_module(model_config={"fcnet_hiddens": [64, 64], "vf_share_layers": False})
+
+
+def impala_on_cart_pole() -> Any:
+    return asynchronous(IMPALAConfig, 1_000_000)
+
+
+def appo_on_cart_pole() -> Any:
+    made = asynchronous(APPOConfig, 500_000)
+    return made.training(target_network_update_freq=0.25, lambda_=0.99)  # it follows every 4 updates
+
+
+TASKS = {
+    "ppo": Task(ppo_on_cart_pole, 8, 450, 150_000),
+    "dqn": Task(dqn_on_cart_pole, 1, 450, 150_000),
+    "impala": Task(impala_on_cart_pole, 10, 450, 1_000_000),
+    "appo": Task(appo_on_cart_pole, 10, 450, 500_000),
+    "ppo-pendulum": Task(ppo_on_pendulum, 8, -300, 300_000),
+    "ppo-lstm": Task(ppo_that_remembers, 8, 350, 300_000),
+}
+
+
+def reaches(config: Any, goal: float, within: int) -> tuple[float, int]:
+    """The mean return of the latest 100 episodes, and the steps, once it has reached the goal or the steps are over."""
     with config.build() as algo:
         while True:
             result = algo.train()
             score = result["env_runners"].get("episode_return_mean", -float("inf"))
-            if score >= goal or result["num_env_steps_sampled_lifetime"] >= within:
-                return score
+            steps = result["num_env_steps_sampled_lifetime"]
+            if score >= goal or steps >= within:
+                return round(score, 1), steps
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_ppo_on_cart_pole(seed: int) -> None:
-    config = (
-        PPOConfig()
-        .environment("CartPole-v1")
-        .env_runners(num_envs_per_env_runner=8)
-        .training(lr=1e-3, train_batch_size_per_learner=1024, minibatch_size=256, num_epochs=10)
-        .training(lambda_=0.95, vf_clip_param=None, grad_clip=0.5, kl_target=0.02)
-        .rl_module(model_config={"fcnet_hiddens": [64, 64]})
-        .debugging(seed=seed)
-    )
-    assert reaches(config, 450, within=150_000) >= 450
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("config", "within"), [(IMPALAConfig, 1_000_000), (APPOConfig, 500_000)])
-def test_impala_and_appo_on_cart_pole(config: Any, within: int, seed: int) -> None:
-    config = (
-        config()
-        .environment("CartPole-v1")
-        .env_runners(num_envs_per_env_runner=10)
-        .training(lr=[[0, 1e-3], [within, 1e-5]], vf_loss_coeff=0.05, entropy_coeff=0.0)
-        .rl_module(model_config={"fcnet_hiddens": [64, 64], "vf_share_layers": False})
-        .reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=5_000)
-        .debugging(seed=seed)
-    )
-    if isinstance(config, APPOConfig):
-        config.training(target_network_update_freq=0.25, lambda_=0.99)  # it follows every 4 updates
-    assert reaches(config, 450, within) >= 450
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_dqn_on_cart_pole(seed: int) -> None:
-    config = (
-        DQNConfig()
-        .environment("CartPole-v1")
-        .training(lr=5e-4, n_step=(2, 5), epsilon=[[0, 1.0], [10_000, 0.02]])
-        .rl_module(model_config={"fcnet_hiddens": [256], "fcnet_activation": "linear"})
-        .debugging(seed=seed)
-    )
-    assert reaches(config, 450, within=150_000) >= 450
+@pytest.mark.parametrize("runners", [0, RUNNERS], ids=["here", "on_ray"])
+@pytest.mark.parametrize("name", TASKS)
+def test_it_reaches_its_goal_with_most_seeds(name: str, runners: int) -> None:
+    if runners:
+        pytest.importorskip("ray")
+    task, found = TASKS[name], {}
+    for seed in SEEDS:
+        config = task.make().debugging(seed=seed)
+        config.env_runners(num_env_runners=runners, num_envs_per_env_runner=max(1, task.envs // max(1, runners)))
+        found[seed] = reaches(config, task.goal, task.within)
+        print(name, runners, seed, *found[seed], flush=True)
+    held = [seed for seed, (score, _) in found.items() if score >= task.goal]
+    assert len(held) >= MUST_HOLD, found
