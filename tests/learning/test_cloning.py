@@ -8,29 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak import BC, BCQ, IQL, PPO, DecisionTransformer
+from polyak import BC, BCQ, IQL, DecisionTransformer
 from polyak.core.schedules import LinearSchedule
 from polyak.core.watching.evaluation import evaluate_policy
 from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
 
-from .recorded import pendulum
+from .recorded import balancer, pendulum
 
 pytestmark = pytest.mark.learn
 
 SEEDS = (0, 1, 2)
 SMALL: dict[str, Any] = {"batch_size": 128, "policy_kwargs": {"net_arch": [64, 64]}, "device": "cpu"}
-
-
-@lru_cache
-def balancer() -> PPO:
-    """A policy that never lets the pole fall."""
-    options: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20}
-    falling = {"learning_rate": LinearSchedule(1e-3, 0.0, 1.0), "clip_range": LinearSchedule(0.2, 0.0, 1.0)}
-    model = PPO("MlpPolicy", make_vec_env("CartPole-v1", n_envs=8, seed=0), seed=0, device="cpu", **options, **falling)
-    model.learn(100_000)
-    assert score(model, "CartPole-v1")[0] >= 495
-    return model
 
 
 class Unsteady:

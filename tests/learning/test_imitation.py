@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from polyak import AIRL, GAIL, PPO, SAC, DAgger
-from polyak.core.schedules import LinearSchedule
 from polyak.core.watching.evaluation import evaluate_policy
 from polyak.data import Dataset, collect
 from polyak.envs import FixedHorizon, make_vec_env, with_reward
+
+from .recorded import balancer
 
 pytestmark = pytest.mark.learn
 
@@ -22,19 +23,6 @@ STEPS = {False: 150_000, True: 250_000}
 SEEDS = (1, 2, 4)
 """Untrained policies of others balance for a while already."""
 GENERATOR = {"n_steps": 256, "batch_size": 256, "n_epochs": 10, "gae_lambda": 0.9, "gamma": 0.98, "learning_rate": 1e-3}
-
-
-@lru_cache
-def cartpole_expert() -> PPO:
-    """One that never fails."""
-    options = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20}
-    falling = {"learning_rate": LinearSchedule(1e-3, 0.0, 1.0), "clip_range": LinearSchedule(0.2, 0.0, 1.0)}
-    for seed in range(10):  # most do
-        env = make_vec_env("CartPole-v1", n_envs=8, seed=seed)
-        expert = PPO("MlpPolicy", env, seed=seed, device="cpu", **options, **falling).learn(100_000)
-        if score(expert) >= 495:
-            return expert
-    raise AssertionError("no PPO agent in ten balances")
 
 
 def cartpole(fixed: bool = False) -> gym.Env[Any, Any]:
@@ -46,7 +34,7 @@ def cartpole(fixed: bool = False) -> gym.Env[Any, Any]:
 @lru_cache
 def shown(fixed: bool = False) -> Dataset:
     """10 episodes of the expert, who wavers now and then: of one who never does there is little to see."""
-    return collect(cartpole(fixed), cartpole_expert(), 5000, whole_episodes=True, seed=100)
+    return collect(cartpole(fixed), balancer(), 5000, whole_episodes=True, seed=100)
 
 
 def score(model: Any, env: str = "CartPole-v1", episodes: int = 20) -> float:
@@ -90,7 +78,7 @@ def test_airl_balances_and_what_it_learned_teaches_another(fixed: bool, seed: in
 @pytest.mark.parametrize("seed", SEEDS)
 def test_dagger_balances_after_ten_episodes(seed: int) -> None:
     options = {"demonstrations": shown(), "episodes_per_round": 2, "beta": "exponential", "beta_decay": 0.5}
-    model = DAgger("MlpPolicy", "CartPole-v1", expert=cartpole_expert(), seed=seed, device="cpu", **options)
+    model = DAgger("MlpPolicy", "CartPole-v1", expert=balancer(), seed=seed, device="cpu", **options)
     before = score(model, episodes=5)
     assert before < 150
     reached("DAgger", seed, before, score(model.learn(6_000)), 475)
