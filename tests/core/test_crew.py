@@ -27,6 +27,16 @@ def assert_same(ours: Ended, theirs: Ended) -> None:
         np.testing.assert_array_equal(a, b, err_msg=name)
 
 
+def play(players: Crew, weights: Weights, expected: list[Ended], moves: range) -> list[int]:
+    """Let a crew play what is expected, while the learner learns from each move; how old its weights were."""
+    lags = []
+    for move in moves:
+        assert_same(players.move(), expected[move])
+        lags.append(players.lag)
+        weights.learn()
+    return lags
+
+
 def in_this_process(moves: int) -> list[Ended]:
     """What two processes should play, one after the other, with weights that are one round old."""
     found = []
@@ -47,22 +57,14 @@ def in_this_process(moves: int) -> list[Ended]:
 def test_processes_play_as_this_one_would_and_go_on_where_they_were() -> None:
     expected, weights = in_this_process(14), Weights()
     players = crew(weights)
-    lags = []
-
-    def play(moves: range) -> None:
-        for move in moves:
-            assert_same(players.move(), expected[move])
-            lags.append(players.lag)
-            weights.learn()
-
     players.start()
-    play(range(5))
+    lags = play(players, weights, expected, range(5))
     state = players.state()  # with a move under way
-    play(range(5, 8))
+    play(players, weights, expected, range(5, 8))
     players.rest()
     assert not multiprocessing.active_children()
     players.start()
-    play(range(8, 14))
+    play(players, weights, expected, range(8, 14))
     players.rest()
     assert set(lags[1:5]) == {1}
     weights = Weights()
@@ -71,7 +73,7 @@ def test_processes_play_as_this_one_would_and_go_on_where_they_were() -> None:
         weights.learn()
     players.load_state(state)
     players.start()
-    play(range(5, 10))
+    play(players, weights, expected, range(5, 10))
     players.rest()
     with pytest.raises(ValueError, match="n_workers=1"):
         Crew(make, 5, 1, weights, [1]).load_state(state)

@@ -16,7 +16,7 @@ from polyak.scale import RayCrew
 from polyak.scale.processes import players as module
 from polyak.scale.processes import ray_workers
 from tests.core.crew_players import Weights, crew
-from tests.core.test_crew import assert_same, in_this_process, small
+from tests.core.test_crew import in_this_process, play, small
 from tests.scale.fake_ray import FakeRay
 
 
@@ -30,12 +30,6 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 def assert_left(fake: FakeRay) -> None:
     assert not fake.running
     assert not any(actor.alive for actor in fake.actors)
-
-
-def play(players: Crew, weights: Weights, expected: list[Any], moves: range) -> None:
-    for move in moves:
-        assert_same(players.move(), expected[move])
-        weights.learn()
 
 
 def test_they_play_as_local_processes_do_and_go_on_where_they_were(fake: FakeRay) -> None:

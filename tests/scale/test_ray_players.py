@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,43 +17,31 @@ from polyak import AlphaZero
 from polyak.core.search.crew import Crew, PlayerError
 from polyak.scale import RayCrew
 from tests.core.crew_players import Weights, crew
-from tests.core.test_crew import assert_equal_weights, assert_same, in_this_process, small
-from tests.scale.on_ray import assert_gone
+from tests.core.test_crew import assert_equal_weights, in_this_process, play, small
+from tests.scale.on_ray import assert_gone, session_of
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[None]:
-    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
-    yield
-    ray.shutdown()
+session = session_of(4)
 
 
 def processes(folder: Path) -> list[int]:
     return [int(path.name) for path in folder.iterdir()]
 
 
-def test_they_play_as_local_processes_do_and_go_on_where_they_were(session: None, tmp_path: Path) -> None:
+def test_they_play_as_local_processes_do_and_go_on_where_they_were(tmp_path: Path) -> None:
     expected, weights = in_this_process(12), Weights()
     players = crew(weights, RayCrew, tmp_path)
-
-    def play(moves: range) -> None:
-        for move in moves:
-            assert_same(players.move(), expected[move])
-            weights.learn()
-
     players.start()
-    play(range(5))
+    play(players, weights, expected, range(5))
     state = players.state()  # with a move under way
-    play(range(5, 8))
+    play(players, weights, expected, range(5, 8))
     players.rest()
     assert ray.is_initialized(), "it is the program's"
     assert len(processes(tmp_path)) == 2
     assert_gone(processes(tmp_path))
     players.start()
-    play(range(8, 12))
+    play(players, weights, expected, range(8, 12))
     players.rest()
     weights = Weights()
     for _ in range(5):
@@ -62,7 +49,7 @@ def test_they_play_as_local_processes_do_and_go_on_where_they_were(session: None
     players = crew(weights, RayCrew)
     players.load_state(state)
     players.start()
-    play(range(5, 8))
+    play(players, weights, expected, range(5, 8))
     players.rest()
 
 
@@ -73,9 +60,7 @@ def test_they_play_as_local_processes_do_and_go_on_where_they_were(session: None
         (100.0, r"process [01] of those that play died: "),
     ],
 )
-def test_what_ends_a_process_is_raised_here_and_ends_all(
-    session: None, tmp_path: Path, weight: float, message: str
-) -> None:
+def test_what_ends_a_process_is_raised_here_and_ends_all(tmp_path: Path, weight: float, message: str) -> None:
     weights = Weights()
     players = crew(weights, RayCrew, tmp_path)
     players.start()
@@ -88,7 +73,7 @@ def test_what_ends_a_process_is_raised_here_and_ends_all(
     players.rest()
 
 
-def test_one_that_is_killed_is_missed(session: None, tmp_path: Path) -> None:
+def test_one_that_is_killed_is_missed(tmp_path: Path) -> None:
     players = crew(Weights(), RayCrew, tmp_path)
     players.start()
     players.move()
@@ -100,9 +85,7 @@ def test_one_that_is_killed_is_missed(session: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"opening_moves": 3, "selection": "gumbel"}], ids=str)
-def test_a_model_learns_as_with_local_processes_and_resumes(
-    session: None, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_a_model_learns_as_with_local_processes_and_resumes(tmp_path: Path, options: dict[str, Any]) -> None:
     learn = partial(AlphaZero.learn, log_interval=None)
     local = learn(small(**options), 160)
     model = learn(small(crew_class=RayCrew, **options), 80)
