@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
 
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.loops.on_policy import RolloutAlgorithm
@@ -34,6 +39,28 @@ def part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, **changes: Any) 
     model.set_logger(Means())
     take_exploration(config, model)
     return model
+
+
+def acting_part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, seed: int | None) -> Any:
+    """A model that acts, with weights from elsewhere, and never learns.
+
+    Args:
+        config: what to make.
+        env: the environments.
+        turned: whether there are pictures with the channels last.
+        seed: of what it draws; ``None``: any.
+    """
+    idle = {"optimizer_class": Idle, "optimizer_kwargs": {}}
+    policy_kwargs = {**(config.plain(turned).kwargs.get("policy_kwargs") or {}), **idle}
+    return part_of(config, env, turned, policy_kwargs=policy_kwargs, seed=seed, compile=False, device="cpu")
+
+
+class Idle(Optimizer):
+    """One that is never asked for a step. To make a real one takes a second and 70 MB: torch's compiler is imported."""
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float) -> None:
+        self.defaults, self.state = {"lr": lr}, defaultdict(dict)
+        self.param_groups = [{"params": list(params), "lr": lr}]
 
 
 def take_exploration(config: AlgorithmConfig, model: Any) -> None:

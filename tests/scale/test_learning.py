@@ -66,7 +66,8 @@ def impala_on_cart_pole() -> Any:
 
 def appo_on_cart_pole() -> Any:
     made = asynchronous(APPOConfig, 500_000)
-    return made.training(target_network_update_freq=0.25, lambda_=0.99)  # it follows every 4 updates
+    # the target network follows every 4 updates; with a weight of 0.05 a third of all trainings stay below 300
+    return made.training(target_network_update_freq=0.25, vf_loss_coeff=0.5)
 
 
 TASKS = {

@@ -13,7 +13,7 @@ from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import make_environments
 from polyak.scale.evaluation import Order, Played, play
 from polyak.scale.filters import Moments, filter_around
-from polyak.scale.plain import part_of
+from polyak.scale.plain import acting_part_of
 from polyak.scale.processes.elsewhere import Spaces
 from polyak.scale.processes.weights import put_back
 
@@ -33,7 +33,7 @@ class EvaluatorWorker:
         if hooks.wants("on_environment_created"):
             created = lambda **known: hooks("on_environment_created", env_runner=self, **known)  # noqa: E731
         self.env = make_environments(config, False, created, worker_index=index)
-        self.model = part_of(config, self.env, Spaces.of(self.env).turned, compile=False, device="cpu")
+        self.model = acting_part_of(config, self.env, Spaces.of(self.env).turned, config.seed)
 
     def describe(self) -> int:
         """Its process."""

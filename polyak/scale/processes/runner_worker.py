@@ -18,7 +18,7 @@ from polyak.scale.callbacks import Hooks
 from polyak.scale.config.base import HORIZON, AlgorithmConfig
 from polyak.scale.environments import make_environments
 from polyak.scale.filters import Moments, filter_around
-from polyak.scale.plain import part_of
+from polyak.scale.plain import acting_part_of
 from polyak.scale.processes.elsewhere import Spaces
 from polyak.scale.processes.fragments import Fragment, taken_from
 from polyak.scale.processes.weights import put_back
@@ -45,7 +45,7 @@ class RunnerWorker:
         env = make_environments(config, True, created, worker_index=index)
         self.spaces = Spaces.of(env)
         seed = None if config.seed is None else (config.seed + SEEDS_APART * (index - 1)) % 2**32
-        self.model = part_of(config, env, self.spaces.turned, seed=seed, compile=False, device="cpu")
+        self.model = acting_part_of(config, env, self.spaces.turned, seed)
         self.model._update_info_buffer = self._note
         self.model._update_target = lambda: None  # who acts asks no target network
         self._lessons: Lessons | None = None
