@@ -32,12 +32,12 @@ PEERS = ("BC", "TD3BC", "IQL", "CQL", "ReBRAC")
 """Those that d3rlpy has as well."""
 
 
-def record(steps: int, rows: int, file: Path) -> dict[str, Any]:
+def record(steps: int, rows: int, seed: int, file: Path) -> dict[str, Any]:
     """Write a set of half-trained behaviour; returns what is known of it."""
     from polyak import SAC
     from polyak.data import collect
 
-    agent = SAC("MlpPolicy", ENV, seed=0, device="cpu")
+    agent = SAC("MlpPolicy", ENV, seed=seed, device="cpu")
     policies = []
     for _ in range(10):
         agent.learn(steps // 10, reset_num_timesteps=False)
@@ -97,6 +97,7 @@ def main() -> int:
     add_choice(parser, "--algos", list(LEARNERS))
     add = parser.add_argument
     add("--steps", type=at_least(100), default=100_000, help="environment steps of the agent that is recorded")
+    add("--agent", type=int, default=0, help="its seed: some of them never get beyond 1,400")
     add("--rows", type=at_least(1000), default=100_000, help="steps that are recorded")
     add("--updates", type=at_least(1), default=50_000, help="gradient steps of each learner")
     add("--online", type=int, default=20_000, help="environment steps that follow; 0: none")
@@ -107,11 +108,11 @@ def main() -> int:
     stop_workers_with_me()
     file = args.out.with_suffix(".npz")
     file.parent.mkdir(parents=True, exist_ok=True)
-    asked = {name: getattr(args, name) for name in ("steps", "rows", "updates", "online")}
+    asked = {name: getattr(args, name) for name in ("steps", "agent", "rows", "updates", "online")}
     notes = args.out.with_suffix(".json")
     report = json.loads(notes.read_text()) if notes.exists() else {}
     if {name: report.get(name) for name in asked} != asked or not file.exists():
-        report = {"machine": machine(), **asked, "set": record(args.steps, args.rows, file), "runs": []}
+        report = {"machine": machine(), **asked, "set": record(args.steps, args.rows, args.agent, file), "runs": []}
     for job in jobs(args):
         done = any(all(run[name] == job[name] for name in job) for run in report["runs"])
         if not done:

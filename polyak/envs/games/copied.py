@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.games.copying import as_objects, copied
 from polyak.envs.games.game import GOING_ON, Game
+from polyak.envs.masks import holds_masks, mask_of
+from polyak.envs.vec.env_slot import METHOD
 
 
 class Moment(NamedTuple):
@@ -21,6 +22,7 @@ class Moment(NamedTuple):
     """Of the step that led here."""
     over: bool
     mask: np.ndarray | None
+    """What is allowed; ``None``: anything, as far as is known."""
 
 
 class CopiedEnv(Game):
@@ -30,7 +32,7 @@ class CopiedEnv(Game):
     copied with it. What ends in a time limit is worth nothing further.
 
     Args:
-        env: with Discrete actions. ``action_masks()``, or ``info["action_mask"]``, is heeded if there is one.
+        env: with Discrete actions. Masks are heeded wherever they are (see :mod:`polyak.envs.masks`).
         gamma: discount factor.
 
     Raises:
@@ -51,20 +53,26 @@ class CopiedEnv(Game):
         """[1] position of an environment as it stands, which is copied.
 
         Raises:
-            TypeError: it is none, or cannot be copied.
+            TypeError: it is none, cannot be copied, or its masks are in observations and there is none here.
         """
         if not (hasattr(env, "step") and hasattr(env, "unwrapped")):
             raise TypeError(
                 f"observation={env!r:.80} does not say how its environment stands: hand over the environment itself."
             )
-        return as_objects([Moment(copied(env), observation, 0.0, False, _mask_of(env, {}))])
+        silent = not env.has_wrapper_attr(METHOD) and holds_masks(env.observation_space, env.action_space)
+        if observation is None and silent:
+            raise TypeError(
+                f"env={env!r:.80} says in its observations what it allows, and there is none here: give it a method "
+                "action_masks(), with polyak.envs.ActionMasker."
+            )
+        return as_objects([Moment(copied(env), observation, 0.0, False, mask_of(env, observation, {}))])
 
     def start(self, n: int) -> np.ndarray:
         moments = []
         for _ in range(n):
             env = copied(self.env)
             observation, info = env.reset()
-            moments.append(Moment(env, observation, 0.0, False, _mask_of(env, info)))
+            moments.append(Moment(env, observation, 0.0, False, mask_of(env, observation, info)))
         return as_objects(moments)
 
     def legal(self, positions: np.ndarray) -> np.ndarray:
@@ -85,7 +93,8 @@ class CopiedEnv(Game):
 
     def _step(self, env: Any, move: int) -> Moment:
         observation, reward, terminated, truncated, info = env.step(move + self.first)
-        return Moment(env, observation, float(reward), bool(terminated or truncated), _mask_of(env, info))
+        over = bool(terminated or truncated)
+        return Moment(env, observation, float(reward), over, None if over else mask_of(env, observation, info))
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
         return np.array([0.0 if moment.over else GOING_ON for moment in positions], np.float32)
@@ -95,9 +104,3 @@ class CopiedEnv(Game):
 
     def observe(self, positions: np.ndarray) -> np.ndarray:
         return np.stack([np.asarray(moment.observation) for moment in positions])
-
-
-def _mask_of(env: gym.Env[Any, Any], info: dict[str, Any]) -> np.ndarray | None:
-    ask = getattr(env.unwrapped, "action_masks", None)
-    mask = ask() if callable(ask) else info.get("action_mask")
-    return None if mask is None else np.asarray(mask, bool)

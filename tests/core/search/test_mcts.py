@@ -12,6 +12,7 @@ import pytest
 
 from polyak import MCTS
 from polyak.core.search.trees import NONE, Trees
+from polyak.envs import ActionMasker
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.copied import CopiedEnv
 from polyak.envs.games.tictactoe import TicTacToe
@@ -279,3 +280,38 @@ def test_one_player_goes_for_the_later_larger_reward(selection: Any) -> None:
         total += reward
     assert total == 1.0
     assert found.q[0, 1] == pytest.approx(1.0, rel=SUM)
+
+
+class OneWay(Corridor):
+    """Says in its observations that there is no way to the right; at the end nothing is allowed."""
+
+    observation_space = gym.spaces.Dict({"at": gym.spaces.Discrete(4), "action_mask": gym.spaces.MultiBinary(2)})
+
+    def seen(self, at: int, allowed: list[int]) -> Any:
+        return {"at": at, "action_mask": np.array(allowed, np.int8)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        at, info = super().reset()
+        return self.seen(at, [1, 0]), info
+
+    def step(self, action: int) -> Any:
+        at, reward, over, cut, info = super().step(action)
+        return self.seen(at, [0, 0] if over else [1, 0]), reward, over, cut, info
+
+
+def one_way_masks(env: Any) -> list[bool]:
+    return [True, False]
+
+
+@pytest.mark.parametrize("where", ["wrapper", "observation"])
+def test_masks_are_heeded_wherever_they_are(where: str) -> None:
+    env = ActionMasker(Corridor(), one_way_masks) if where == "wrapper" else OneWay()
+    observation, _ = env.reset()
+    game = CopiedEnv(env)
+    for positions in (game.position(env, observation), game.start(1)):
+        assert game.legal(positions).tolist() == [[True, False]]
+        after = game.play(positions, np.array([0]))
+        assert game.legal(after).tolist() == [[False, False]]
+    if where == "observation":
+        with pytest.raises(TypeError, match="action_masks"):
+            game.position(env)
