@@ -33,7 +33,10 @@ PEERS: dict[str, list[str]] = {
 """Pinned packages of each peer."""
 ENGINES: dict[str, list[str]] = {"envpool": ["envpool==1.2.5", "gymnasium==1.4.0", "numpy==2.4.6"]}
 """The same for packages that only step environments."""
-OFFLINE: dict[str, list[str]] = {"d3rlpy": [TORCH, "d3rlpy==2.8.1", "mujoco==4.0.0"], "corl": [TORCH, "numpy==2.4.6"]}
+OFFLINE: dict[str, list[str]] = {
+    "d3rlpy": [TORCH, "d3rlpy==2.8.1", "mujoco==4.0.0", "imageio==2.38.1"],
+    "corl": [TORCH, "numpy==2.4.6"],
+}
 """The same for those that learn from datasets."""
 SEARCHES: dict[str, list[str]] = {"mctx": ["jax==0.10.2", "mctx==0.0.71"]}
 """The same for those that search."""

@@ -186,6 +186,13 @@ def measure_offline_score(job: dict[str, Any]) -> dict[str, Any]:
     return offline_calls.score(job)
 
 
+def measure_from_disk(job: dict[str, Any]) -> dict[str, Any]:
+    """Updates a second from a set in memory or on the disk."""
+    import from_disk_calls
+
+    return from_disk_calls.measure(job)
+
+
 def measure_scale(job: dict[str, Any]) -> dict[str, Any]:
     """Build an algorithm by its config, and train it."""
     import scale_calls
@@ -211,6 +218,7 @@ def main() -> None:
         "vector_env": measure_vector_env,
         "offline": measure_offline,
         "offline_score": measure_offline_score,
+        "from_disk": measure_from_disk,
         "scale": measure_scale,
         "scaling": measure_scaling,
     }

@@ -41,11 +41,10 @@ def mixed() -> Dataset:
     return collect("CartPole-v1", Unsteady((0.3, 0.5, 0.7, 1.0)), 20_000, seed=5)
 
 
-def score(model: Any, env: str, episodes: int = 20) -> tuple[float, np.ndarray]:
-    """Mean and all returns of deterministic episodes."""
-    returns, _ = evaluate_policy(
-        model, make_vec_env(env, n_envs=1, seed=10_000), n_eval_episodes=episodes, return_episode_rewards=True
-    )
+def score(model: Any, env: str, episodes: int = 20, deterministic: bool = True) -> tuple[float, np.ndarray]:
+    """Mean and all returns."""
+    env_of_one = make_vec_env(env, n_envs=1, seed=10_000)
+    returns, _ = evaluate_policy(model, env_of_one, episodes, deterministic=deterministic, return_episode_rewards=True)
     return float(np.mean(returns)), np.array(returns)
 
 
@@ -106,6 +105,6 @@ def test_decision_transformer_balances_as_long_as_it_is_asked_to(seed: int) -> N
     said("Decision Transformer CartPole", seed, mean, mixed())
     assert mean >= 2 * mixed().returns.mean()
     model.target_return = 20.0
-    low, _ = score(model, "CartPole-v1")
+    low, _ = score(model, "CartPole-v1", deterministic=False)  # who falls soon acts at random: its mode need not fall
     said("asked for 20", seed, low, mixed())
     assert low < mixed().returns.mean()
