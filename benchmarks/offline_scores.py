@@ -28,6 +28,7 @@ from reports import machine, versions_line, write
 
 ENV = "HalfCheetah-v5"
 LEARNERS = ("BC", "TD3BC", "IQL", "CQL", "ReBRAC", "EDAC", "AWAC")
+LIBRARIES = ("polyak", "d3rlpy")
 PEERS = ("BC", "TD3BC", "IQL", "CQL", "ReBRAC")
 """Those that d3rlpy has as well."""
 
@@ -69,16 +70,15 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
         f"return of 20 episodes; then {report['online']:,} steps online. {report['machine']['processor']}."
     )
     yield ""
-    yield "| | library | offline, each seed | online, first and last | updates/s |"
-    yield "|---|---|---:|---:|---:|"
+    yield "| | library | offline, each seed | online, first and last |"
+    yield "|---|---|---:|---:|"
     for algo in LEARNERS:
-        for library in ("polyak", "d3rlpy"):
+        for library in LIBRARIES:
             runs = [run for run in report["runs"] if (run["algo"], run["library"]) == (algo, library)]
             if runs:
                 offline = ", ".join(f"{run['offline']:.0f}" for run in runs)
                 online = ", ".join("{:.0f} -> {:.0f}".format(*run["online"]) for run in runs if run["online"])
-                speed = np.median([run["updates_per_s"] for run in runs])
-                yield f"| {algo} | {library} | {offline} | {online or '-'} | {speed:,.0f} |"
+                yield f"| {algo} | {library} | {offline} | {online or '-'} |"
     yield ""
     yield versions_line({run["library"]: run["versions"] for run in report["runs"]})
 
@@ -87,7 +87,7 @@ def jobs(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What is to be run."""
     for seed in args.seeds:
         for algo in args.algos:
-            for library in ("polyak", "d3rlpy"):
+            for library in args.libs:
                 if library == "polyak" or algo in PEERS:
                     yield {"library": library, "algo": algo, "seed": seed}
 
@@ -95,6 +95,7 @@ def jobs(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Returns of offline learners in polyak and d3rlpy.")
     add_choice(parser, "--algos", list(LEARNERS))
+    add_choice(parser, "--libs", list(LIBRARIES))
     add = parser.add_argument
     add("--steps", type=at_least(100), default=100_000, help="environment steps of the agent that is recorded")
     add("--agent", type=int, default=0, help="its seed: some of them never get beyond 1,400")

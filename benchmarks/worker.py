@@ -9,6 +9,7 @@ The job names the library, the task and what to measure:
 * ``vector_env``: environment steps per second of a vector of environments, without any learning;
 * ``offline``: updates per second of an offline learner;
 * ``offline_score``: the return that an offline learner reaches;
+* ``from_disk``: updates per second on a set that is in memory or on the disk;
 * ``scale``: seconds to begin, environment steps per second and seconds to a return, by a config that builds;
 * ``scaling``: environment steps per second of runners whose environments sleep.
 

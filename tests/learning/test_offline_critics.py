@@ -19,8 +19,8 @@ WANTED = -250.0
 """Mean return. A random policy has some -1200, the recording's mean is far below this, SAC ends at some -150."""
 SMALL: dict[str, Any] = {"batch_size": 128, "policy_kwargs": {"net_arch": [64, 64]}, "device": "cpu"}
 ALGORITHMS: dict[str, dict[str, Any]] = {
-    "CQL": {"n_action_samples": 4},
-    "EDAC": {"n_critics": 5},
+    "CQL": {"n_action_samples": 4, "conservative_weight": 1.0, "learning_rate": 1e-3},
+    "EDAC": {"n_critics": 5, "learning_rate": 1e-3},
     "ReBRAC": {},
     "AWAC": {"temperature": 10.0},
 }
