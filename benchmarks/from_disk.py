@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from command_line import add_out, add_repeats, at_least
-from from_disk_calls import make_set
 from processes import run_worker, stop_workers_with_me
 from reports import machine, versions_line, write
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 SMALLER = 5
 WAYS = ("memory", "disk")
@@ -50,6 +51,8 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> int:
+    from tests.data.large_sets import large_set
+
     parser = argparse.ArgumentParser(description="Speed of learning from a set that is larger than the memory.")
     add = parser.add_argument
     add("--rows", type=at_least(1000), default=2_000_000, help="transitions")
@@ -63,7 +66,7 @@ def main() -> int:
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         small, large = (
-            make_set(Path(folder, name), rows, args.width) for name, rows in (("small", 4000), ("large", args.rows))
+            large_set(Path(folder, name), rows, args.width) for name, rows in (("small", 4000), ("large", args.rows))
         )
         size = large.stat().st_size
         job = {"measure": "from_disk", "small": str(small), "large": str(large), "updates": args.updates}

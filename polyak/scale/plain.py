@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
@@ -18,17 +18,20 @@ from polyak.scale.processes.experience import Outbox
 from polyak.scale.results import Means
 
 
-def part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, **changes: Any) -> Any:
+def part_of(
+    config: AlgorithmConfig, env: VecEnv, turned: bool, policy_kwargs: Mapping[str, Any] | None = None, **changes: Any
+) -> Any:
     """A model that does a part of the work, in a process of its own: collects, or learns.
 
     Args:
         config: what to make.
         env: some of the environments, or what stands for them.
         turned: whether there are pictures with the channels last.
+        policy_kwargs: added to the config's.
         **changes: of the constructor's keyword arguments.
     """
     plain = config.plain(turned)
-    kwargs = {**plain.kwargs, **changes}
+    kwargs = {**plain.kwargs, **changes, "policy_kwargs": {**plain.kwargs["policy_kwargs"], **(policy_kwargs or {})}}
     if issubclass(plain.algorithm, OffPolicyAlgorithm):
         kwargs |= {"replay_buffer_class": Outbox, "replay_buffer_kwargs": None}
     elif "asynchronous" in kwargs:
@@ -51,8 +54,7 @@ def acting_part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, seed: int
         seed: of what it draws; ``None``: any.
     """
     idle = {"optimizer_class": Idle, "optimizer_kwargs": {}}
-    policy_kwargs = {**(config.plain(turned).kwargs.get("policy_kwargs") or {}), **idle}
-    return part_of(config, env, turned, policy_kwargs=policy_kwargs, seed=seed, compile=False, device="cpu")
+    return part_of(config, env, turned, idle, seed=seed, compile=False, device="cpu")
 
 
 class Idle(Optimizer):

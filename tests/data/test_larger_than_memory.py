@@ -13,8 +13,9 @@ import pytest
 from gymnasium import spaces
 
 from polyak import SAC
-from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer, collect
+from polyak.data import InsufficientMemoryError, ReplayBuffer, collect
 from polyak.data.storage import memory
+from tests.data.large_sets import large_set
 from tests.data.recorded import recorded
 
 STACK = spaces.Box(0, 255, (4, 36, 36), np.uint8)
@@ -97,25 +98,20 @@ def test_the_limit_of_a_process_counts():
 
 
 TRAINING = """
-import gc, resource, sys
+import gc, sys
 from pathlib import Path
 import numpy as np
 from polyak import TD3BC
-from polyak.data import Dataset, InsufficientMemoryError
+from polyak.data import Dataset
+from tests.data.large_sets import confine
 
 path, headroom = sys.argv[1], int(sys.argv[2])
 model = TD3BC("MlpPolicy", Dataset.load(sys.argv[3]), device="cpu", compile=False, seed=0)
 model.learn(20)  # all that is loaded once
 del model
 gc.collect()
-used = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmData:"))
-resource.setrlimit(resource.RLIMIT_DATA, (used + headroom, used + headroom))
 assert Path(path).stat().st_size > 5 * headroom
-try:
-    Dataset.load(path, in_memory=True)
-    raise SystemExit("the limit does not limit")
-except MemoryError:
-    pass
+confine(headroom, path)
 dataset = Dataset.load(path)
 model = TD3BC("MlpPolicy", dataset, device="cpu", compile=False, seed=0)
 assert model.data_buffer._on_disk
@@ -126,33 +122,15 @@ print("trained on", len(dataset))
 """
 
 
-def large_set(path: Path, rows: int, width: int) -> Path:
-    """A set whose arrays are files, saved from there."""
-    observations = np.lib.format.open_memmap(path / "obs.npy", "w+", np.float32, (rows + rows // 1000, width))
-    rng = np.random.default_rng(0)
-    for start in range(0, len(observations), 10_000):
-        part = observations[start : start + 10_000]
-        part[:] = rng.random(part.shape, np.float32)
-    dataset = Dataset(
-        observations,
-        rng.uniform(-1, 1, (rows, 2)).astype(np.float32),
-        np.arange(rows, dtype=np.float32),
-        np.arange(1, rows + 1) % 2000 == 0,
-        np.arange(1, rows + 1) % 2000 == 1000,
-        action_space=spaces.Box(-1, 1, (2,), np.float32),
-    )
-    return dataset.save(path / "large.npz")
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
 def test_a_set_five_times_larger_than_the_memory_is_learned_from(tmp_path):
     headroom = 96 * 2**20
-    path = large_set(tmp_path, 500_000, 256)
-    (tmp_path / "small").mkdir()
+    path = large_set(tmp_path / "large", 500_000, 256)
     small = large_set(tmp_path / "small", 4000, 256)
     program = [sys.executable, "-c", TRAINING, str(path), str(headroom), str(small)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "TMPDIR": str(tmp_path)}
-    result = subprocess.run(program, env=environment, capture_output=True, text=True)
+    root = Path(__file__).parents[2]
+    result = subprocess.run(program, env=environment, cwd=root, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "trained on 500000"
