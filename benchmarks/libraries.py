@@ -14,6 +14,7 @@ class Names(NamedTuple):
     make_vec_env: Any
     make_atari_env: Any
     frame_stack: Any
+    normalizer: Any
     normal_noise: Any
     her_buffer: Any
     bit_flipping: Any
@@ -46,6 +47,7 @@ def load(library: str) -> Names:
         envs.make_vec_env,
         envs.make_atari_env,
         vec_env.VecFrameStack,
+        vec_env.VecNormalize,
         noise.NormalActionNoise,
         her.HerReplayBuffer,
         testing.BitFlippingEnv,

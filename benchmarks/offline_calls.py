@@ -79,7 +79,7 @@ def _d3rlpy_parts(job: dict[str, Any], rows: dict[str, Any]) -> tuple[Any, Any, 
     data = d3rlpy.dataset.MDPDataset(**columns)
     config = getattr(d3rlpy.algos, names.get(job["algo"], f"{job['algo']}Config"))
     quiet = {"show_progress": False, "logger_adapter": d3rlpy.logging.NoopAdapterFactory()}
-    return config(batch_size=256).create(device="cpu:0"), data, quiet
+    return config(batch_size=256, **job.get("settings", {})).create(device="cpu:0"), data, quiet
 
 
 def _d3rlpy(job: dict[str, Any], rows: dict[str, Any]) -> float:
@@ -127,7 +127,7 @@ def _polyak_score(job: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
     import polyak
 
     options = {"policy_kwargs": {"net_arch": [256, 256]}, "batch_size": 256, "device": "cpu", "seed": job["seed"]}
-    model = getattr(polyak, job["algo"])("MlpPolicy", _dataset(rows), **options)
+    model = getattr(polyak, job["algo"])("MlpPolicy", _dataset(rows), **options, **job["settings"])
     began = time.perf_counter()
     model.learn(job["updates"])
     seconds = time.perf_counter() - began

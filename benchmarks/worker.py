@@ -5,6 +5,7 @@ The job names the library, the task and what to measure:
 * ``speed``: start-up seconds, whole-``learn`` environment steps per second, peak memory, and then, on the buffer that
   the training filled, milliseconds per gradient step;
 * ``learn``: train one seed of a learning task and evaluate it deterministically;
+* ``curve``: the same with evaluations on the way, until the steps or the seconds are over;
 * ``replay``: microseconds per call of the replay buffers;
 * ``vector_env``: environment steps per second of a vector of environments, without any learning;
 * ``offline``: updates per second of an offline learner;
@@ -134,14 +135,21 @@ def measure_speed(job: dict[str, Any]) -> dict[str, Any]:
     return result | time_gradient_steps(model, job["gradient_budget_s"])
 
 
-def measure_learning(job: dict[str, Any]) -> dict[str, Any]:
-    """Train one seed of a learning task; its evaluation scores and its last training returns."""
+def learning_library(name: str) -> Any:
+    """The names that a learning task needs."""
     import learning_tasks
     import libraries
 
-    names = libraries.load(job["library"])
-    library = learning_tasks.Library(names.algorithms, names.make_vec_env, names.normal_noise, names.her_buffer,
-                                     names.bit_flipping)  # fmt: skip
+    names = libraries.load(name)
+    found = names.algorithms, names.make_vec_env, names.normal_noise, names.her_buffer, names.bit_flipping
+    return learning_tasks.Library(*found, normalizer=names.normalizer)
+
+
+def measure_learning(job: dict[str, Any]) -> dict[str, Any]:
+    """Train one seed of a learning task; its evaluation scores and its last training returns."""
+    import learning_tasks
+
+    library = learning_library(job["library"])
     task = learning_tasks.Task(**job["task"])
     model = learning_tasks.make_model(task, library, job["seed"])
     began = time.perf_counter()
@@ -156,6 +164,33 @@ def measure_learning(job: dict[str, Any]) -> dict[str, Any]:
         "training_return": sum(training) / max(len(training), 1),
         "env_steps": model.num_timesteps,
         "learn_s": learn_s,
+    }
+
+
+def measure_curve(job: dict[str, Any]) -> dict[str, Any]:
+    """Train one seed of a learning task in pieces; [steps, seconds of training, mean of 5 episodes] after each."""
+    from dataclasses import replace
+
+    import learning_tasks
+
+    library = learning_library(job["library"])
+    task = learning_tasks.Task(**job["task"])
+    model = learning_tasks.make_model(task, library, job["seed"])
+    env = learning_tasks.make_env(task, library, job["seed"] + learning_tasks.EVALUATION_SEED)
+    seconds, points = 0.0, []
+    while model.num_timesteps < task.steps and seconds < job["seconds"]:
+        began = time.perf_counter()
+        model.learn(min(job["every"], task.steps - model.num_timesteps), reset_num_timesteps=False)
+        seconds += time.perf_counter() - began
+        scores = learning_tasks.evaluate(replace(task, episodes=5), model, env)
+        points.append([model.num_timesteps, seconds, sum(scores) / len(scores)])
+    scores = learning_tasks.evaluate(task, model, env)
+    return {
+        "score": sum(scores) / len(scores),
+        "scores": scores,
+        "points": points,
+        "env_steps": model.num_timesteps,
+        "learn_s": seconds,
     }
 
 
@@ -215,6 +250,7 @@ def main() -> None:
     measures = {
         "speed": measure_speed,
         "learn": measure_learning,
+        "curve": measure_curve,
         "replay": measure_replay,
         "vector_env": measure_vector_env,
         "offline": measure_offline,

@@ -17,7 +17,7 @@ from torch.nn.functional import softplus
 
 from polyak.algorithms import get
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.adversarial import AdversarialImitation, Comparison
+from polyak.core.loops.adversarial import AdversarialImitation, Comparison, Penalty
 from polyak.core.reward import RewardForm, RewardFunction
 from polyak.nn.networks.rewards import RewardNet, ShapedRewardNet
 
@@ -125,6 +125,10 @@ class GAIL(AdversarialImitation):
     whatever happens in them: wrong where success ends an episode. ``"negative"``: log D, never positive, so that it
     pays to end soon: wrong where failure does. ``"logit"``: log D - log(1 - D), of either sign. Where all episodes last
     equally long (:class:`~polyak.envs.FixedHorizon`) each will do."""
+    penalty: Penalty = "expert"
+    """Where the gradient of the discriminator is penalised: at demonstrated steps, for its squared norm (R1,
+    arXiv:1801.04406), with which it comes to rest once the two cannot be told apart; ``"interpolated"``: between
+    demonstrated and generated steps, for its norm's distance from 1 (WGAN-GP, arXiv:1704.00028)."""
 
     learner_class: ClassVar[type[Learner]] = GAILLearner
 

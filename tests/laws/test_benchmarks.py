@@ -26,6 +26,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("tabular.py --repeats 0", "--repeats: must be at least 1, got 0"),
         ("offline.py --algos SAC", "--algos: invalid choice: 'SAC'"),
         ("offline.py --corl nowhere", "--corl: nowhere has no folder algorithms/offline"),
+        ("halfcheetah.py --rows PPO", "--rows: invalid choice: 'PPO'"),
+        ("halfcheetah.py --every 10", "--every: must be at least 1000, got 10"),
         ("scale.py --libs sb3", "--libs: invalid choice: 'sb3'"),
         ("scale.py --cap 0", "--cap: must be positive, got 0"),
         ("vector_envs.py --rows pong", "--rows: invalid choice: 'pong'"),

@@ -61,6 +61,9 @@ class Comparison(NamedTuple):
     """[B] log-densities of the actions by the generator as it is, where they are needed; else 0."""
 
 
+Penalty = Literal["interpolated", "expert"]
+
+
 @dataclass(eq=False, repr=False)
 class AdversarialImitation(DeepAlgorithm):
     """Algorithms that learn a reward from demonstrations, and an actor from that reward.
@@ -103,7 +106,7 @@ class AdversarialImitation(DeepAlgorithm):
     gradient_penalty: NonNegative = 1.0
     """Weight of a penalty on the gradient of the reward network by its inputs; 0 computes none. Without it the network
     soon is sure of each step, and tells the generator nothing about what would be better."""
-    penalty: Literal["interpolated", "expert"] = "interpolated"
+    penalty: Penalty = "interpolated"
     """Where the gradient is penalised: between demonstrated and generated steps, for its norm's distance from 1
     (WGAN-GP, arXiv:1704.00028), or at demonstrated steps, for its squared norm (R1, arXiv:1801.04406)."""
 
