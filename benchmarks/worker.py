@@ -229,6 +229,13 @@ def measure_from_disk(job: dict[str, Any]) -> dict[str, Any]:
     return from_disk_calls.measure(job)
 
 
+def measure_atari(job: dict[str, Any]) -> dict[str, Any]:
+    """Rainbow's speed and memory on a game."""
+    import atari_calls
+
+    return atari_calls.measure(job)
+
+
 def measure_scale(job: dict[str, Any]) -> dict[str, Any]:
     """Build an algorithm by its config, and train it."""
     import scale_calls
@@ -256,6 +263,7 @@ def main() -> None:
         "offline": measure_offline,
         "offline_score": measure_offline_score,
         "from_disk": measure_from_disk,
+        "atari": measure_atari,
         "scale": measure_scale,
         "scaling": measure_scaling,
     }

@@ -12,6 +12,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.mark.parametrize(
     ("command", "message"),
     [
+        ("atari.py --rows 9999", "--rows: must be at least 10000, got 9999"),
         ("bench.py --repeats 0", "--repeats: must be at least 1, got 0"),
         ("bench.py --steps-scale=-1", "--steps-scale: must be positive, got -1"),
         ("bench.py --libs sb4", "--libs: invalid choice: 'sb4'"),
