@@ -34,11 +34,10 @@ PEERS = ("BC", "TD3BC", "IQL", "CQL", "ReBRAC")
 SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
     ("polyak", "CQL"): {"n_action_samples": 4},
     ("d3rlpy", "CQL"): {"n_action_samples": 4},
-    ("polyak", "ReBRAC"): {"actor_bc_coef": 0.001, "learning_rate": 1e-3},
+    ("polyak", "ReBRAC"): {"actor_bc_coef": 0.001},
 }
 """What differs from the defaults of a library: 10 sampled actions of each kind take three times as long, and d3rlpy's
-ReBRAC has the weight and the learning rate that its authors chose for this task by default. Minibatches have 256
-transitions everywhere."""
+ReBRAC has the weight that its authors chose for this task by default. Minibatches have 256 transitions everywhere."""
 
 
 def record(steps: int, rows: int, seed: int, file: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.core.hyperparameters import NonNegative, require
 from polyak.core.learner import Dial, Learner, Objective
 from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.schedules import Schedule
 from polyak.data import Column, Dataset, ReplayBuffer, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.step import Step
@@ -133,6 +134,9 @@ class ReBRAC(OfflineAlgorithm, TD3):
     """
 
     _: KW_ONLY
+    learning_rate: NonNegative | Schedule = 1e-3
+    """Step size of actor and critics, or a function of the progress that remains (1 -> 0): the authors' but in Adroit,
+    where it is 3e-4."""
     actor_bc_coef: NonNegative = 0.01
     """Weight of the actor's squared distance from the recorded actions, beta_1. The authors' lie between 0.0005 and
     1."""
