@@ -123,7 +123,10 @@ _N_STEP_CARTPOLE = {
     "policy_kwargs": {"net_arch": [128, 128]},
 }
 _NOISY_N_STEP_CARTPOLE = {
-    **{name: value for name, value in _N_STEP_CARTPOLE.items() if not name.startswith("exploration")},
+    **{name: value for name, value in _DQN_CARTPOLE_SOFT.items() if not name.startswith("exploration")},
+    "learning_rate": "lin_1e-3",
+    "n_steps": 3,
+    "double": True,
     "noisy": True,
     "sigma0": 0.2,
 }
@@ -325,11 +328,11 @@ LEARNING: dict[str, Task] = {
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "discrete-sac-cartpole": Task("DiscreteSAC", "CartPole-v1", 50_000, _DISCRETE_SAC_CARTPOLE, at_least=475),
     "double-dueling-cartpole": Task(
-        "DQN", "CartPole-v1", 50_000, {**_VALUE_CARTPOLE, "double": True, "dueling": True}, at_least=475
+        "DQN", "CartPole-v1", 50_000, {**_DQN_CARTPOLE_SOFT, "n_steps": 5, "double": True, "dueling": True}, at_least=475
     ),
     "rainbow-cartpole": Task("Rainbow", "CartPole-v1", 50_000, {**_NOISY_CARTPOLE, **_ATOMS}, at_least=475),
     "prioritized-cartpole": Task(
-        "DQN", "CartPole-v1", 50_000, {**_N_STEP_CARTPOLE, "prioritized": True}, at_least=475
+        "DQN", "CartPole-v1", 50_000, {**_DQN_CARTPOLE_SOFT, "n_steps": 3, "prioritized": True}, at_least=475
     ),
     "noisy-cartpole": Task("DQN", "CartPole-v1", 50_000, _NOISY_N_STEP_CARTPOLE, at_least=475),
     "munchausen-cartpole": Task(
