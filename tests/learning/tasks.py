@@ -328,7 +328,8 @@ LEARNING: dict[str, Task] = {
     "dqn-cartpole": Task("DQN", "CartPole-v1", 50_000, _DQN_CARTPOLE_SOFT, at_least=475),
     "discrete-sac-cartpole": Task("DiscreteSAC", "CartPole-v1", 50_000, _DISCRETE_SAC_CARTPOLE, at_least=475),
     "double-dueling-cartpole": Task(
-        "DQN", "CartPole-v1", 50_000, {**_DQN_CARTPOLE_SOFT, "n_steps": 5, "double": True, "dueling": True}, at_least=475
+        "DQN", "CartPole-v1", 50_000, {**_DQN_CARTPOLE_SOFT, "n_steps": 5, "double": True, "dueling": True},
+        at_least=475,
     ),
     "rainbow-cartpole": Task("Rainbow", "CartPole-v1", 50_000, {**_NOISY_CARTPOLE, **_ATOMS}, at_least=475),
     "prioritized-cartpole": Task(
