@@ -48,6 +48,7 @@ def cheetah(algo: str, steps: int = 100_000, settings: dict[str, Any] | None = N
 
 _TD3 = {"learning_starts": 10_000, "batch_size": 256, "learning_rate": 1e-3, "policy_kwargs": {"net_arch": [256, 256]}}
 _MANY_UPDATES = {"learning_starts": 5_000, "target_entropy": -3.0}
+_SIMBA = {"n_critics": 1, "learning_rate": 3e-4, "policy_kwargs": {"net_arch": {"pi": [64], "qf": [64, 64]}}}
 _FAST = {
     "learning_rate": 1e-3,
     "batch_size": 512,
@@ -62,8 +63,9 @@ ROWS = {
     "TD3": Row(cheetah("TD3", settings=_TD3, noise=0.1), ("polyak", "sb3")),
     "TQC": Row(cheetah("TQC"), ("polyak", "contrib")),
     "CrossQ": Row(cheetah("CrossQ"), ("polyak", "contrib")),
-    "SimBa": Row(cheetah("SimBa", settings={"n_critics": 1})),
+    "SimBa": Row(cheetah("SimBa", settings=_SIMBA)),
     "SAC, 25k steps": Row(cheetah("SAC", 25_000), ("polyak", "sb3")),
+    "CrossQ, 25k steps": Row(cheetah("CrossQ", 25_000), ("polyak", "contrib")),
     "REDQ, 25k steps": Row(cheetah("REDQ", 25_000, _MANY_UPDATES)),
     "DroQ, 25k steps": Row(cheetah("DroQ", 25_000, _MANY_UPDATES)),
     "FastTD3, 300 s": Row(
@@ -150,7 +152,8 @@ def main() -> int:
     ]
     todo = [] if args.report else [(name, library, job) for name, library, job in todo if (library, job) not in done]
     failed = 0
-    with ThreadPoolExecutor(args.jobs) as pool:
+    pool = ThreadPoolExecutor(args.jobs)
+    try:
         futures = {
             pool.submit(run_worker, library, job, 1, timeout_s=6 * 3600.0): (name, library, job)
             for name, library, job in todo
@@ -167,6 +170,8 @@ def main() -> int:
             write(runs, markdown(runs), args.out)
             reached = f"{result['score']:.0f} after {result['env_steps']} steps, {result['learn_s']:.0f} s"
             print(f"{name}, {library}, seed {job['seed']}: {reached}", flush=True)
+    finally:  # when this process is stopped, too
+        pool.shutdown(cancel_futures=True)
     print(write(runs, markdown(runs), args.out))
     return int(bool(failed))
 

@@ -47,9 +47,18 @@ CLUSTERS: dict[str, list[str]] = {
 LIBRARIES = ("polyak", *PEERS)
 
 
+_running: set[subprocess.Popen[str]] = set()
+
+
 def stop_workers_with_me() -> None:
-    """Let a polite kill of this process end its worker too, instead of leaving it behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """Let a polite kill of this process end its workers too, those that threads wait for as well."""
+
+    def stop(*_: Any) -> None:
+        for worker in tuple(_running):
+            worker.kill()
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 class RunFailed(RuntimeError):
@@ -104,18 +113,23 @@ def run_worker(library: str, job: dict[str, Any], threads: int, timeout_s: float
         job_file, result_file = Path(folder, "job.json"), Path(folder, "result.json")
         payload = job | {"library": library, "threads": threads, "result": str(result_file), "spawned_at": time.time()}
         job_file.write_text(json.dumps(payload))
+        worker = subprocess.Popen(
+            [python, HERE / "worker.py", job_file],
+            env=environment,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        _running.add(worker)
         try:
-            ended = subprocess.run(
-                [python, HERE / "worker.py", job_file],
-                env=environment,
-                cwd=folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=timeout_s,
-            )
+            printed, _ = worker.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             raise RunFailed(f"{library} took longer than {timeout_s:.0f} s: {job}") from error
-        if ended.returncode or not result_file.exists():
-            raise RunFailed(f"{library} failed (exit status {ended.returncode}): {job}\n{ended.stdout[-1500:]}")
+        finally:
+            worker.kill()
+            worker.wait()
+            _running.discard(worker)
+        if worker.returncode or not result_file.exists():
+            raise RunFailed(f"{library} failed (exit status {worker.returncode}): {job}\n{printed[-1500:]}")
         return json.loads(result_file.read_text())

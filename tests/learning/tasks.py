@@ -130,6 +130,16 @@ _NOISY_N_STEP_CARTPOLE = {
     "noisy": True,
     "sigma0": 0.2,
 }
+_QUANTILES_CARTPOLE = {**_DQN_CARTPOLE_SOFT, "learning_rate": "lin_1e-3"}
+_QRDQN_CARTPOLE = {**_QUANTILES_CARTPOLE, "n_steps": 3, "policy_kwargs": {"net_arch": [128, 128], "n_quantiles": 20}}
+_IQN_CARTPOLE = {
+    **_QUANTILES_CARTPOLE,
+    "batch_size": 64,
+    "n_steps": 10,
+    "n_levels": 8,
+    "n_target_levels": 8,
+    "policy_kwargs": {"net_arch": [128, 128], "n_samples": 8},
+}
 _ATOMS = {"v_min": 0.0, "v_max": 100.0}
 _PPO_CARTPOLE = {
     "n_steps": 128,
@@ -242,7 +252,7 @@ _DISCRETE_SAC_CARTPOLE = {
     "buffer_size": 100_000,
     "tau": 0.02,
     "train_freq": 2,
-    "n_steps": 5,
+    "n_steps": 10,
     "policy_kwargs": {"net_arch": [128, 128]},
 }
 _BITS = {"n_bits": 15, "max_steps": 15}
@@ -340,6 +350,8 @@ LEARNING: dict[str, Task] = {
         "DQN", "CartPole-v1", 50_000, {**_DQN_CARTPOLE_SOFT, "munchausen": True}, at_least=475
     ),
     "c51-cartpole": Task("C51", "CartPole-v1", 50_000, {**_N_STEP_CARTPOLE, **_ATOMS}, at_least=475),
+    "qrdqn-cartpole": Task("QRDQN", "CartPole-v1", 50_000, _QRDQN_CARTPOLE, at_least=475),
+    "iqn-cartpole": Task("IQN", "CartPole-v1", 50_000, _IQN_CARTPOLE, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
     "droq-pendulum": Task("DroQ", "Pendulum-v1", 10_000, _DROQ_PENDULUM, at_least=-200),
