@@ -48,7 +48,7 @@ def cheetah(algo: str, steps: int = 100_000, settings: dict[str, Any] | None = N
 
 _TD3 = {"learning_starts": 10_000, "batch_size": 256, "learning_rate": 1e-3, "policy_kwargs": {"net_arch": [256, 256]}}
 _MANY_UPDATES = {"learning_starts": 5_000, "target_entropy": -3.0}
-_SIMBA = {"n_critics": 1, "learning_rate": 3e-4, "policy_kwargs": {"net_arch": {"pi": [64], "qf": [64, 64]}}}
+_SIMBA = {"n_critics": 1, "learning_rate": 1e-3, "policy_kwargs": {"net_arch": {"pi": [64], "qf": [64, 64]}}}
 _FAST = {
     "learning_rate": 1e-3,
     "batch_size": 512,
