@@ -4,8 +4,8 @@
     python benchmarks/atari.py --rows 20000 --steps 2000          # does it run?
 
 Eight environments that repeat each action four times, four grey frames of 84 x 84 pixels, the paper's network and one
-update for four steps. Every frame is kept once. What the process takes with a full memory is read off the line through
-what it took in the last three fifths of the training.
+update for four steps. Every frame is kept once. What the process takes with a full memory is the most that it held
+besides its transitions, and those: by arithmetic or as the pages of pictures are seen to grow, whichever is more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GB = 1e9
 def markdown(report: dict[str, Any]) -> Iterator[str]:
     """The report's lines."""
     where, run, threads = report["machine"], report["run"], report["threads"]
-    slope = run["bytes_per_row"]
+    slope, besides = run["bytes_per_row"], ", ".join(f"{size / GB:.2f} GB" for size in run["besides_bytes"])
     returns = f"{statistics.mean(run['returns']):.1f}" if run["returns"] else "none ended"
     yield "# Rainbow on an Atari game"
     yield ""
@@ -37,11 +37,14 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
         f"Mean return of the last training episodes: {returns}."
     )
     yield ""
-    yield "| frames a second | updates a second | memory, arithmetic | bytes per transition, measured | full process |"
-    yield "|---:|---:|---:|---:|---:|"
+    yield (
+        "| frames a second | updates a second | memory, arithmetic | bytes per transition, measured "
+        "| besides, at most, in the first and the second half | full process |"
+    )
+    yield "|---:|---:|---:|---:|---:|---:|"
     yield (
         f"| {run['frames_per_s']:,.0f} | {run['updates_per_s']:,.1f} | {run['arithmetic_bytes'] / GB:.2f} GB for "
-        f"{run['rows']:,} | {slope:,.0f} | {run['full_bytes'] / GB:.2f} GB |"
+        f"{run['rows']:,} | {slope:,.0f} | {besides} | {run['full_bytes'] / GB:.2f} GB |"
     )
     yield ""
     yield versions_line({"polyak": run["versions"]})

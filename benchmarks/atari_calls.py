@@ -7,21 +7,30 @@ from pathlib import Path
 from typing import Any
 
 FRAMES_PER_STEP = 4
+NOTED_EVERY = 100
+"""Steps between two looks at the memory."""
 
 
-def resident() -> int:
-    """Bytes of main memory that this process holds now (Linux only)."""
-    import os
-
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident(large: int) -> tuple[int, int]:
+    """Bytes of main memory that this process holds now: in blocks of at least ``large`` bytes, and in all others
+    (Linux only)."""
+    held, size = [0, 0], 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, _, rest = line.partition(" ")
+        if not name.endswith(":"):
+            begin, end = (int(address, 16) for address in name.split("-"))
+            size = end - begin
+        elif name == "Rss:":
+            held[size < large] += int(rest.split()[0]) * 1024
+    return held[0], held[1]
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Learn for ``steps`` steps, in two parts of which the second, three fifths, is measured.
 
-    By then all that a training needs besides its memory of pictures is there, so that the growth of the process is the
-    memory's, page by page as it is filled. What the process takes and gives back on the way goes up and down by tens of
-    megabytes: the growth is the slope of a line through all steps.
+    The memory of pictures is one large block, whose pages come into being as it is filled: the slope of a line through
+    all steps says what a transition takes. What the process holds besides goes up and down by a hundred megabytes; its
+    largest size counts, of either half of the measured part, so that one sees whether it grows.
     """
     import ale_py
     import gymnasium
@@ -46,21 +55,26 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     )
     model.learn(job["steps"] * 2 // 5)
     steps, updates, began = model.num_timesteps, model._n_updates, time.perf_counter()
-    held: list[tuple[int, int]] = []
+    held: list[tuple[int, int, int]] = []
+    large = model.replay_buffer.storage.nbytes // 2
 
     def note(at: dict[str, Any], _: dict[str, Any]) -> bool:
-        held.append((at["self"].num_timesteps, resident()))
+        if len(held) * NOTED_EVERY <= at["self"].num_timesteps - steps:
+            held.append((at["self"].num_timesteps, *resident(large)))
         return True
 
     model.learn(job["steps"] - steps, note, reset_num_timesteps=False)
     seconds, steps = time.perf_counter() - began, model.num_timesteps - steps
-    slope, base = np.polyfit(*np.array(held, float).T, 1)
+    at, pictures, besides = np.array(held, float).T
+    slope = np.polyfit(at, pictures, 1)[0]
+    halves = [half.max() for half in np.array_split(besides, 2)]
     return {
         "frames": model.num_timesteps * FRAMES_PER_STEP,
         "frames_per_s": steps * FRAMES_PER_STEP / seconds,
         "updates_per_s": (model._n_updates - updates) / seconds,
         "bytes_per_row": slope,
-        "full_bytes": base + slope * job["rows"],
+        "besides_bytes": halves,
+        "full_bytes": max(halves) + max(slope * job["rows"], model.replay_buffer.storage.nbytes),
         "arithmetic_bytes": model.replay_buffer.storage.nbytes,
         "rows": job["rows"],
         "returns": [float(episode["r"]) for episode in model.ep_info_buffer],
