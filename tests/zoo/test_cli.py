@@ -251,16 +251,17 @@ def test_an_interrupted_training_is_saved_and_says_so(
         return iterate(self, *args)
 
     monkeypatch.setattr(PPO, "_iterate", iterate_once)
-    heeded = signal.getsignal(signal.SIGTERM)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore Ctrl-C
+    others = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray, once started in this process, has its own way with it
     try:
         assert run("train", "-f", tmp_path, "-n", 1000, "--eval-freq", -1, *SMALL) == status
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     finally:
         signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, others)
     model = tmp_path / "ppo" / "CartPole-v1_1" / "CartPole-v1.zip"
     assert f"interrupted after 32 steps; the model is in {model}" in capsys.readouterr().err
     assert PPO.load(model).num_timesteps == 32
-    assert signal.getsignal(signal.SIGTERM) == heeded
 
 
 def test_a_training_outlasts_its_reader(tmp_path: Path) -> None:
