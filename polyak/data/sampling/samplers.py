@@ -149,15 +149,16 @@ class Corrected(Randomness):
         if self.final_beta is not None:
             self.beta = self.first_beta + progress * (self.final_beta - self.first_beta)
 
-    def strata(self, batch_size: int) -> np.ndarray:
-        """One number [B] from each of B equal parts of [0, 1)."""
-        return (np.arange(batch_size) + self.rng.random_sample(batch_size)) / batch_size
+    def strata(self, batch_size: int, total: float) -> np.ndarray:
+        """One number [B] from each of B equal parts of [0, total)."""
+        numbers: np.ndarray = self.rng.random_sample(batch_size)
+        numbers += np.arange(batch_size)
+        numbers *= total / batch_size
+        return numbers
 
-    def weights(self, expected: np.ndarray) -> np.ndarray:
-        """``N P(i)`` of the rows drawn [B], 1 for a uniform draw -> importance weights [B] float32, at most 1."""
-        weights = expected**-self.beta
-        weights /= weights.max()
-        return weights.astype(np.float32)
+    def weights(self, chances: np.ndarray) -> np.ndarray:
+        """``P(i)`` of the rows drawn [B], or the same multiple of each -> importance weights [B] float32, at most 1."""
+        return np.power(chances / chances.min(), -self.beta).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rng": self.rng_state(), "beta": self.beta}
@@ -188,7 +189,6 @@ class Prioritized(Corrected):
     def prepare(self, steps: int, envs: int) -> Self:
         self.shape = (steps, envs)
         self._tree = SumTree(steps * envs)
-        self._count = 0
         self.highest = 1.0  # of |td_error| + eps so far
         self._new: list[np.ndarray] = []  # cells included of late, to be entered together
         return self
@@ -198,12 +198,6 @@ class Prioritized(Corrected):
         """``p**alpha`` of each cell, 0 where it may not be drawn."""
         self._settle()
         return self._tree
-
-    @property
-    def count(self) -> int:
-        """How many rows may be drawn."""
-        self._settle()
-        return self._count
 
     def include(self, cells: np.ndarray) -> None:
         self._new.append(cells)
@@ -215,29 +209,24 @@ class Prioritized(Corrected):
         if self._new:
             cells = np.concatenate(self._new)
             self._new.clear()
-            self._set(cells, self.highest**self.alpha)
-
-    def _set(self, cells: np.ndarray, weight: float) -> None:
-        if len(cells) > 1:
-            cells = np.unique(cells)
-        self._count += len(cells) * (weight > 0) - int(np.count_nonzero(self._tree.leaves[cells]))
-        self._tree.set(cells, weight)
+            self._tree.set(cells, self.highest**self.alpha)
 
     def exclude(self, cells: np.ndarray) -> None:
-        self._settle()
-        self._set(cells, 0.0)
+        self.tree.set(cells, 0.0)
 
     def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
         tree = self.tree
-        total = tree.total
-        cells = tree.find(self.strata(batch_size) * total)
-        return cells, self.weights(self._count / total * tree.leaves[cells])
+        cells = tree.find(self.strata(batch_size, tree.total))
+        return cells, self.weights(tree.leaves.take(cells))
 
     def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
-        priorities, tree = sizes(td_errors) + self.eps, self.tree
-        held = tree.leaves[cells] > 0  # a row that was overwritten and excluded since the draw stays excluded
-        tree.set(cells[held], priorities[held] ** self.alpha)
+        tree, priorities = self.tree, sizes(td_errors)
+        priorities += self.eps
         self.highest = max(self.highest, float(priorities.max()))
+        held = tree.leaves.take(cells) > 0  # a row that was overwritten and excluded since the draw stays excluded
+        if not held.all():
+            cells, priorities = cells[held], priorities[held]
+        tree.set(cells, np.power(priorities, self.alpha))
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -252,7 +241,6 @@ class Prioritized(Corrected):
         self._new.clear()
         leaves = state["priorities"].reshape(-1)
         self._tree.set(np.arange(leaves.size), leaves)
-        self._count = int(np.count_nonzero(leaves))
 
 
 class RankBased(Corrected):
@@ -310,17 +298,17 @@ class RankBased(Corrected):
 
     def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
         ends = self.counts.cumsum()  # ranks at which the classes end
-        rows, upper = int(ends[-1]), self.running[ends]
-        if rows == 0:
+        upper = self.running[ends]
+        if ends[-1] == 0:
             raise ValueError("Nothing can be drawn: no row is included.")
-        mass = self.strata(batch_size) * upper[-1]
+        mass = self.strata(batch_size, upper[-1])
         kinds = np.searchsorted(upper, mass, side="right")
         counts = self.counts[kinds]
         lower = self.running[ends[kinds] - counts]
         share = upper[kinds] - lower
         places = np.minimum(((mass - lower) / share * counts).astype(np.int64), counts - 1)
         cells = [self.members[kind][place] for kind, place in zip(kinds.tolist(), places.tolist(), strict=True)]
-        return np.array(cells), self.weights(rows / upper[-1] * share / counts)
+        return np.array(cells), self.weights(share / counts)
 
     def update_priorities(self, cells: np.ndarray, td_errors: np.ndarray) -> None:
         with np.errstate(divide="ignore"):
@@ -349,7 +337,7 @@ def sizes(td_errors: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: one of the errors is not finite.
     """
-    errors = np.abs(td_errors.astype(np.float64))
+    errors = np.abs(td_errors, dtype=np.float64)
     if not np.isfinite(errors).all():
         bad = np.flatnonzero(~np.isfinite(errors))[0]
         raise ValueError(f"td_errors must be finite, got {td_errors[bad]} at row {bad} of the batch.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from polyak.data.sampling.tree_kernels import compiled
@@ -78,20 +80,16 @@ class SumTree:
         kernels = compiled()
         if kernels is not None:
             return kernels.find(self._leaves, self._sums, self._tops, running, mass, WIDTH)
-        mass = np.minimum(mass, np.nextafter(running[-1], 0.0))
-        nodes = running.searchsorted(mass, "right") - 1
-        weights = self._tops[nodes]
-        share = (mass - running[nodes]) / weights  # of each node's weight, what is left of the mass: in [0, 1]
-        begins = np.arange(0, len(mass) * WIDTH, WIDTH)
-        running = np.zeros(len(mass) * WIDTH + 1)  # over the children's shares of all nodes, one node after another
+        nodes = running.searchsorted(np.minimum(mass, math.nextafter(running[-1], 0.0)), "right") - 1
+        rest = mass - running.take(nodes)  # what is left of the mass within each node
+        before = np.zeros((len(mass), WIDTH + 1))  # sum of a node's children before each, and of all
+        places = np.arange(0, before.size, WIDTH + 1)
         for level in (self._sums, self._leaves):
-            np.add.accumulate((_families(level).take(nodes, 0) / weights[:, None]).ravel(), out=running[1:])
-            mass = np.minimum(running[begins] + share, np.nextafter(running[begins + WIDTH], 0.0))  # stays in the node
-            found = running[1:].searchsorted(mass, "right")
-            before = running[found]
-            share = (mass - before) / (running[found + 1] - before)
-            nodes = nodes * WIDTH + (found - begins)
-            weights = level[nodes]
+            np.add.accumulate(_families(level).take(nodes, 0), 1, out=before[:, 1:])
+            rest = np.minimum(rest, np.nextafter(before[:, -1], 0.0))  # stays in the node
+            chosen = (before[:, 1:] > rest[:, None]).argmax(1)
+            nodes = nodes * WIDTH + chosen
+            rest -= before.take(places + chosen)
         return nodes
 
 
