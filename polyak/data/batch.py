@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.data.step import NO_EXTRAS
+from polyak.data.step import AFTER, NO_EXTRAS
 
 TensorObs = Union[Tensor, "dict[str, Tensor]"]
 """A batch of observations: one tensor [B, ...], or one per key of a Dict space."""
@@ -147,6 +147,35 @@ class TransitionColumns(NamedTuple):
     extras: dict[str, Tensor] = NO_EXTRAS  # name -> [R, ...]
 
 
+class Span(NamedTuple):
+    """How n-step transitions are made of the rows of a ring of E environments."""
+
+    offsets: Tensor  # [n] int64: how far the rows of a transition are from its first
+    powers: Tensor  # [n + 1] float64: of the discount of one step
+    newest: Tensor  # [E] int64: the rows that were written last, which nothing follows
+
+    def parts(self, columns: TransitionColumns, first: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows [B, n] of transitions that begin in ``first`` [B], and whether they belong to them [B, n] bool."""
+        rows = (first[:, None] + self.offsets) % len(columns.rewards)
+        ends = (columns.dones[rows] > 0) | (columns.timeouts[rows] > 0)
+        ends |= (rows >= self.newest[0]) & (rows <= self.newest[-1])
+        belongs = [torch.ones_like(ends[:, 0])]
+        for end in ends.unbind(1)[:-1]:
+            belongs.append(belongs[-1] & ~end)
+        return rows, torch.stack(belongs, 1)
+
+    def rewards(self, columns: TransitionColumns, first: Tensor) -> Tensor:
+        """Their discounted sums: [B]"""
+        rows, belongs = self.parts(columns, first)
+        return (columns.rewards[rows] * belongs * self.powers[:-1]).sum(1).float()
+
+    def last(self, columns: TransitionColumns, first: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows [B] with which they end, and their discounts [B] if these are not the end of an episode."""
+        rows, belongs = self.parts(columns, first)
+        steps = belongs.sum(1)
+        return rows.gather(1, steps[:, None] - 1).squeeze(1), self.powers[steps].float()
+
+
 class TransitionRows(NamedTuple):
     """Some rows of a replay buffer, to be gathered by whoever learns from them, as :class:`RolloutRows` are.
 
@@ -155,9 +184,10 @@ class TransitionRows(NamedTuple):
     """
 
     columns: TransitionColumns
-    rows: Tensor  # [B] int64, in [0, R)
+    rows: Tensor  # [B] int64, in [0, R): the first of each transition
     gamma: Tensor  # [] discount of one step
     weights: Tensor  # [B]
+    span: Span | None = None  # None: each row is a transition
 
     @property
     def observations(self) -> TensorObs:
@@ -172,23 +202,31 @@ class TransitionRows(NamedTuple):
     @property
     def rewards(self) -> Tensor:
         """[B]"""
-        return _gather(self.columns.rewards, self.rows)
+        if self.span is None:
+            return _gather(self.columns.rewards, self.rows)
+        return self.span.rewards(self.columns, self.rows)
 
     @property
     def next_observations(self) -> TensorObs:
         """[B, ...]"""
-        return single_precision(_gather(self.columns.next_observations, self.rows))
+        return single_precision(_gather(self.columns.next_observations, self._last()[0]))
 
     @property
     def discounts(self) -> Tensor:
         """[B]"""
-        dones, timeouts = _gather(self.columns.dones, self.rows), _gather(self.columns.timeouts, self.rows)
-        return (1 - dones * (1 - timeouts)) * self.gamma
+        last, discounts = self._last()
+        dones, timeouts = _gather(self.columns.dones, last), _gather(self.columns.timeouts, last)
+        return (1 - dones * (1 - timeouts)) * discounts
 
     @property
     def extras(self) -> dict[str, Tensor]:
         """Name -> [B, ...]"""
-        return _gather(self.columns.extras, self.rows)
+        after = {name: self._last()[0] for name in self.columns.extras if name.startswith(AFTER)}
+        return {name: _gather(column, after.get(name, self.rows)) for name, column in self.columns.extras.items()}
+
+    def _last(self) -> tuple[Tensor, Tensor]:
+        """The row with which each transition ends [B], and its discount [B] or [] if that is not an episode's end."""
+        return (self.rows, self.gamma) if self.span is None else self.span.last(self.columns, self.rows)
 
     @property
     def valid(self) -> None:

@@ -509,10 +509,10 @@ class ReplayBuffer(BaseBuffer):
             return
         self._require_rows(batch_size)
         pipeline, sampler, filled = self._pipeline(env), self.sampler, self.size() * self.n_envs
-        untouched = late and env is None and pipeline.whole_rows and self.device.type == "cpu"
+        untouched = late and env is None and pipeline.gathers_itself and self.device.type == "cpu"
         columns = self.storage.shared if untouched else None
         if columns is not None:
-            yield from late_batches(columns, sampler, filled, batch_size, gamma, batches)
+            yield from late_batches(pipeline, columns, sampler, filled, batch_size, gamma, batches)
         elif self.relabel is None and type(sampler) is Uniform and not self.reduce.random:
             yield from uniform_batches(pipeline, sampler, filled, batch_size, gamma, batches)
         else:

@@ -8,6 +8,9 @@ Observations = Any
 """np.ndarray [N, ...], or a dict of them."""
 NO_EXTRAS: dict[str, Any] = {}
 """The extras of steps and batches that have none; stays empty."""
+AFTER = "next_"
+"""Extras whose names begin so are of the state after a row, as masks of the next choices are: of several rows that
+become one transition the last one's count."""
 
 
 class Step(NamedTuple):

@@ -504,7 +504,8 @@ def test_bad_rows(experience):
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
 @pytest.mark.parametrize("n_envs", [1, 2])
 @pytest.mark.parametrize(
-    ("n", "saving", "her"), [(1, False, False), (3, True, False), (1, True, False), (1, False, True)]
+    ("n", "saving", "her"),
+    [(1, False, False), (3, False, False), (3, True, False), (1, True, False), (1, False, True)],
 )
 def test_transitions_are_the_samples(experience, goal_env, monkeypatch, kind, sampler, n_envs, n, saving, her):
     """The same bits from the same random numbers, however many batches are drawn together."""
@@ -527,9 +528,17 @@ def test_transitions_are_the_samples(experience, goal_env, monkeypatch, kind, sa
             for (ours, cells), (theirs, their_cells) in zip(results[0], result, strict=True):
                 assert (cells is None) == (sampler == "uniform")
                 for a, b in zip((*ours, cells), (*theirs, their_cells), strict=True):
-                    assert all(x is y is None or (torch.equal(x, y) and x.dtype == y.dtype) for x, y in leaves(a, b))
+                    assert all(x is y is None or same(x, y, n) for x, y in leaves(a, b))
             np.testing.assert_array_equal(states[0][0], state[0])
             assert states[0][1] == state[1]
+
+
+def same(x, y, n):
+    """Whether two tensors hold the same, but for a last bit of sums, which are made in float64 and then rounded."""
+    last_bit = (
+        {"rtol": np.finfo(np.float32).eps, "atol": bound(n, 10.0, np.float64)} if n > 1 else {"rtol": 0, "atol": 0}
+    )
+    return x.dtype == y.dtype and torch.allclose(x, y, **last_bit)
 
 
 def one_by_one(buffer, batches):
@@ -559,7 +568,7 @@ def late(buffer, batches):
 
 
 def leaves_rows_alone(buffer):
-    return buffer.n_steps == 1 and buffer.relabel is None and not buffer.optimize_memory_usage
+    return buffer.relabel is None and not buffer.optimize_memory_usage
 
 
 def learn(buffer, cells):

@@ -17,7 +17,7 @@ from polyak.scale import DQNConfig
 from polyak.scale.evaluation import Order
 from polyak.scale.processes import shards as module
 from polyak.scale.processes.batches import batch_of, columns_of, errors_of, shares
-from polyak.scale.processes.dealing import dealt, expected
+from polyak.scale.processes.dealing import dealt
 from polyak.scale.processes.evaluators import parts_of
 from polyak.scale.processes.experience import Lanes, Outbox, steps_in
 from polyak.scale.processes.fragments import Fragment, joined
@@ -121,7 +121,6 @@ def test_rows_are_dealt_in_proportion() -> None:
     exact = 7 * masses / masses.sum()
     # the count of a shard is within one of its share and one of the two neighbours of it: variance at most 1/4 each end
     assert np.abs(np.mean(counts, 0) - exact).max() < 5 * np.sqrt(0.5 / 4000)
-    np.testing.assert_allclose(expected(np.array([1.0, 2.0]), 8.0, 4), [0.5, 1.0])
 
 
 class Here:

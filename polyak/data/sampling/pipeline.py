@@ -13,6 +13,7 @@ from torch import Tensor
 from polyak.data.batch import (
     DictReplayBufferSamples,
     ReplayBufferSamples,
+    Span,
     Transition,
     TransitionColumns,
     TransitionRows,
@@ -22,16 +23,12 @@ from polyak.data.hindsight.relabel import Relabel
 from polyak.data.sampling.reduce import NStep, Reduce
 from polyak.data.sampling.samplers import Sampler, Uniform
 from polyak.data.sampling.window import Window, windows
-from polyak.data.step import NO_EXTRAS
+from polyak.data.step import AFTER, NO_EXTRAS
 from polyak.data.storage.mirror import Mirror
 from polyak.data.storage.storage import Storage
 
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
 DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
-
-AFTER = "next_"
-"""Columns whose names begin so are of the state after a row, as masks of the next choices are: of several rows that
-become one transition the last one's count."""
 
 
 class Rows(NamedTuple):
@@ -105,6 +102,20 @@ class Pipeline(NamedTuple):
     def whole_rows(self) -> bool:
         """Whether transitions are just rows of the storage."""
         return self.relabel is None and self.reduce.window == 1 and isinstance(self.reduce, NStep)
+
+    @property
+    def gathers_itself(self) -> bool:
+        """Whether whoever learns from transitions can make them of the storage's rows."""
+        return self.relabel is None and isinstance(self.reduce, NStep) and not self.reduce.random
+
+    def span(self) -> Span | None:
+        """What that takes to know besides where transitions begin; None: nothing, they are just rows."""
+        n, envs = self.reduce.window, self.storage.envs
+        if n == 1:
+            return None
+        assert isinstance(self.reduce, NStep)
+        newest = self.newest() * envs
+        return Span(*_steps(n, envs, self.reduce.gamma), torch.arange(newest, newest + envs))
 
     @property
     def gathered_rows(self) -> int:
@@ -191,19 +202,25 @@ def uniform_batches(
 
 
 def late_batches(
-    columns: TransitionColumns, sampler: Sampler, filled: int, batch_size: int, gamma: float, batches: int
+    pipeline: Pipeline,
+    columns: TransitionColumns,
+    sampler: Sampler,
+    filled: int,
+    batch_size: int,
+    gamma: float,
+    batches: int,
 ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
     """The same, to be gathered by whoever learns from them."""
-    discount = _scalar(gamma)
+    discount, span = _scalar(gamma), pipeline.span()
     if type(sampler) is Uniform:
         ones = _ones(batch_size, torch.device("cpu"))
         cells = torch.from_numpy(sampler.draw_batches(batches, batch_size, filled))
         for rows in (cells,) if batches == 1 else cells.split(batch_size):
-            yield TransitionRows(columns, rows, discount, ones), None
+            yield TransitionRows(columns, rows, discount, ones, span), None
         return
     for _ in range(batches):
         rows, weights = map(torch.from_numpy, sampler.draw(batch_size, filled, None))
-        yield TransitionRows(columns, rows, discount, weights), rows
+        yield TransitionRows(columns, rows, discount, weights, span), rows
 
 
 def _each(columns: Any, *steps: Callable[[Any], Any]) -> Any:
@@ -228,6 +245,12 @@ def _shaped(flat: Any, cells: np.ndarray) -> Any:
 def _scalar(value: float) -> Tensor:
     """[] a number, as the same tensor every time."""
     return torch.tensor(value, dtype=torch.float32)
+
+
+@lru_cache(maxsize=8)
+def _steps(n: int, envs: int, gamma: float) -> tuple[Tensor, Tensor]:
+    """[n] from a row to the n of its window, and [n + 1] powers of ``gamma``, as the same tensors every time."""
+    return torch.arange(n) * envs, torch.from_numpy(gamma ** np.arange(n + 1.0))
 
 
 @lru_cache(maxsize=8)

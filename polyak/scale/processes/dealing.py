@@ -1,4 +1,4 @@
-"""Drawing from several shards as if they were one: how many rows each is asked for, and what these weigh.
+"""Drawing from several shards as if they were one: how many rows each is asked for.
 
 Shapes: B rows, S shards.
 """
@@ -25,14 +25,3 @@ def dealt(masses: np.ndarray, strata: np.ndarray) -> np.ndarray:
     found = np.searchsorted(ends, strata * ends[-1], side="right")
     last = np.flatnonzero(masses)[-1]  # rounding may put the last point beyond it
     return np.bincount(np.minimum(found, last), minlength=len(masses))
-
-
-def expected(priorities: np.ndarray, total: float, rows: int) -> np.ndarray:
-    """``N P(i)`` of rows [B] with these priorities, in all shards together: 1 for a uniform draw.
-
-    Args:
-        priorities: [B] of the rows.
-        total: sum of those of all rows.
-        rows: N, how many there are.
-    """
-    return rows * priorities / total

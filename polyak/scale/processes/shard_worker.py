@@ -25,6 +25,7 @@ class Mass(NamedTuple):
     total: float
     """Sum of priorities, or without those the number of rows."""
     rows: int
+    """How many are held, also those that may not be drawn yet."""
 
 
 class Drawn(NamedTuple):
@@ -74,7 +75,7 @@ class ShardWorker:
 
     def _mass(self) -> Mass:
         sampler, filled = self._sampler, self.buffer.size() * self.buffer.n_envs
-        return Mass(float(filled), filled) if sampler is None else Mass(sampler.tree.total, sampler.count)
+        return Mass(float(filled) if sampler is None else sampler.tree.total, filled)
 
     def add(self, fragment: Fragment, cut: Sequence[int], highest: float) -> Mass:
         """Store steps.

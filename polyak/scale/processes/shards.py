@@ -22,7 +22,7 @@ from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.sampling.samplers import Prioritized, make_sampler
 from polyak.data.step import Step
 from polyak.scale.processes.batches import Columns, batch_of, stacked
-from polyak.scale.processes.dealing import dealt, expected
+from polyak.scale.processes.dealing import dealt
 from polyak.scale.processes.experience import Outbox
 from polyak.scale.processes.fragments import of_envs
 from polyak.scale.processes.ray_workers import Failure, Workers
@@ -164,9 +164,9 @@ class ShardedReplayBuffer(ReplayBuffer):
             if self._waiting == 1:
                 self._settle()
             while len(self._draws) < self._waiting:
-                if not any(mass.rows for mass in self._masses):
+                if not any(mass.total for mass in self._masses):
                     self._settle()
-                if not any(mass.rows for mass in self._masses):
+                if not any(mass.total for mass in self._masses):
                     return None
                 self._ask_draw(rows, gamma)
             draw = self._draws[0]
@@ -192,9 +192,7 @@ class ShardedReplayBuffer(ReplayBuffer):
         columns: Columns = stacked([part.columns for _, part in parts])
         if not isinstance(self.sampler, Prioritized):
             return batch_of(columns, self.device), None
-        priorities = np.concatenate([part.priorities for _, part in parts])
-        total, rows = sum(mass.total for mass in self._masses), sum(mass.rows for mass in self._masses)
-        columns["weights"] = self.sampler.weights(expected(priorities, total, rows))
+        columns["weights"] = self.sampler.weights(np.concatenate([part.priorities for _, part in parts]))
         places = [part.cells + self._cells * (shard + len(self._envs) * self._lives[shard]) for shard, part in parts]
         return batch_of(columns, self.device), torch.from_numpy(np.concatenate(places))
 
