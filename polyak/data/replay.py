@@ -509,7 +509,7 @@ class ReplayBuffer(BaseBuffer):
             return
         self._require_rows(batch_size)
         pipeline, sampler, filled = self._pipeline(env), self.sampler, self.size() * self.n_envs
-        untouched = late and env is None and pipeline.gathers_itself and self.device.type == "cpu"
+        untouched = late and env is None and pipeline.learner_can_gather and self.device.type == "cpu"
         columns = self.storage.shared if untouched else None
         if columns is not None:
             yield from late_batches(pipeline, columns, sampler, filled, batch_size, gamma, batches)

@@ -104,8 +104,8 @@ class Pipeline(NamedTuple):
         return self.relabel is None and self.reduce.window == 1 and isinstance(self.reduce, NStep)
 
     @property
-    def gathers_itself(self) -> bool:
-        """Whether whoever learns from transitions can make them of the storage's rows."""
+    def learner_can_gather(self) -> bool:
+        """Whether the storage's rows, and where transitions begin, are all that it takes to make them."""
         return self.relabel is None and isinstance(self.reduce, NStep) and not self.reduce.random
 
     def span(self) -> Span | None:
