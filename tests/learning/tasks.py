@@ -131,8 +131,13 @@ _NOISY_N_STEP_CARTPOLE = {
     "sigma0": 0.2,
 }
 _QUANTILES_CARTPOLE = {**_DQN_CARTPOLE_SOFT, "learning_rate": "lin_1e-3"}
-# chosen on seeds 10 to 14 (491 to 500), none of which a learning check reports
-_QRDQN_CARTPOLE = {**_QUANTILES_CARTPOLE, "n_steps": 10, "policy_kwargs": {"net_arch": [128, 128], "n_quantiles": 20}}
+# chosen on seeds 10 to 17 (493 to 500), none of which a learning check reports
+_QRDQN_CARTPOLE = {
+    **_QUANTILES_CARTPOLE,
+    "n_steps": 10,
+    "double": True,
+    "policy_kwargs": {"net_arch": [128, 128], "n_quantiles": 20},
+}
 _IQN_CARTPOLE = {
     **_QUANTILES_CARTPOLE,
     "batch_size": 64,
