@@ -76,11 +76,12 @@ def _loss_by_running_sums(quantiles: Tensor, targets: Tensor, levels: Tensor, ka
     """
     rows = torch.broadcast_shapes(quantiles.shape[:-1], targets.shape[:-1])
     q = quantiles.double().expand(*rows, -1)
-    t = targets.double().sort(-1).values.expand(*rows, -1).contiguous()
-    n, sums, squares = t.shape[-1], pad(t.cumsum(-1), (1, 0)), pad(t.square().cumsum(-1), (1, 0))
+    t = targets.double().sort(-1).values
+    sums, squares = (pad(powers.cumsum(-1), (1, 0)).expand(*rows, -1) for powers in (t, t.square()))
+    n, rising = t.shape[-1], t.expand(*rows, -1).contiguous()
 
     def s(x: Tensor) -> Tensor:
-        first = torch.searchsorted(t, x.detach().contiguous())
+        first = torch.searchsorted(rising, x.detach().contiguous())
         total, total_square = (running[..., -1:] - running.gather(-1, first) for running in (sums, squares))
         return total_square - x * (2 * total - (n - first) * x)
 
