@@ -34,6 +34,7 @@ from polyak.core.search.mcts import MCTS, Found, read_observation
 from polyak.core.search.rules import draw, softmax
 from polyak.core.search.self_play import SelfPlay, match
 from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.undisturbed import undisturbed
 from polyak.data.positions import PositionBuffer, Positions
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import GAMES, find_game
@@ -330,7 +331,8 @@ class AlphaZero(DeepAlgorithm):
         self._rated_at = self.num_timesteps
         self.policy.set_training_mode(False)
         games = [self.rated_games] * len(self.past)
-        points = [match(self.search, self._searcher(past), self.rated_games) for past, _ in self.past]
+        with undisturbed(self):
+            points = [match(self.search, self._searcher(past), self.rated_games) for past, _ in self.past]
         if games:
             self.elo = rating([elo for _, elo in self.past], points, games)
             if self._logger is not None:

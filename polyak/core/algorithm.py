@@ -40,6 +40,7 @@ from polyak.core.seeding import set_random_seed
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.core.watching.logger import Logger, configure_logger
 from polyak.core.watching.time_split import TimeSplit
+from polyak.core.watching.undisturbed import learning
 
 
 class _Loader(classmethod):
@@ -211,8 +212,9 @@ class Algorithm:
         total_timesteps, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, name, progress_bar
         )
-        callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
-        with self._while_learning():
+        with learning(self):
+            callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
+        with learning(self), self._while_learning():
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
                     self._check_iteration()
@@ -395,8 +397,9 @@ class Algorithm:
         Args:
             path: a path or a file opened for reading.
             env: the environment to go on with; its spaces must be those of the file. One that is not normalised is
-                wrapped with the statistics that the file holds, if it holds any. Without an environment,
-                :meth:`predict` normalises with them by itself.
+                wrapped with the statistics that the file holds, if it holds any; a ``VecNormalize`` that has seen no
+                data takes them, and one with statistics of its own keeps these, with a warning. Without an
+                environment, :meth:`predict` normalises with them by itself.
             device: where to put the model.
             custom_objects: hyper-parameters to use instead of the file's, which are then not read; also
                 ``observation_space``, ``action_space`` and ``policy_class``.
@@ -405,7 +408,8 @@ class Algorithm:
             trust: also load pickled values, such as a lambda given as ``learning_rate``. They can run any code: set
                 this only for files that you trust.
             resume: also take the file's random states and, if it has one, its replay buffer, so that training goes on
-                as if it had not been interrupted.
+                as if it had not been interrupted, but for the episodes that were running: with a ``seed``, new ones
+                begin with seeds that follow from it and the number of steps.
             kwargs: hyper-parameters to change.
 
         Raises:

@@ -1,5 +1,6 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +14,7 @@ from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Becomes, later
 from polyak.core.runner import Acting, Runner
+from polyak.core.seeding import derived_seed
 from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.composed import is_composed, parts
@@ -21,6 +23,8 @@ from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.normalize import detached
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
+_FURTHER_EPISODES = 1
+"""Sets the seeds of environments apart from those of evaluations after as many steps."""
 
 
 class SpaceError(ValueError, AssertionError):
@@ -48,6 +52,8 @@ class Interaction(Algorithm):
     _vec_normalize_env: VecNormalize | None = None
     _statistics: VecNormalize | None = None
     """Those of the file that the model came from."""
+    _would_replay: bool = False
+    """Whether the model came from a file, and its environments would begin with the seeds that they had there."""
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         env, self.env = self.env, None
@@ -194,10 +200,30 @@ class Interaction(Algorithm):
         self.runner.load_state(state)
 
     def _with_statistics(self, env: VecEnv) -> VecEnv:
-        """``env`` under the file's normalisation: wrapped, unless it has a normalising wrapper of its own already."""
-        if self._statistics is None or unwrap_vec_normalize(env) is not None:
+        """``env`` under the normalisation that the model learned with: wrapped, if it came from a file with statistics.
+
+        A normalising wrapper of its own that has seen no data takes the model's statistics; one that has, or that they
+        do not fit, stays as it is, with a warning if they differ.
+        """
+        known, own = self.get_vec_normalize_env() or self._statistics, unwrap_vec_normalize(env)
+        if known is None or known is own:
             return env
-        return VecNormalize.from_state_dict(env, self._statistics.state_dict())
+        if own is None:
+            return env if self._statistics is None else VecNormalize.from_state_dict(env, known.state_dict())
+        if not known.has_seen_data:
+            return env
+        if own.has_seen_data:
+            kept = None if own.same_statistics(known) else "it has statistics of its own"
+        else:
+            kept = own.take_statistics(known)
+        if kept is not None:
+            warnings.warn(
+                f"env has a VecNormalize that does not take the statistics which the model learned with: {kept}. They "
+                "are taken by an environment without VecNormalize, or with a new one of the same settings.",
+                UserWarning,
+                stacklevel=5,
+            )
+        return env
 
     @property
     def normalises_observations(self) -> bool:
@@ -229,6 +255,7 @@ class Interaction(Algorithm):
 
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
+        self._would_replay = False
         if self.env is not None:
             self.env.seed(seed)
 
@@ -250,7 +277,19 @@ class Interaction(Algorithm):
             self._make_runner()
         assert self.runner is not None
         if reset or self.runner.obs is None:
+            if not reset:
+                self._seed_further_episodes()
             self._start_episodes()
+        self._would_replay = False
+
+    def _seed_further_episodes(self) -> None:
+        """Let a training that goes on from a file begin with other episodes than it once began with: those that follow
+        from the seed and the number of steps. Seeds that the environments have been given since then stay."""
+        assert self.runner is not None
+        env = self.runner.env.unwrapped
+        if self._would_replay and self.seed is not None and env._seeds[:1] == [self.seed]:
+            env.seed(derived_seed(self.seed, self.num_timesteps, _FURTHER_EPISODES))
+        self._would_replay = False
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
@@ -325,10 +364,15 @@ class Interaction(Algorithm):
 
     def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._go_on(saved, resume, force_reset)
-        if self.runner is not None and not force_reset:
+        if self.runner is None:
+            return
+        self._would_replay = self.num_timesteps > 0
+        if not force_reset:
             self.runner.load_state(saved.state_of("runner"))
             if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
                 self.runner.env.unwrapped._reset_seeds()
+        elif resume:
+            self._seed_further_episodes()
 
 
 def _name_of(env: VecEnv) -> str:

@@ -24,6 +24,12 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
         torch.backends.cudnn.benchmark = False
 
 
+def derived_seed(*numbers: int) -> int:
+    """A seed that follows from non-negative integers, such as a model's seed and a number of steps."""
+    # 30 bits leave room for the environments' own seeds, seed + i, in a signed 32-bit integer.
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0]) >> 2
+
+
 @contextmanager
 def random_states_kept(*gpus: torch.device) -> Iterator[None]:
     """Whatever is drawn inside the block, on the CPU or these GPUs, nobody sees a difference after it."""

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from polyak.core.hyperparameters import require
 from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.core.watching.undisturbed import undisturbed
 from polyak.envs.names import did_you_mean
 from polyak.scale import checkpoints, results
 from polyak.scale.callbacks import EpisodeEnds, Hooks
@@ -258,7 +259,8 @@ class Algorithm:
         function = self.config.custom_evaluation_function
         if function is not None:
             assert isinstance(self._evaluators, LocalEvaluators)
-            found = function(self, self._evaluators.env)
+            with undisturbed(self.model):
+                found = function(self, self._evaluators.env)
             found = found[0] if isinstance(found, tuple) else found
             fix = f"it returned {type(found).__name__}. Let it return a dict."
             require(isinstance(found, dict), "custom_evaluation_function", function, fix)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from pkgutil import resolve_name
@@ -93,9 +94,11 @@ def restore(algorithm: Any, path: Any, component: str | None = None) -> None:
     own.pop("kl_coef", None)  # which moves during training: the file's counts
     device = own.pop("device")
     counters = {name: described["counters"][name] for name in algorithm._counters}
-    model = plain.algorithm.load(
-        file, env=old.get_env(), device=device, custom_objects=own, resume=True, force_reset=True
-    )
+    with warnings.catch_warnings():  # the filter takes the file's statistics below
+        warnings.filterwarnings("ignore", "env has a VecNormalize")
+        model = plain.algorithm.load(
+            file, env=old.get_env(), device=device, custom_objects=own, resume=True, force_reset=True
+        )
     known = filter_around(old.get_env())
     if known is not None and model._statistics is not None:
         known.load_moments(moments_in(model._statistics))

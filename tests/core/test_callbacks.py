@@ -379,6 +379,111 @@ def test_real_evaluations_with_successes(tmp_path, capsys):
     assert "Success rate: 100.00%\n" in capsys.readouterr().out
 
 
+class SavingModel(Model):
+    """One that writes what it has learned: its number of steps."""
+
+    def save(self, path):
+        super().save(path)
+        Path(path).with_suffix(".zip").write_text(str(self.num_timesteps))
+
+
+def evaluated(folder, scores, learned=0, log=True, **options):
+    """A training of 30 steps with scores after every ten, of a model that has made ``learned`` before."""
+    model = SavingModel()
+    model.num_timesteps = learned
+    log_path = folder if log else None
+    options = {"eval_freq": 10, "n_eval_episodes": 2, "verbose": 0, **options}
+    callback = Scores(cartpole(), scores=scores, log_path=log_path, best_model_save_path=folder, **options)
+    model.learn(30, callback, reset_num_timesteps=not learned)
+    return callback
+
+
+def logged(folder, name="evaluations.npz"):
+    with np.load(folder / name) as data:
+        return dict(zip(data["timesteps"].tolist(), data["results"].mean(1).tolist(), strict=True)), sorted(data)
+
+
+def test_resumed_evaluations_are_continued_and_the_best_model_is_kept(tmp_path, capsys):
+    evaluated(tmp_path, [5, 9, 7])
+    callback = evaluated(tmp_path, [6, 8, 4], learned=30, verbose=1)
+    assert "best mean reward so far 9.00" in capsys.readouterr().out
+    columns = ["ep_lengths", "results", "timesteps"]
+    assert logged(tmp_path) == ({10: 5, 20: 9, 30: 7, 40: 6, 50: 8, 60: 4}, columns)
+    assert (callback.best_mean_reward, (tmp_path / "best_model.zip").read_text()) == (9, "20")
+    evaluated(tmp_path, [3, 11, 4], learned=60)
+    assert (tmp_path / "best_model.zip").read_text() == "80"
+    evaluated(tmp_path, [1, 2, 1])  # a training that begins again begins new files
+    assert logged(tmp_path) == ({10: 1, 20: 2, 30: 1}, columns)
+    assert (tmp_path / "best_model.zip").read_text() == "20"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_resumed_at_an_earlier_step_a_better_model_of_later_ones_is_kept_for_good(tmp_path):
+    evaluated(tmp_path, [5, 6, 9])
+    evaluated(tmp_path, [7, 8, 8], learned=10)
+    assert logged(tmp_path) == ({10: 5, 20: 7, 30: 8, 40: 8}, ["best", "ep_lengths", "results", "timesteps"])
+    evaluated(tmp_path, [8, 7, 8], learned=40)
+    assert (tmp_path / "best_model.zip").read_text() == "30"
+    evaluated(tmp_path, [10, 7, 8], learned=70)
+    assert (tmp_path / "best_model.zip").read_text() == "80"
+    assert logged(tmp_path)[1] == ["ep_lengths", "results", "timesteps"]
+
+
+def test_what_cannot_be_continued_is_put_aside_with_a_word(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluated(tmp_path, [5, 9, 7], log=False)
+        evaluated(tmp_path / "elsewhere", [1, 2, 1], learned=30)  # there is nothing to continue
+    with pytest.warns(UserWarning, match=r"best_model.zip' is not continued.*as 'best_model_until_30_steps.zip'"):
+        evaluated(tmp_path, [1, 2, 1], learned=30, log=False)
+    texts = {path.name: path.read_text() for path in tmp_path.glob("*.zip")}
+    assert texts == {"best_model.zip": "50", "best_model_until_30_steps.zip": "20"}
+    with pytest.warns(UserWarning, match=r"npz' is not continued: its evaluations have 2 episodes, those .* 3"):
+        evaluated(tmp_path / "elsewhere", [0, 1, 1], learned=60, n_eval_episodes=3)
+    assert logged(tmp_path / "elsewhere")[0] == {70: 0, 80: 1, 90: 1}
+    assert logged(tmp_path / "elsewhere", "evaluations_until_60_steps.npz")[0] == {40: 1, 50: 2, 60: 1}
+    assert (tmp_path / "elsewhere" / "best_model.zip").read_text() == "50"
+
+
+def test_successes_are_continued(tmp_path):
+    class Succeeds(Scores):
+        def _evaluate(self):
+            found = super()._evaluate()
+            self._is_success_buffer = [True, found[0][0] > 5]
+            return found
+
+    for learned in (0, 20):
+        model = SavingModel()
+        model.num_timesteps = learned
+        callback = Succeeds(cartpole(), scores=[5, 6], eval_freq=10, n_eval_episodes=2, log_path=tmp_path, verbose=0)
+        model.learn(20, callback, reset_num_timesteps=not learned)
+    with np.load(tmp_path / "evaluations.npz") as data:
+        assert data["successes"].tolist() == [[True, False], [True, True]] * 2
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "pickle", "names", "shapes", "huge"])
+def test_a_damaged_file_of_evaluations_ends_the_training_before_it_begins(damage, tmp_path):
+    path = tmp_path / "evaluations.npz"
+    fine = {"timesteps": [10], "results": [[1.0]], "ep_lengths": [[1]]}
+    np.savez(path, **fine)
+    if damage == "text":
+        path.write_text("nothing")
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif damage == "pickle":
+        np.savez(path, **{**fine, "results": np.array([{}, [1]], dtype=object)})
+    elif damage == "names":
+        np.savez(path, timesteps=[10])
+    elif damage == "shapes":
+        np.savez(path, **{**fine, "results": [[1.0], [2.0]]})
+    else:
+        np.savez_compressed(path, **{**fine, "results": np.zeros((1, 10_000_000))})
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"npz' cannot be continued .*Move it away, or give another log_path"):
+        evaluated(tmp_path, [5, 6, 7], learned=10)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("unit", "freq", "when"),
     [("calls", 3, [12, 24, 36]), ("timesteps", 10, [12, 20, 32, 40]), ("calls", 0, []), ("calls", -1, [])],

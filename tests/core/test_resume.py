@@ -1,6 +1,8 @@
 """A file written by a callback in the middle of a collection: training that goes on from it misses nothing."""
 
 import copy
+import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from gymnasium import spaces
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.core.acting.noise import OrnsteinUhlenbeckActionNoise
+from polyak.core.advice import forget
 from polyak.core.watching.callbacks import BaseCallback, CheckpointCallback
 from polyak.data import HerReplayBuffer
 from polyak.envs import DummyVecEnv, Monitor, VecNormalize
@@ -177,3 +180,127 @@ def test_a_copy_made_in_a_callback_has_every_transition() -> None:
     CASES["DQN"]().learn(40, callback=keep)
     copies[0].learn(5, reset_num_timesteps=False)
     assert copies[0].replay_buffer.size() == copies[0].num_timesteps
+
+
+# -- episodes after resuming -------------------------------------------------------------------------------------------
+
+
+class FirstStates(BaseCallback):
+    """Keeps the observations of the first step of a training."""
+
+    def _on_training_start(self) -> None:
+        self.seen = np.array(self.model._last_obs)
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def first_states(model: Any, **options: Any) -> np.ndarray:
+    callback = FirstStates()
+    model.learn(20, callback=callback, **options)
+    return callback.seen
+
+
+@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("case", ["PPO", "SAC", "TD3", "DQN"])
+def test_episodes_after_resuming_are_others_than_the_first_ones_and_can_be_repeated(
+    case: str, resume: bool, tmp_path: Path
+) -> None:
+    continuous, n_envs = case != "DQN", 1 if case == "DQN" else 2
+    model = CASES[case]()
+    begun = first_states(model)
+    model.save(tmp_path / "model.zip", include=[] if case == "PPO" else ["replay_buffer"])
+
+    def again(seed: int | None = None, **options: Any) -> np.ndarray:
+        env = walks(n_envs, continuous)
+        loaded = type(model).load(tmp_path / "model.zip", env=env, resume=resume, device="cpu")
+        if seed is not None:
+            env.seed(seed)
+        return first_states(loaded, **options)
+
+    resumed = again(reset_num_timesteps=False)
+    assert not np.isin(resumed, begun).any()
+    np.testing.assert_array_equal(again(reset_num_timesteps=False), resumed)
+    assert not np.isin(again(seed=5, reset_num_timesteps=False), resumed).any()  # what the user says counts
+    np.testing.assert_array_equal(again(), resumed if resume else begun)  # counted anew, a plain load begins anew
+
+
+def test_a_file_without_steps_begins_with_the_seed(tmp_path: Path) -> None:
+    model = CASES["PPO"]()
+    model.save(tmp_path / "model.zip")
+    loaded = PPO.load(tmp_path / "model.zip", env=walks(2, True), resume=True, device="cpu")
+    np.testing.assert_array_equal(first_states(loaded, reset_num_timesteps=False), first_states(model))
+
+
+# -- experience and statistics of the file -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_without_its_replay_buffer_a_model_says_so_and_collects_before_it_learns(resume: bool, tmp_path: Path) -> None:
+    forget()
+    model = CASES["DQN"]().learn(50)
+    model.save(tmp_path / "model.zip")
+    model.save_replay_buffer(tmp_path / "buffer.pkl")
+    loaded = DQN.load(tmp_path / "model.zip", env=walks(1, False), resume=resume, device="cpu")
+    before = model.q_net.state_dict()
+    with pytest.warns(UserWarning, match=r"made 50 steps, but its replay buffer is empty.*save_replay_buffer\(\)"):
+        loaded.learn(20, reset_num_timesteps=False)
+    assert loaded._n_updates == model._n_updates
+    assert all(torch.equal(before[name], now) for name, now in loaded.q_net.state_dict().items())
+    assert loaded.replay_buffer.size() == 20  # learning_starts
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded.learn(5, reset_num_timesteps=False)
+        assert loaded._n_updates == model._n_updates + 1
+        loaded = DQN.load(tmp_path / "model.zip", env=walks(1, False), device="cpu")
+        loaded.load_replay_buffer(tmp_path / "buffer.pkl")
+        loaded.learn(5, reset_num_timesteps=False)  # with its experience it learns at once
+        assert loaded._n_updates == model._n_updates + 1
+        DQN.load(tmp_path / "model.zip", env=walks(1, False), device="cpu").learn(5)  # which begins again
+
+
+def normalised(path: Path) -> PPO:
+    model = CASES["PPO normalised"]().learn(60)
+    model.save(path)
+    return model
+
+
+def test_a_new_vec_normalize_takes_the_statistics_of_the_file(tmp_path: Path) -> None:
+    model = normalised(tmp_path / "model.zip")
+    known = model.get_vec_normalize_env()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = VecNormalize(walks(2, False), training=False, norm_reward=False, clip_obs=3.0)
+        loaded = PPO.load(tmp_path / "model.zip", env=env, device="cpu")
+        assert loaded.get_env() is env
+        assert env.same_statistics(known)
+        assert (env.training, env.norm_reward, env.clip_obs) == (False, False, 3.0)  # settings are the user's
+        known.save(tmp_path / "statistics.pkl")
+        PPO.load(tmp_path / "model.zip", env=VecNormalize.load(tmp_path / "statistics.pkl", walks(2, False)))
+        model.set_env(env := VecNormalize(walks(2, False)))
+        assert env.same_statistics(known)
+
+
+@pytest.mark.parametrize("how", ["load", "set_env"])
+def test_a_vec_normalize_with_other_statistics_is_kept_with_a_word(how: str, tmp_path: Path) -> None:
+    model = normalised(tmp_path / "model.zip")
+    own = VecNormalize(walks(2, False))
+    own.reset()
+    without = VecNormalize(walks(2, False), norm_obs=False)
+    for env, reason in ((own, "it has statistics of its own"), (without, "it has norm_obs=False, they")):
+        before = env.state_dict()
+        take = model.set_env if how == "set_env" else partial(PPO.load, tmp_path / "model.zip", device="cpu")
+        with pytest.warns(UserWarning, match=reason):
+            model = take(env=env) or model
+        np.testing.assert_equal(env.state_dict(), before)
+        assert model.get_env() is env
+        model = PPO.load(tmp_path / "model.zip", env=walks(2, False), device="cpu")
+
+
+def test_after_more_training_a_bare_environment_gets_the_newest_statistics(tmp_path: Path) -> None:
+    normalised(tmp_path / "model.zip")
+    model = PPO.load(tmp_path / "model.zip", env=walks(2, False), device="cpu").learn(60)
+    newest = model.get_vec_normalize_env()
+    model.set_env(walks(2, False))
+    assert model.get_vec_normalize_env() is not newest
+    assert model.get_vec_normalize_env().same_statistics(newest)

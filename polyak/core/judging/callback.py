@@ -9,6 +9,7 @@ import numpy as np
 from polyak.core.judging.densities import NotApplicableError
 from polyak.core.judging.metrics import METRICS, Metric
 from polyak.core.watching.callbacks import BaseCallback, Clock, Unit
+from polyak.core.watching.undisturbed import undisturbed
 from polyak.data import Dataset
 from polyak.envs.names import did_you_mean
 
@@ -71,7 +72,8 @@ class OfflineEvalCallback(BaseCallback):
         some = self.dataset.select([0])
         for name, metric in dict(METRICS if self.metrics is None else self.metrics).items():
             try:
-                metric(self.model, some)
+                with undisturbed(self.model):
+                    metric(self.model, some)
             except NotApplicableError as error:
                 if self.metrics is not None:
                     raise ValueError(f"metrics: {name!r} cannot be computed. {error}") from None
@@ -89,7 +91,8 @@ class OfflineEvalCallback(BaseCallback):
     def evaluate(self) -> dict[str, float]:
         """Every metric, now; logged and kept."""
         metrics = {**METRICS, **(self.metrics or {})}
-        found = {name: metrics[name](self.model, self.dataset) for name in self.results}
+        with undisturbed(self.model):
+            found = {name: metrics[name](self.model, self.dataset) for name in self.results}
         self.timesteps.append(self.num_timesteps)
         for name, value in found.items():
             self.results[name].append(value)

@@ -121,6 +121,8 @@ class OffPolicyAlgorithm(LearnsFromData):
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that nobody must be told."""
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
+    _empty_at = cast("int", 0)
+    """Environment steps at which the buffer that is being filled was empty."""
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -268,6 +270,24 @@ class OffPolicyAlgorithm(LearnsFromData):
                 "that every minibatch repeats some. Use a larger buffer_size or a smaller batch_size.",
             )
 
+        if reset:
+            self._empty_at = 0
+        if not reset and self._acts and self.dataset is None and self.num_timesteps > 0:
+            self._fill_empty_buffer()
+
+    def _fill_empty_buffer(self) -> None:
+        """A training that goes on without its experience collects some first: one row is nothing to learn from."""
+        if self.replay_buffer is None or self.replay_buffer.size() > 0:
+            return
+        self._empty_at = self.num_timesteps
+        advise(
+            "training that goes on without its replay buffer",
+            f"the model has made {self.num_timesteps} steps, but its replay buffer is empty: it is not in the file. "
+            f"Training goes on once learning_starts={self.learning_starts} further steps of the policy are collected. "
+            "To go on with the old experience, save(path, include=['replay_buffer']) and load(path, resume=True), or "
+            "use save_replay_buffer() and load_replay_buffer().",
+        )
+
     def _start_episodes(self) -> None:
         assert self.replay_buffer is not None
         if self._collection is not None and self._collection.pending is not None:
@@ -305,7 +325,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
         if not rollout.continue_training:
             return False
-        ready = self.data_buffer is not None or self.num_timesteps > self.learning_starts
+        ready = self.data_buffer is not None or self.num_timesteps - self._empty_at > self.learning_starts
         if ready and self.replay_buffer.can_sample():
             steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
             if steps > 0:

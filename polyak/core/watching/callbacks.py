@@ -17,8 +17,11 @@ import numpy as np
 
 from polyak.core.advice import advise
 from polyak.core.files.archive import replacing
-from polyak.core.watching.evaluation import as_vector, evaluate_policy, fitted, seeded
+from polyak.core.seeding import derived_seed
+from polyak.core.watching.evaluation import as_vector, evaluate_policy, fitted
+from polyak.core.watching.evaluation_log import Evaluations, read_evaluations
 from polyak.core.watching.logger import Logger
+from polyak.core.watching.undisturbed import undisturbed
 from polyak.envs import VecEnv, sync_envs_normalization
 
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
@@ -453,9 +456,15 @@ class EvalCallback(EventCallback):
     Each evaluation logs ``eval/mean_reward``, ``eval/mean_ep_length`` and, if episodes end with
     ``info["is_success"]``, ``eval/success_rate``.
 
-    If the model has a seed, every evaluation is seeded by it and by the number of environment steps (see
-    :func:`evaluation_seed`): equal seeds give equal evaluations, any one of them can be repeated, and evaluating draws
-    nothing from the random generators of the training.
+    Evaluating changes nothing that training reads: with it and without it a model learns the same, bit for bit (see
+    :func:`~polyak.core.watching.undisturbed.undisturbed`). If the model has a seed, every evaluation is seeded by it
+    and by the number of environment steps (see :func:`evaluation_seed`): equal seeds give equal evaluations, and any
+    one of them can be repeated.
+
+    If training resumes (``learn(reset_num_timesteps=False)`` of a model that has learned before), a callback that has
+    not evaluated yet continues the ``evaluations.npz`` that it finds in ``log_path``, and replaces ``best_model.zip``
+    only by a better one. Where the return of that is not known, it is put aside under another name, with a warning.
+    Otherwise both are begun again.
 
     Args:
         eval_env: where to evaluate, wrapped as the training environment is; or a registered name: one such environment,
@@ -478,7 +487,8 @@ class EvalCallback(EventCallback):
 
     Raises:
         ValueError: ``n_eval_episodes`` is less than 1, or an unknown ``unit``, ``file_format`` or name; when training
-            begins, a named environment with other spaces than the model's.
+            begins, a named environment with other spaces than the model's, or a damaged ``evaluations.npz`` that is to
+            be continued.
         AssertionError: the training environment is normalised and ``eval_env`` is not.
     """
 
@@ -529,6 +539,9 @@ class EvalCallback(EventCallback):
         self.evaluations_successes: list[list[bool]] = []
         self._is_success_buffer: list[bool] = []
         self._clock = Clock(unit)
+        self._resumed_at = 0
+        self._put_aside: set[Path] = set()
+        """Files of an earlier run that are renamed before others take their names."""
 
     def _children(self) -> list[BaseCallback]:
         new_best = self.callback_on_new_best
@@ -559,7 +572,61 @@ class EvalCallback(EventCallback):
 
     def _on_training_start(self) -> None:
         self._clock.restart(self, self.eval_freq)
+        if self.num_timesteps > 0 and not self.evaluations_timesteps and self.best_mean_reward == -np.inf:
+            self._continue_files()
         super()._on_training_start()
+
+    @property
+    def _log_file(self) -> Path | None:
+        return None if self.log_path is None else Path(self.log_path + ".npz")
+
+    @property
+    def _best_file(self) -> Path | None:
+        return None if self.best_model_save_path is None else Path(self.best_model_save_path, "best_model.zip")
+
+    def _continue_files(self) -> None:
+        """Training resumes: continue what evaluations of an earlier run have written."""
+        self._resumed_at = self.num_timesteps
+        log, best = self._log_file, self._best_file
+        if log is not None and log.is_file():
+            self._continue_log(log)
+        if best is None:
+            return
+        if not best.is_file():  # nothing can be lost, and something has to be saved
+            self.best_mean_reward = -np.inf
+        elif self.best_mean_reward == -np.inf:
+            self._set_aside(best, "the return of the model in it is not known: there is no evaluations.npz in log_path")
+
+    def _continue_log(self, log: Path) -> None:
+        earlier = read_evaluations(log)
+        self.best_mean_reward = earlier.best
+        kept = earlier.until(self.num_timesteps)
+        if any(len(returns) != self.n_eval_episodes for returns in kept.results):
+            episodes = len(kept.results[0])
+            self._set_aside(log, f"its evaluations have {episodes} episodes, those to come {self.n_eval_episodes}")
+            return
+        self.evaluations_timesteps, self.evaluations_results = kept.timesteps, kept.results
+        self.evaluations_length, self.evaluations_successes = kept.lengths, kept.successes
+        if self.verbose >= 1:
+            print(f"Continuing {log}: best mean reward so far {self.best_mean_reward:.2f}")
+
+    def _set_aside(self, path: Path, reason: str) -> None:
+        self._put_aside.add(path)
+        warnings.warn(
+            f"training resumes, and {str(path)!r} is not continued: {reason}. It is kept as "
+            f"{self._aside(path).name!r} when another takes its place.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def _aside(self, path: Path) -> Path:
+        return path.with_name(f"{path.stem}_until_{self._resumed_at}_steps{path.suffix}")
+
+    def _make_way(self, path: Path | None) -> None:
+        """Before a file is written: rename what has to be kept of that name."""
+        if path is not None and path in self._put_aside:
+            self._put_aside.remove(path)
+            os.replace(path, self._aside(path))
 
     def _log_success_callback(self, locals_: dict[str, Any], globals_: dict[str, Any]) -> None:
         """Note whether an evaluation episode that ended was a success."""
@@ -584,7 +651,9 @@ class EvalCallback(EventCallback):
         self._is_success_buffer = []
         seed = self.seed if self.seed is not None else getattr(self.model, "seed", None)
         seed = None if seed is None else evaluation_seed(seed, self.num_timesteps)
-        with seeded(self.eval_env, seed, getattr(self.model, "device", None)):
+        with undisturbed(self.model, seed):
+            if seed is not None:
+                self.eval_env.seed(seed)
             return evaluate_policy(
                 self.model,
                 self.eval_env,
@@ -599,22 +668,19 @@ class EvalCallback(EventCallback):
             )  # type: ignore[return-value]
 
     def _write_evaluations(self, returns: list[float], lengths: list[int]) -> None:
-        if self.log_path is None:
+        if (log := self._log_file) is None:
             return
         self.evaluations_timesteps.append(self.num_timesteps)
         self.evaluations_results.append(returns)
         self.evaluations_length.append(lengths)
-        arrays: dict[str, Any] = {
-            "timesteps": self.evaluations_timesteps,
-            "results": self.evaluations_results,
-            "ep_lengths": self.evaluations_length,
-        }
         if self._is_success_buffer:
             self.evaluations_successes.append(self._is_success_buffer)
-            arrays["successes"] = self.evaluations_successes
+        columns = self.evaluations_timesteps, self.evaluations_results, self.evaluations_length
+        evaluations = Evaluations(*columns, self.evaluations_successes, self.best_mean_reward)
+        self._make_way(log)
         # A plot drawn meanwhile, or after a crash, must never meet half a file.
-        with replacing(Path(self.log_path + ".npz")) as file:
-            np.savez(file, **arrays)
+        with replacing(log) as file:
+            np.savez(file, **evaluations.arrays())
 
     def _log_evaluation(self, returns: list[float], lengths: list[int]) -> None:
         mean_return, mean_length = float(np.mean(returns)), float(np.mean(lengths))
@@ -639,6 +705,7 @@ class EvalCallback(EventCallback):
         if self.verbose >= 1:
             print("New best mean reward!")
         if self.best_model_save_path is not None:
+            self._make_way(self._best_file)
             getattr(self.model, self._saver)(os.path.join(self.best_model_save_path, "best_model"))
         self.best_mean_reward = self.last_mean_reward
         return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
@@ -649,8 +716,7 @@ def evaluation_seed(seed: int, num_timesteps: int) -> int:
 
     ``evaluate(model, env, n_episodes, seed=evaluation_seed(seed, num_timesteps))`` repeats it.
     """
-    # 30 bits leave room for the environments' own seeds, seed + i, in a signed 32-bit integer.
-    return int(np.random.SeedSequence([seed, num_timesteps]).generate_state(1)[0]) >> 2
+    return derived_seed(seed, num_timesteps)
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------

@@ -1,17 +1,16 @@
 """How good a policy is: episodes played without learning, and what their returns say."""
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
-import torch
 
 from polyak.core.advice import advise
-from polyak.core.seeding import random_states_kept
+from polyak.core.watching.undisturbed import is_exposed, undisturbed
 from polyak.envs.masks import Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
@@ -173,9 +172,10 @@ def evaluate_policy(
         )
     _advise_on_normalisation(model, venv)
     try:
-        episodes = _play(
-            model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode, use_masking
-        )
+        with _sparing(model, None):
+            episodes = _play(
+                model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode, use_masking
+            )
     finally:
         if isinstance(env, str):
             venv.close()
@@ -203,8 +203,9 @@ def evaluate(
         env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
         n_episodes: episodes in all, shared out evenly among the environments.
         deterministic: the policy's best action instead of a sample.
-        seed: of the environments and of sampled actions; equal seeds give equal results, and the random generators of
-            a training in the same process are left as they were. ``None`` leaves the environments as they are.
+        seed: of the environments and of sampled actions; equal seeds give equal results, and nothing that a training
+            of the model reads is changed. ``None`` leaves the environments as they are, and spares the training only
+            while it runs, as :func:`evaluate_policy` does.
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
         confidence: level of the bootstrap intervals, in (0, 1).
 
@@ -215,7 +216,9 @@ def evaluate(
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
     venv = as_vector(env, model)
     try:
-        with seeded(venv, seed, getattr(model, "device", None)):
+        with _sparing(model, seed):
+            if seed is not None:
+                venv.seed(seed)
             episodes = _play(model, venv, n_episodes, deterministic, max_steps=max_steps_per_episode)
     finally:
         if isinstance(env, str):
@@ -243,24 +246,9 @@ def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
         )
 
 
-@contextmanager
-def seeded(env: VecEnv, seed: int | None, device: torch.device | str | None = None) -> Iterator[None]:
-    """Seed ``env`` and the global generators of numpy and torch; put those back, and python's, at the end.
-
-    Args:
-        env: seeded at its next reset.
-        seed: ``None`` changes nothing at all.
-        device: where the policy samples; a CUDA device's generator is seeded and put back too.
-    """
-    if seed is None:
-        yield
-        return
-    env.seed(seed)
-    gpus = [torch.device(device)] if device is not None and torch.device(device).type == "cuda" else []
-    with random_states_kept(*gpus):
-        np.random.seed(seed)
-        torch.manual_seed(seed)
-        yield
+def _sparing(model: Any, seed: int | None) -> AbstractContextManager[None]:
+    """What an evaluation runs in: outside of ``learn`` and without a seed it draws as :meth:`predict` does."""
+    return undisturbed(model, seed) if seed is not None or is_exposed() else nullcontext()
 
 
 class Episode(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 from polyak.core.acting.actor import copy_of
 from polyak.core.judging.elo import rating
 from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.undisturbed import undisturbed
 from polyak.envs.games.self_play import Opponent, SelfPlayVecEnv, points
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
 
@@ -89,7 +90,8 @@ class PastSelves(BaseCallback):
         present = Frozen(self.model, self.env.first)
         rated = [self._pool[0], *self._pool[1:][-(self.rated_against - 1) :]][: self.rated_against]
         games = [self.rated_games] * len(rated)
-        made = [points(self.env.game, present, other, self.rated_games, self.env.rng) for other, _ in rated]
+        with undisturbed(self.model, owners=(self.env, *(other for other, _ in rated))):
+            made = [points(self.env.game, present, other, self.rated_games, self.env.rng) for other, _ in rated]
         elo = rating([elo for _, elo in rated], made, games)
         self.env.add_opponent(present)
         self._pool.append((present, elo))

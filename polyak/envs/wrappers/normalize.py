@@ -260,6 +260,38 @@ class VecNormalize(VecEnvWrapper):
         normalizer.load_state_dict(state)
         return normalizer
 
+    @property
+    def has_seen_data(self) -> bool:
+        """Whether any statistics are other than at the start."""
+        return any(statistics.count != RunningMeanStd().count for _, statistics in self._statistics())
+
+    def same_statistics(self, other: VecNormalize) -> bool:
+        """Whether ``other`` normalises the same, as far as statistics decide."""
+        mine, theirs = dict(self._statistics()), dict(other._statistics())
+        equal = mine.keys() == theirs.keys() and all(
+            np.array_equal(value, theirs[prefix].state_dict()[name])
+            for prefix, statistics in mine.items()
+            for name, value in statistics.state_dict().items()
+        )
+        return equal and self.norm_obs == other.norm_obs
+
+    def take_statistics(self, other: VecNormalize) -> str | None:
+        """Go on from copies of the statistics of ``other``; settings stay.
+
+        Returns:
+            why not, if they do not fit: nothing is changed then.
+        """
+        if self.norm_obs != other.norm_obs:
+            return f"it has norm_obs={self.norm_obs}, they were collected with norm_obs={other.norm_obs}"
+        theirs = dict(other._statistics())
+        for prefix, statistics in self._statistics():
+            shape = theirs[prefix].mean.shape if prefix in theirs else None
+            if shape != statistics.mean.shape:
+                return f"its {prefix} has the shape {statistics.mean.shape}, theirs {shape}"
+        for prefix, statistics in self._statistics():
+            statistics.load_state_dict(theirs[prefix].state_dict())
+        return None
+
     def _statistics(self) -> list[tuple[str, RunningMeanStd]]:
         if isinstance(self.obs_rms, dict):
             return [
