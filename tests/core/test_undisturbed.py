@@ -248,6 +248,15 @@ def test_outside_of_learn_evaluations_without_a_seed_differ_from_each_other() ->
     assert not np.array_equal(*returns)
 
 
+def test_an_evaluation_in_the_training_environment_is_warned_of_however_it_is_wrapped() -> None:
+    env = Monitor(Drift(False))
+    venv = DummyVecEnv([lambda: env])
+    for training, watched in ((venv, venv), (env, env), (VecNormalize(venv), VecNormalize(venv)), (venv, env)):
+        model = PPO("MlpPolicy", training, n_steps=8, batch_size=8, **SMALL)
+        with pytest.warns(UserWarning, match="eval_env is the training environment itself"):
+            model.learn(8, callback=EvalCallback(watched, eval_freq=0))
+
+
 def test_rated_games_change_nothing_that_self_play_learns() -> None:
     def make() -> Any:
         env = SelfPlayVecEnv("tictactoe", n_envs=4)

@@ -121,7 +121,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that nobody must be told."""
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
-    _empty_at = cast("int", 0)
+    _empty_at = 0
     """Environment steps at which the buffer that is being filled was empty."""
 
     def _check_hyperparameters(self) -> None:

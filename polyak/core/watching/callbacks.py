@@ -558,7 +558,7 @@ class EvalCallback(EventCallback):
                 UserWarning,
                 stacklevel=2,
             )
-        if self.eval_env is training_env:
+        if training_env is not None and _share_environments(self.eval_env, training_env):
             warnings.warn(
                 "eval_env is the training environment itself: each evaluation cuts the episodes that training is in. "
                 "Make a second environment for evaluation.",
@@ -709,6 +709,15 @@ class EvalCallback(EventCallback):
             getattr(self.model, self._saver)(os.path.join(self.best_model_save_path, "best_model"))
         self.best_mean_reward = self.last_mean_reward
         return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
+
+
+def _share_environments(one: VecEnv, other: VecEnv) -> bool:
+    """Whether an environment of this process belongs to both vectors, whatever is wrapped around it in each."""
+    mine, theirs = (
+        {id(getattr(env, "unwrapped", env)) for env in (venv.unwrapped, *getattr(venv.unwrapped, "envs", ()))}
+        for venv in (one, other)
+    )
+    return not mine.isdisjoint(theirs)
 
 
 def evaluation_seed(seed: int, num_timesteps: int) -> int:

@@ -28,8 +28,13 @@ class Evaluations(NamedTuple):
     def until(self, timesteps: int) -> "Evaluations":
         """Those after at most so many environment steps: a training that resumes there makes the later ones again."""
         kept = [i for i, step in enumerate(self.timesteps) if step <= timesteps]
-        columns = ([column[i] for i in kept] if column else [] for column in self[:4])
-        return Evaluations(*columns, self.best)  # type: ignore[arg-type]
+        return Evaluations(
+            [self.timesteps[i] for i in kept],
+            [self.results[i] for i in kept],
+            [self.lengths[i] for i in kept],
+            [self.successes[i] for i in kept] if self.successes else [],
+            self.best,
+        )
 
     def arrays(self) -> dict[str, Any]:
         """What the file holds, by name."""
