@@ -23,7 +23,7 @@ import numpy as np
 
 from polyak.core.files.named import MayBeNamed
 from polyak.core.search.self_play import Ended, SelfPlay
-from polyak.envs.vec.env_worker import Failure, end_with_parent
+from polyak.envs.vec.env_worker import Failure, end_with_parent, seed_process
 
 Weights = Sequence[np.ndarray]
 UNGUARDED_MAIN = 77
@@ -354,6 +354,7 @@ class Seat:
         try:
             if self._player is None:
                 make, n_games, seed = cloudpickle.loads(self._job)
+                seed_process(seed)
                 np.random.seed(seed)
                 self._player = make(n_games)
             return _done(self._player, what, argument)
