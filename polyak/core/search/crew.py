@@ -285,7 +285,11 @@ class _Process:
                 "the script starts learning at its top level, which the processes that play import: put "
                 "`model.learn(...)` under `if __name__ == '__main__':`, or use n_workers=0."
             )
-        hint = " The system kills processes like this when memory runs out." if code == -getattr(signal, "SIGKILL", 9) else ""
+        hint = (
+            " The system kills processes like this when memory runs out."
+            if code == -getattr(signal, "SIGKILL", 9)
+            else ""
+        )
         return PlayerError(f"process {self.number} of those that play died (exit code {code}).{hint}")
 
     def dismiss(self) -> None:

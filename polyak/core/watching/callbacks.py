@@ -649,7 +649,7 @@ def evaluation_seed(seed: int, num_timesteps: int) -> int:
 
     ``evaluate(model, env, n_episodes, seed=evaluation_seed(seed, num_timesteps))`` repeats it.
     """
-    # 30 bits leave room for the environments' own seeds, seed + i, in a signed 32-bit integer.
+    # 30 bits leave room for seeds that are counted up from it, in a signed 32-bit integer.
     return int(np.random.SeedSequence([seed, num_timesteps]).generate_state(1)[0]) >> 2
 
 
