@@ -329,6 +329,19 @@ def test_exception_carries_environment_seed_and_action():
     assert "0.75" in text
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_reset_that_takes_no_seed_is_named(wrapped):
+    class Unseeded(Counter):
+        def reset(self):
+            return super().reset()
+
+    venv = DummyVecEnv([lambda: gym.wrappers.TimeLimit(Unseeded(), 5) if wrapped else Unseeded()])
+    with pytest.raises(TypeError, match=r"reset\(\) of environment 0 .*Unseeded.* does not take seed, which"):
+        TypeError, match=r"reset\(\) of environment 0 .*Unseeded.* does not take seed.*def reset\(self, \*"
+    ):
+        venv.reset()
+
+
 # --- reaching in ----------------------------------------------------------------------------------------------------
 
 
