@@ -6,6 +6,7 @@ and algorithm numbers are theirs.
 Shapes: B batch rows, A actions, K atoms.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -13,12 +14,13 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
+from polyak.core.clamping import warn_of_clamping
 from polyak.core.hyperparameters import AtLeastTwo, require
 from polyak.core.learner import Learner, Objective
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import CategoricalQNetwork, ValuePolicy
-from polyak.ops.distributional import project
+from polyak.ops.distributional import clamped_share, project
 from polyak.ops.soft_values import soft_log_policy
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -69,7 +71,8 @@ class C51Learner(DQNLearner):
         """Logits q [B, K, A] of every action, target [B, K] of those taken"""
         log_probs = taken(q.log_softmax(1), batch.actions.long())
         loss = (batch.weights * cross_entropy(log_probs, target)).mean()
-        return Objective(loss, td_error=divergence(log_probs.detach(), target))
+        clamped = clamped_share(target, batch.rewards, batch.discounts, self.policy.q_net.support)
+        return Objective(loss, {"clamped_share": clamped}, divergence(log_probs.detach(), target))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -94,6 +97,10 @@ class C51(DQN):
         super()._check_hyperparameters()
         self._check_not_twice("n_atoms", "v_min", "v_max")
         require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
+
+    def _record_means(self, metrics: Mapping[str, list[Tensor]]) -> None:
+        super()._record_means(metrics)
+        warn_of_clamping(self, metrics)
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}

@@ -9,6 +9,7 @@ Shapes: B batch rows, A action dimensions, K critics, N atoms. Actions are in un
 [-1, 1].
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.core.acting.exploration import Exploration, MixedNoise
+from polyak.core.clamping import warn_of_clamping
 from polyak.core.hyperparameters import AtLeastTwo, Count, Fraction, Natural, NonNegative, require
 from polyak.core.learner import Dial, Learner, Objective, OptimizerRecipe
 from polyak.core.schedules import Schedule
@@ -24,7 +26,7 @@ from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical_critic import CategoricalCritic
 from polyak.nn.policies.continuous import ContinuousPolicy
-from polyak.ops.distributional import project
+from polyak.ops.distributional import clamped_share, project
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -69,7 +71,8 @@ class FastTD3Learner(TD3Learner):
         """Of the critics. Logits q [K, B, N] of the batch's actions, target [B, N]"""
         critic: Any = self.policy.critic
         td_error = (critic.mean(q.detach()) - target @ critic.support).abs().mean(0)
-        return Objective(critic_loss(q.log_softmax(2), target, batch.weights), td_error=td_error)
+        clamped = clamped_share(target, batch.rewards, batch.discounts, critic.support)
+        return Objective(critic_loss(q.log_softmax(2), target, batch.weights), {"clamped_share": clamped}, td_error)
 
     def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
         """The smallest of the critics' values, or their mean. -> [B]"""
@@ -130,6 +133,10 @@ class FastTD3(TD3):
         require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
         fix = f"it must not exceed noise_max={self.noise_max}."
         require(self.noise_min <= self.noise_max, "noise_min", self.noise_min, fix)
+
+    def _record_means(self, metrics: Mapping[str, list[Tensor]]) -> None:
+        super()._record_means(metrics)
+        warn_of_clamping(self, metrics)
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}

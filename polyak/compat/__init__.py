@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from polyak.compat import importer
 from polyak.compat.rllib_table import PREPARES, REFUSED, RLLIB, TUNE
 from polyak.compat.table import CONTRIB, NEEDS, SB3
+from polyak.envs.vec.seeds import count_seeds_up
 
 __all__ = ["install"]
 
@@ -30,7 +31,8 @@ def install(only: Iterable[str] | None = None) -> None:
     """Answer ``import stable_baselines3`` and ``import sb3_contrib`` with polyak from now on; also if called twice.
 
     What polyak does not have of sb3-contrib comes from an installed sb3-contrib, on top of polyak's
-    ``stable_baselines3``. An installed Stable-Baselines3 is never looked at.
+    ``stable_baselines3``. An installed Stable-Baselines3 is never looked at. Environment ``i`` of a vector then gets
+    ``seed + i``, as there.
 
     With ``only="ray"`` so are ``ray.rllib`` and ``ray.tune.registry``. All else of ``ray`` is what is installed; where
     nothing is, there is nothing else of it.
@@ -51,6 +53,7 @@ def install(only: Iterable[str] | None = None) -> None:
             _install_ray()
         else:
             importer.install(_FINDERS[name])
+            count_seeds_up()
 
 
 def _install_ray() -> None:

@@ -16,6 +16,7 @@ from polyak.envs.names import did_you_mean
 from polyak.envs.providers import provide
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.env_slot import is_env_wrapped
+from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.atari import AtariWrapper
 from polyak.envs.wrappers.by_name import name_parts
@@ -150,8 +151,8 @@ def make_vec_env(
         env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
             when it is a name, unless its class does not list that mode or does not take it.
         n_envs: how many.
-        seed: seeds environment ``i`` with ``seed + i`` at the first reset, and its action space.
-        start_index: first number of the monitor files and added to the seeds of the action spaces.
+        seed: of the first environment and its action space at the first reset, and the root of the others' seeds.
+        start_index: first number of the monitor files and of the seeds of the action spaces.
         monitor_dir: folder for the monitor files (made if it is missing); None for no files.
         wrapper_class: called with each environment.
         env_kwargs: arguments of the environments.
@@ -175,11 +176,13 @@ def make_vec_env(
             "For an environment that exists already use DummyVecEnv([lambda: env])."
         )
 
+    seeds = None if seed is None else seeds_of(seed, start_index + n_envs)
+
     def factory(rank: int) -> Callable[[], gym.Env]:
         def make_one() -> gym.Env:
             env = _make_rendering(env_id, env_kwargs or {})
-            if seed is not None:
-                env.action_space.seed(seed + rank)
+            if seeds is not None:
+                env.action_space.seed(seeds[rank])
             monitor_path = None
             if monitor_dir is not None:
                 os.makedirs(monitor_dir, exist_ok=True)

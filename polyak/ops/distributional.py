@@ -29,6 +29,22 @@ def project(probs: Tensor, atoms: Tensor, support: Tensor) -> Tensor:
     return (probs[:, :, None] * shares).sum(1)
 
 
+def clamped_share(target: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
+    """Probability that :func:`project` has moved to an end of the support from beyond it, mean of rows.
+
+    What lies at an end counts where the end itself, r + gamma z, falls outside: there the projection cannot but clamp.
+
+    Args:
+        target: [B, K] probabilities after projection.
+        rewards, discounts: [B] each.
+        support: [K] atoms.
+    Returns:
+        [] in [0, 1].
+    """
+    low, high = rewards + discounts * support[0] < support[0], rewards + discounts * support[-1] > support[-1]
+    return (target[:, 0] * low + target[:, -1] * high).mean()
+
+
 def midpoints(n: int, device: torch.device | str | None = None) -> Tensor:
     """The levels [n] at which n quantiles approximate a distribution best: (i + 1/2) / n.
 

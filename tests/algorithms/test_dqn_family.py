@@ -4,6 +4,7 @@ import itertools
 import math
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -11,12 +12,13 @@ from torch import Tensor
 
 from polyak import C51, DQN, IQN, QRDQN, Rainbow
 from polyak.algorithms import c51, dqn
+from polyak.core import advice
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
 from polyak.data.sampling.samplers import Prioritized, RankBased
 from polyak.nn.networks.encoders import NatureCNN
 from polyak.nn.networks.noisy import NoisyLinear
-from polyak.ops.distributional import midpoints
+from polyak.ops.distributional import clamped_share, midpoints, project
 from tests.tolerance import bound
 
 ROWS, ACTIONS = 6, 2  # of a batch; of CartPole
@@ -334,3 +336,52 @@ def test_prioritised_replay_needs_a_fraction_of_the_updates_on_the_blind_cliffwa
         [[blind_cliffwalk(8, prioritized, seed) for prioritized in (False, True)] for seed in range(7)], 0
     )
     assert counts[0] / counts[1] >= 4, counts
+
+
+# -- clamping ----------------------------------------------------------------------------------------------------------
+
+
+def test_clamped_share_counts_what_the_projection_moves_to_an_end() -> None:
+    support = torch.linspace(-10, 10, 5, dtype=torch.float64)
+    rewards = torch.tensor([-1.0, -1.0, 10.0, 0.0, 3.0], dtype=torch.float64)
+    discounts = torch.tensor([0.99, 0.0, 0.0, 0.99, 0.99], dtype=torch.float64)
+    probs = torch.eye(5, dtype=torch.float64)[[0, 0, 4, 4, 4]]
+    target = project(probs, rewards[:, None] + discounts[:, None] * support, support)
+    # The first row falls below the end and the last above it; 10 exactly, and 0.99 * 10, do not.
+    assert clamped_share(target, rewards, discounts, support).item() == pytest.approx(2 / 5)
+
+
+class Costly(gym.Env[np.ndarray, int]):
+    """Every step costs 1, for a hundred steps."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count = 0
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        return self._seen(), -1.0, False, self.count == 100, {}
+
+    def _seen(self) -> np.ndarray:
+        return np.full(1, self.count / 100, np.float32)
+
+
+@pytest.mark.parametrize(("v_min", "warns"), [(-10.0, True), (-100.0, False)])
+@pytest.mark.parametrize("algorithm", [C51, Rainbow])
+def test_returns_outside_of_the_atoms_are_warned_of(
+    algorithm: type[C51], v_min: float, warns: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    advice.forget()
+    small = {"net_arch": [16]}
+    settings = {"learning_starts": 100, "train_freq": 1, "target_update_interval": 50, "learning_rate": 3e-3, "seed": 0}
+    model = algorithm("MlpPolicy", Costly(), v_min=v_min, v_max=0.0, policy_kwargs=small, device="cpu", **settings)
+    model.learn(1_200)
+    messages = [str(warning.message) for warning in recwarn if "lies outside of its atoms" in str(warning.message)]
+    assert len(messages) == warns
+    if warns:
+        assert "v_min=-10 to v_max=0" in messages[0]
+        assert "Recent episodes returned -100 to -100" in messages[0]

@@ -134,6 +134,7 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return self
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(Learner, "to", to)
     monkeypatch.setattr(deep, "speeds", lambda: DESKTOP)
     return sent
@@ -155,3 +156,19 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(deep, "speeds", None)
     assert PPO("MlpPolicy", "CartPole-v1").device.type == "cpu"
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu", "hpu", "xla", "meta"])
+def test_a_device_that_the_machine_lacks_is_refused_by_name(name: str) -> None:
+    if name in ("mps", "xpu") and getattr(torch, name).is_available():
+        pytest.skip(f"this machine has {name}")
+    with pytest.raises(ValueError, match=f"device='{name}' cannot be used: .* Use 'auto' or 'cpu', or one of: cpu"):
+        PPO("MlpPolicy", "CartPole-v1", device=name)
+
+
+def test_a_gpu_number_above_those_there_are_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert get_device("cuda:1") == torch.device("cuda:1")
+    with pytest.raises(ValueError, match="device='cuda:7' cannot be used: torch sees 2 of its kind.*cuda:0, cuda:1"):
+        get_device("cuda:7")

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 import psutil
 import pytest
+import torch
 from gymnasium import spaces
 
 from polyak.envs.testing import BitFlippingEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
@@ -769,3 +771,43 @@ def test_missing_main_guard_is_explained(tmp_path, start_method):
     assert 'Fix: move that code under `if __name__ == "__main__":`' in lines[-1]
     assert "script.py" in lines[-1]
     assert len(lines) < 25, done.stderr
+
+
+# --- random numbers --------------------------------------------------------------------------------------------------
+
+
+class GlobalDraws(gym.Env):
+    """Shows a number of each global generator, which the environment does not seed."""
+
+    observation_space = spaces.Box(0.0, 1.0, (3,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return self._draw(), {}
+
+    def step(self, action):
+        return self._draw(), 0.0, False, False, {}
+
+    def _draw(self) -> np.ndarray:
+        return np.array([random.random(), np.random.rand(), torch.rand(()).item()])
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_each_worker_draws_random_numbers_of_its_own(start_method):
+    def drawn(seed: int | None) -> np.ndarray:
+        before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()
+        with SubprocVecEnv([GlobalDraws] * 4, start_method=start_method, n_workers=2, timeout=60.0) as venv:
+            if seed is not None:
+                venv.seed(seed)
+            draws = np.concatenate([venv.reset(), venv.step(np.zeros(4, int))[0]])
+        assert random.getstate() == before[0]
+        np.testing.assert_array_equal(np.random.get_state()[1], before[1])
+        assert torch.equal(torch.get_rng_state(), before[2])
+        return draws
+
+    first, second, other = drawn(7), drawn(7), drawn(8)
+    np.testing.assert_array_equal(first, second)
+    for generator in range(3):
+        assert len(np.unique(first[:, generator])) == 8, "no two environments see the same number"
+    assert not np.any(np.isin(first, other))
+    assert len(np.unique(drawn(None)[:, 1])) == 8

@@ -5,6 +5,7 @@ from gymnasium import spaces
 
 import polyak.envs
 from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.vec_env import (
     CloudpickleWrapper,
     VecEnv,
@@ -136,10 +137,11 @@ def test_later_steps_do_not_alter_earlier_results():
 
 def test_seed_and_options_are_used_once_at_the_next_reset():
     venv = counters(2, 2, 2)
-    assert list(venv.seed(7)) == [7, 8, 9]
+    seeds = seeds_of(7, 3)
+    assert list(venv.seed(7)) == seeds
     venv.set_options({"level": 1})
     venv.reset()
-    assert [info["seed"] for info in venv.reset_infos] == [7, 8, 9]
+    assert [info["seed"] for info in venv.reset_infos] == seeds
     assert [info["options"] for info in venv.reset_infos] == [{"level": 1}] * 3
     venv.step(actions(0, 0, 0))
     venv.step(actions(0, 0, 0))
@@ -159,7 +161,7 @@ def test_random_base_seed_is_drawn_from_numpy():
     first = list(venv.seed())
     np.random.seed(3)
     assert list(venv.seed(None)) == first
-    assert first[1] == first[0] + 1
+    assert first == seeds_of(first[0], 2)
     assert list(venv.seed()) != first
 
 
@@ -212,7 +214,7 @@ def test_matches_the_environments_stepped_alone():
     alone = [gym.make("CartPole-v1") for _ in range(3)]
     venv.seed(5)
     obs = venv.reset()
-    expected = np.stack([env.reset(seed=5 + i)[0] for i, env in enumerate(alone)])
+    expected = np.stack([env.reset(seed=seed)[0] for env, seed in zip(alone, seeds_of(5, 3), strict=True)])
     np.testing.assert_array_equal(obs, expected)
     rng = np.random.default_rng(0)
     for _ in range(200):
@@ -323,8 +325,19 @@ def test_exception_carries_environment_seed_and_action():
         venv.step(actions(0.5, 0.75))
     text = "".join(getattr(caught.value, "__notes__", [])) + str(caught.value)
     assert "step() of environment 1" in text
-    assert "seeded with 41" in text
+    assert f"seeded with {seeds_of(40, 2)[1]}" in text
     assert "0.75" in text
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_reset_that_takes_no_seed_is_named(wrapped):
+    class Unseeded(Counter):
+        def reset(self):
+            return super().reset()
+
+    venv = DummyVecEnv([lambda: gym.wrappers.TimeLimit(Unseeded(), 5) if wrapped else Unseeded()])
+    with pytest.raises(TypeError, match=r"reset\(\) of environment 0 .*Unseeded.* does not take seed, which"):
+        venv.reset()
 
 
 # --- reaching in ----------------------------------------------------------------------------------------------------

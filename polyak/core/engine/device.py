@@ -5,6 +5,7 @@ and every action fetched. An algorithm with ``device="auto"`` therefore takes th
 take less time, by the measured speeds of the machine.
 """
 
+import re
 import warnings
 from typing import NamedTuple
 
@@ -73,9 +74,9 @@ def get_device(device: torch.device | str | int = "auto") -> torch.device:
         device: ``"auto"`` takes CUDA where torch can use it and the CPU elsewhere; anything else is handed to torch.
 
     Raises:
-        ValueError: torch does not know the name.
+        ValueError: torch does not know the name, or the machine has no such device.
 
-    CUDA that was asked for and cannot be used is replaced by the CPU, with a warning.
+    CUDA that was asked for on a machine without a usable GPU is replaced by the CPU, with a warning.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -93,4 +94,29 @@ def get_device(device: torch.device | str | int = "auto") -> torch.device:
             stacklevel=2,
         )
         return torch.device("cpu")
+    if (reason := _missing(resolved)) is not None:
+        raise ValueError(
+            f"device={str(device)!r} cannot be used: {reason} Use 'auto' or 'cpu', or one of: {', '.join(_usable())}."
+        )
     return resolved
+
+
+def _missing(device: torch.device) -> str | None:
+    """Why tensors cannot be put on a device; None: they can."""
+    if device.type == "meta":
+        return "tensors there have no values."
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        return None if (device.index or 0) < count else f"torch sees {count} of its kind, numbered from 0."
+    try:
+        torch.zeros((), device=device)
+    except Exception as error:  # each backend raises errors of its own: RuntimeError, NotImplementedError, ImportError
+        first_sentence = re.split(r"\. |\n", str(error).strip())[0].rstrip(".")
+        return f"torch cannot use it here ({first_sentence})."
+    return None
+
+
+def _usable() -> list[str]:
+    """The devices that there are."""
+    found = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)]
+    return found + [name for name in ("mps", "xpu") if _missing(torch.device(name)) is None]

@@ -23,7 +23,7 @@ import numpy as np
 
 from polyak.core.files.named import MayBeNamed
 from polyak.core.search.self_play import Ended, SelfPlay
-from polyak.envs.vec.env_worker import Failure, end_with_parent
+from polyak.envs.vec.env_worker import Failure, end_with_parent, seed_process
 
 Weights = Sequence[np.ndarray]
 UNGUARDED_MAIN = 77
@@ -285,7 +285,11 @@ class _Process:
                 "the script starts learning at its top level, which the processes that play import: put "
                 "`model.learn(...)` under `if __name__ == '__main__':`, or use n_workers=0."
             )
-        hint = " The system kills processes like this when memory runs out." if code == -signal.SIGKILL else ""
+        hint = (
+            " The system kills processes like this when memory runs out."
+            if code == -getattr(signal, "SIGKILL", 9)
+            else ""
+        )
         return PlayerError(f"process {self.number} of those that play died (exit code {code}).{hint}")
 
     def dismiss(self) -> None:
@@ -354,6 +358,7 @@ class Seat:
         try:
             if self._player is None:
                 make, n_games, seed = cloudpickle.loads(self._job)
+                seed_process(seed)
                 np.random.seed(seed)
                 self._player = make(n_games)
             return _done(self._player, what, argument)

@@ -14,13 +14,14 @@ class GameError(ValueError):
     """A game that breaks its own rules."""
 
 
-def check_game(game: Game, n_games: int = 20, seed: int = 0) -> None:
+def check_game(game: Game, n_games: int = 20, seed: int = 0, *, tried: int | None = None) -> None:
     """Play some games at random, and look at every position.
 
     Args:
         game: to be checked.
         n_games: how many.
         seed: of the moves.
+        tried: positions of each game in which every move is tried, from the start; ``None``: all of them.
 
     Raises:
         GameError: an illegal move is accepted, there is no move before the end or one after it, a position is changed
@@ -29,10 +30,10 @@ def check_game(game: Game, n_games: int = 20, seed: int = 0) -> None:
     """
     rng = np.random.default_rng(seed)
     for _ in range(n_games):
-        _check_one(game, rng)
+        _check_one(game, rng, game.longest if tried is None else tried)
 
 
-def _check_one(game: Game, rng: np.random.Generator) -> None:
+def _check_one(game: Game, rng: np.random.Generator, tried: int) -> None:
     position, moves = game.start(1), list[int]()
     _require(len(position) == 1, game, moves, f"start(1) makes {len(position)} positions, not 1")
     while True:
@@ -41,7 +42,8 @@ def _check_one(game: Game, rng: np.random.Generator) -> None:
         _require(
             len(moves) < game.longest, game, moves, f"the game goes on after longest={game.longest} moves; say how long"
         )
-        _check_moves(game, position, legal, moves, rng)
+        if len(moves) < tried:
+            _check_moves(game, position, legal, moves, rng)
         move = int(rng.choice(np.flatnonzero(legal)))
         position = game.play(position, np.array([move]))
         moves.append(move)
@@ -127,7 +129,7 @@ def _check_moves(
 def _check_side(game: Game, position: np.ndarray, after: np.ndarray, moves: list[int]) -> None:
     value = float(game.outcome(after)[0])
     _require(
-        not value > 0,
+        game.discount > 0 or not value > 0,
         game,
         moves,
         f"the player who is to move has won ({value:g}) by the other's move: outcome() must be that of the player to "

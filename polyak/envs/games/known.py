@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from polyak.envs.games.checker import check_game
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.game import Game
 from polyak.envs.games.tictactoe import TicTacToe
@@ -15,11 +16,16 @@ GAMES: dict[str, type[Game]] = {kind.name: kind for kind in (Connect4, TicTacToe
 def find_game(game: Any) -> Game:
     """A game as it is, or by its name.
 
+    One of the caller's own is played four times at random, for a search does not see what is wrong with it. That is
+    quick; :func:`~polyak.envs.games.checker.check_game` looks closer.
+
     Raises:
-        ValueError: there is no game of that name.
+        ValueError: there is no game of that name, or it breaks the rules of :class:`~polyak.envs.games.game.Game`.
         TypeError: it is neither.
     """
     if isinstance(game, Game):
+        if not type(game).__module__.startswith("polyak."):
+            check_game(game, n_games=4, tried=max(1, 200 // game.n_moves))
         return game
     if not isinstance(game, str):
         raise TypeError(f"game={game!r} is no game: give one of {sorted(GAMES)}, or a polyak.envs.games.game.Game.")

@@ -9,6 +9,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from polyak.envs.vec.seeds import seeds_of
+
 _NOT_INFO = ("env_id", "players", "terminated", "ram")
 
 
@@ -21,7 +23,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
     Args:
         env_id: a name of ``envpool.list_all_envs()``.
         num_envs: how many.
-        seed: environment ``i`` gets ``seed + i``.
+        seed: of the first environment, and the root of the others' seeds.
         config: further arguments of ``envpool.make``.
 
     Raises:
@@ -39,7 +41,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
         self.num_envs = num_envs
         self.render_mode = None
         self._last_obs: Any = None
-        self._make([0 if seed is None else seed + index for index in range(num_envs)])
+        self._make(seeds_of(0 if seed is None else seed, num_envs))
         self.single_observation_space = self.pool.observation_space
         self.single_action_space = self.pool.action_space
         self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
@@ -65,11 +67,11 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
         """Reset all environments, or those of ``options["reset_mask"]`` (bool, ``(num_envs,)``).
 
         Args:
-            seed: an int (environment ``i`` gets ``seed + i``) or one per environment; makes a new pool.
+            seed: of the first environment and root of the others' seeds, or one per environment; makes a new pool.
         """
         mask = (options or {}).get("reset_mask")
         if seed is not None:
-            seeds = seed if isinstance(seed, (list, tuple, np.ndarray)) else range(seed, seed + self.num_envs)
+            seeds = seed if isinstance(seed, (list, tuple, np.ndarray)) else seeds_of(seed, self.num_envs)
             self._make([int(one) for one in seeds])
         if mask is None or seed is not None:
             obs, infos = self.pool.reset()

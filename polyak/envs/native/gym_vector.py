@@ -11,9 +11,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from polyak.envs.composed import is_composed
+from polyak.envs.native.envpool import EnvPoolVectorEnv
 from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrappers.monitor import Monitor
@@ -77,14 +79,18 @@ class GymVectorEnv(VecEnv):
     # --- stepping ---
 
     def reset(self) -> VecEnvObs:
-        seed: Any = _joint_seed(self._seeds)
-        obs, infos = self.env.reset(seed=seed, options=_joint_options(self._options))
+        obs, infos = self.env.reset(seed=self._seed_of_reset(), options=_joint_options(self._options))
         self.reset_infos = _split_infos(infos, self.num_envs)
         self._reset_seeds()
         self._reset_options()
         self._returns[:] = 0.0
         self._lengths[:] = 0
         return self._own(obs)
+
+    def _seed_of_reset(self) -> Any:
+        """One seed for each environment where each has a generator of its own; the first alone where all share one."""
+        each = isinstance(self.env.unwrapped, (SyncVectorEnv, AsyncVectorEnv, EnvPoolVectorEnv))
+        return None if None in self._seeds else self._seeds if each else self._seeds[0]
 
     def step_async(self, actions: Any) -> None:
         if is_composed(self.action_space):  # Gymnasium's are stacked
@@ -312,14 +318,6 @@ def _check_untouched(env: gym.vector.VectorEnv, before: VecEnvObs, after: VecEnv
                 f"{env} changed the observations of environments that a reset with options['reset_mask'] should have "
                 "left alone: it ignores the mask. Make it with autoreset_mode SAME_STEP, or use make_vec_env."
             )
-
-
-def _joint_seed(seeds: Sequence[int | None]) -> int | list[int | None] | None:
-    """The seeds in the form that every vector environment takes: one number for ``first, first + 1, ...``."""
-    first = seeds[0]
-    if first is None:
-        return None if all(seed is None for seed in seeds) else list(seeds)
-    return first if list(seeds) == list(range(first, first + len(seeds))) else list(seeds)
 
 
 def _joint_options(options: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

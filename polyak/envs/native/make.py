@@ -44,7 +44,7 @@ def make_native_vec_env(
     Args:
         env_id: a registered name or spec.
         n_envs: how many.
-        seed: seeds the first reset; environment ``i`` gets ``seed + i`` where each has a generator of its own.
+        seed: seeds the first reset, and each environment's generator where each has one of its own.
         backend: None for the first of "ale" and "gymnasium" that has the environment.
         env_kwargs: arguments of the vector environment. ALE's also take ``clip_reward`` and
             ``terminal_on_life_loss`` of AtariWrapper, both True by default.
@@ -157,6 +157,9 @@ class AtariGameVecEnv(GymVectorEnv):
         obs = super().reset()
         self._frames_before = np.array([_frames_before(info) for info in self.reset_infos])
         return obs
+
+    def _seed_of_reset(self) -> Any:
+        return None if None in self._seeds else np.array(self._seeds)
 
     def step_wait(self) -> VecEnvStepReturn:
         obs, rewards, dones, infos = super().step_wait()

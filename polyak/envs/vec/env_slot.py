@@ -7,6 +7,7 @@ Shared by the in-process and the subprocess VecEnv: both give each slot its row 
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -60,6 +61,9 @@ def build_env(env_fn: Callable[[], gym.Env], index: int) -> gym.Env:
     )
 
 
+_UNKNOWN = re.compile(r"reset\(\) got an unexpected keyword argument '(seed|options)'")
+
+
 class EnvSlot:
     """Runs the environment at one index and writes its observations to row ``index`` of shared arrays.
 
@@ -88,6 +92,11 @@ class EnvSlot:
             result = env.reset(seed=seed, options=options) if options else env.reset(seed=seed)
             return self._accept_reset(env, result)
         except Exception as error:
+            if isinstance(error, TypeError) and (argument := _UNKNOWN.search(str(error))):
+                raise TypeError(
+                    f"reset() of environment {self.index} ({env}) does not take {argument[1]}, which Gymnasium passes: "
+                    "write `def reset(self, *, seed=None, options=None)`, and `super().reset(seed=seed)` in it."
+                ) from error
             add_note(error, f"raised by reset() of environment {self.index} ({env}), {self._last_seed()}")
             raise
 

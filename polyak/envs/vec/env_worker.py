@@ -11,6 +11,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import random
 import signal
 import socket
 import sys
@@ -127,7 +128,8 @@ def run_worker(
     # that an environment starts.
     signal.signal(signal.SIGINT, lambda *_: None)
     end_with_parent()
-    channel, block = Channel(*ends), EnvBlock(assignment)
+    seed_process(None)
+    channel, block = Channel(*ends), EnvBlock(assignment, reseeds=True)
     try:
         if _get_ready(channel, block):
             _serve(channel, block)
@@ -157,6 +159,21 @@ def _serve(channel: Channel, block: EnvBlock) -> None:
         channel.send(*block.answer(kind, content))
 
 
+def seed_process(seed: int | None) -> None:
+    """Give the global generators of Python, numpy and, if it is loaded, torch a stream of this process's own.
+
+    A process that is forked, by the fork server too, inherits their states: all workers would draw the same numbers.
+
+    Args:
+        seed: mixed into all three; None takes entropy from the operating system.
+    """
+    mixed = np.random.SeedSequence(seed)
+    random.seed(int(mixed.generate_state(1)[0]))
+    np.random.seed(mixed.generate_state(4))
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(int(mixed.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
 def end_with_parent() -> None:
     """End this process soon after its parent died, even while an environment hangs."""
     parent = multiprocessing.parent_process()
@@ -182,13 +199,19 @@ class EnvBlock:
     Args:
         assignment: which environments.
         encode: makes bytes of the infos of a step; None hands them over as they are, to the same process.
+        reseeds: a seeded reset also seeds the process's global generators, for environments that draw from them.
     """
 
     def __init__(
-        self, assignment: Assignment, encode: Callable[[Sequence[StepInfo]], bytes] | None = encode_step_infos
+        self,
+        assignment: Assignment,
+        encode: Callable[[Sequence[StepInfo]], bytes] | None = encode_step_infos,
+        *,
+        reseeds: bool = False,
     ):
         self.assignment = assignment
         self.encode = encode
+        self.reseeds = reseeds
         self.first = assignment.first
         self.envs: list[gym.Env] = []
         self.doing = ""  # the command under way, for messages
@@ -267,6 +290,8 @@ class EnvBlock:
         number = self.assignment.number
         seeds, options = pickle.loads(content) if content else ([None] * len(self.envs), [None] * len(self.envs))
         infos = []
+        if self.reseeds and seeds[0] is not None:
+            seed_process(seeds[0])
         for slot, env, seed, option in zip(self.slots, self.envs, seeds, options, strict=True):
             self.running[number] = slot.index
             infos.append(slot.reset(env, seed, option))

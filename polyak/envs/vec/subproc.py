@@ -138,6 +138,9 @@ class SubprocVecEnv(VecEnv):
     With the start methods "forkserver" (the default where there is one) and "spawn" each worker imports the script
     again, so the code that makes the VecEnv must stand under ``if __name__ == "__main__":``.
 
+    Each worker process has its own streams of Python's, numpy's and torch's global random numbers, with every start
+    method; a seeded reset seeds them, too.
+
     After an error in ``step`` or ``reset`` the workers are closed. An error in ``env_method`` and its like leaves
     them running.
 
@@ -599,6 +602,5 @@ def _unguarded_message(start_method: str) -> str:
     script = getattr(sys.modules.get("__main__"), "__file__", None) or "the main script"
     return (
         f"SubprocVecEnv(start_method={start_method!r}) imports {script} again in each worker process, and the script "
-        'makes the SubprocVecEnv at its top level. Fix: move that code under `if __name__ == "__main__":` '
-        "(or pass start_method='fork' on Linux)."
+        'makes the SubprocVecEnv at its top level. Fix: move that code under `if __name__ == "__main__":`.'
     )

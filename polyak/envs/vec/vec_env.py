@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import is_composed
+from polyak.envs.vec.seeds import seeds_of
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
 """Which of the environments: all (None), one, or several."""
@@ -104,17 +105,18 @@ class VecEnv(ABC):
         self.close()
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Choose the seeds of the next reset: environment ``i`` gets ``seed + i``.
+        """Choose the seeds of the next reset: see :func:`~polyak.envs.vec.seeds.seeds_of`.
 
         Args:
-            seed: None draws the first seed from numpy's global generator.
+            seed: of the first environment, and the root of the others' seeds; None draws it from numpy's global
+                generator.
 
         Returns:
             the seed of each environment.
         """
         if seed is None:
             seed = int(np.random.randint(0, np.iinfo(np.uint32).max, dtype=np.uint32))
-        self._seeds = [seed + index for index in range(self.num_envs)]
+        self._seeds = [*seeds_of(seed, self.num_envs)]
         return self._seeds
 
     def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:

@@ -37,7 +37,7 @@ class Alone(Game):
         return np.where(positions < 5, GOING_ON, over)[:, 0]
 
     def observe(self, positions: np.ndarray) -> np.ndarray:
-        return positions.astype(np.float32)
+        return positions.astype(np.float32) / 6
 
 
 class Objects(Alone):

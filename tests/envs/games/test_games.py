@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from polyak import AlphaZero
+from polyak.core.search.mcts import MCTS
 from polyak.envs.games.checker import GameError, check_game
 from polyak.envs.games.connect4 import Connect4, four_in_a_row
 from polyak.envs.games.game import Game, IllegalMoveError
 from polyak.envs.games.known import find_game
+from polyak.envs.games.self_play import SelfPlayVecEnv
 from polyak.envs.games.tictactoe import TicTacToe
 from tests.envs.games.connect4_positions import ILLEGAL, drawn, error_rate, load
 
@@ -169,6 +173,15 @@ class Huge(TicTacToe):
 def test_a_wrong_game_is_refused_with_the_moves_that_show_it(game: Game, message: str) -> None:
     with pytest.raises(GameError, match=message):
         check_game(game)
+
+
+@pytest.mark.parametrize("game", [Lenient(), Stuck(), Shared(), Endless(), Proud(), GoesOn(), Huge()], ids=repr)
+@pytest.mark.parametrize(
+    "use", [lambda game: AlphaZero("MlpPolicy", game), MCTS, SelfPlayVecEnv], ids=["az", "mcts", "env"]
+)
+def test_a_wrong_game_is_refused_before_it_is_played(game: Game, use: Callable[[Game], Any]) -> None:
+    with pytest.raises(GameError, match="is not a game to search"):
+        use(game)
 
 
 def test_solved_positions_are_what_they_are_said_to_be() -> None:
