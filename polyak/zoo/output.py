@@ -71,7 +71,7 @@ class _Outlasting:
     """A text stream that turns to the null device when it cannot be written any more."""
 
     def __init__(self, stream: Any, work: str) -> None:
-        self._stream, self._work = stream, work
+        self._stream, self._work, self._is_lost = stream, work, False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -90,6 +90,9 @@ class _Outlasting:
             self._turn_away(error)
 
     def _turn_away(self, error: OSError) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._stream.fileno())
         os.close(null)

@@ -1,6 +1,7 @@
 """Whatever ends ``polyak train``: what was learned is saved, and message and exit status say so."""
 
 import errno
+import io
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from polyak import PPO
 from polyak.core.watching.callbacks import CheckpointCallback
-from polyak.envs import VecNormalize
+from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.wrappers.monitor import ResultsWriter
 from polyak.zoo.cli import main
 from polyak.zoo.registry import find_algorithm
+from polyak.zoo.report.logbook import Logbook
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.run_notes import ProgressFile
 from tests.zoo.faulty import ENV_ID, LINE, SPEC
@@ -371,24 +374,72 @@ def test_ctrl_c_once_more_ends_at_once(
     assert list(tmp_path.rglob(".*")) == []
 
 
-@pytest.mark.parametrize("words", [["--save-freq", 50]])
 def test_a_mistake_that_learning_finds_leaves_nothing(
-    words: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def start(self: CheckpointCallback) -> None:
         raise ImportError("a package is missing")
 
     monkeypatch.setattr(CheckpointCallback, "_on_training_start", start)
-    assert train(tmp_path, "dqn", "--eval-freq", -1, *words) == 2
+    assert train(tmp_path, "dqn", "--eval-freq", -1, "--save-freq", 50) == 2
     assert capsys.readouterr().err == "polyak: a package is missing\n"
     assert list(tmp_path.iterdir()) == []
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_calls_such_a_run_failed(tmp_path: Path) -> None:
+    assert train(tmp_path, "q_learning", "--eval-freq", -1, *faulty(fault="RuntimeError")) == 3
+    (run,) = Logbook(tmp_path).read()["runs"]
+    assert run["state"] == "failed"
+
+
+@pytest.mark.parametrize(("error", "status"), [(RuntimeError("a bad day"), 3), (KeyboardInterrupt(), 130)])
+def test_the_demonstration_keeps_its_agent(
+    error: BaseException, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: PPO) -> None:
+        raise error
+
+    monkeypatch.setattr(PPO, "train", fail)
+    with pytest.raises(SystemExit) as stopped:
+        main(["demo", "-o", str(tmp_path), "--no-progress"])
+    assert stopped.value.code == status
+    assert PPO.load(tmp_path / "ppo_cartpole.zip").num_timesteps > 0
+
+
+def test_training_outlasts_an_output_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(io.TextIOWrapper):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Full((tmp_path / "output.txt").open("wb")) as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert train(tmp_path / "logs", "q_learning", "--eval-freq", -1, "--verbose", 1, n=100) == 0
+        monkeypatch.undo()
+    said = capsys.readouterr().err
+    assert said.count("the output cannot be written any more") == 1
+    assert RunFolder.find(tmp_path / "logs", "q_learning", ENV_ID).final_model.is_file()
+
+
+def test_sys_exit_in_an_environment_ends_a_trial_and_not_the_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    words = ["tune", "--algo", "dqn", "--env", SPEC, "-n", 200, "--n-trials", 2, "--seed", 1, "--n-evaluations", 1]
+    words += ["--log-folder", tmp_path, *faulty(fault="SystemExit")]
+    with pytest.raises(SystemExit):
+        main([*map(str, words), "-params", *SETTINGS["dqn"]])
+    said = capsys.readouterr()
+    assert "Trial 1: failed: SystemExit: a bad day" in said.out, said.out + said.err
 
 
 def test_normaliser_of_stable_baselines3_is_kept(tmp_path: Path) -> None:
     words = ["--eval-freq", -1, "--save-format", "sb3", *faulty(fault="RuntimeError")]
     assert train(tmp_path, "ppo", *words) == 3
     run = RunFolder.find(tmp_path, "ppo", ENV_ID)
-    from polyak.envs import make_vec_env
-
     assert isinstance(VecNormalize.load(run.normalizer, make_vec_env(SPEC)), VecNormalize)
     assert find_algorithm("ppo").load(run.final_model).num_timesteps > 0
