@@ -13,7 +13,7 @@ SPEC = f"tests.zoo.faulty:{ENV_ID}"
 LINE = "raise the_fault  # the line of the user's environment"
 
 
-class Faulty(gymnasium.Env[int, int]):
+class Faulty(gymnasium.Env[Any, Any]):
     """Episodes of five steps through five states.
 
     Args:
@@ -71,4 +71,4 @@ def _deepest(env: Faulty) -> float:
     return _deeper(env) + 1
 
 
-gymnasium.register(id=ENV_ID, entry_point=Faulty, max_episode_steps=100)
+gymnasium.register(id=ENV_ID, entry_point="tests.zoo.faulty:Faulty", max_episode_steps=100)
