@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from polyak.zoo.errors import NOTHING_SAVED, SAVED, ZooError
-from polyak.zoo.interruption import Terminated, status_of, stop_with_the_parent
+from polyak.zoo.interruption import Terminated, status_of
 from polyak.zoo.output import note
 
 
@@ -69,7 +69,7 @@ class _Trainings:
     """The programs that run, so that they can be told to stop."""
 
     def __init__(self, arguments: Sequence[str], processes: int) -> None:
-        self._command = [sys.executable, "-u", "-m", "polyak.zoo.seeds", "train", *arguments]
+        self._command = [sys.executable, "-u", "-m", "polyak.zoo.seed_worker", "train", *arguments]
         # Together they get the CPUs once, not once each.
         threads = str(max(1, (os.cpu_count() or 1) // processes))
         self._environment = {"OMP_NUM_THREADS": threads, **os.environ}
@@ -112,10 +112,3 @@ class _Trainings:
             for program in self._running:
                 if program.poll() is None and os.name != "nt":
                     program.send_signal(number)
-
-
-if __name__ == "__main__":
-    from polyak.zoo.cli import main
-
-    stop_with_the_parent()
-    main()
