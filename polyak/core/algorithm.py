@@ -10,6 +10,7 @@ a table, a search or a dataset needs neither.
 
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -218,8 +219,12 @@ class Algorithm:
             try:
                 while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
                     self._check_iteration()
-            finally:
+            except BaseException:
+                _end_in_spite(callback)
+                raise
+            else:
                 callback.on_training_end()
+            finally:
                 self._split.stop()
         if self.verbose >= 1:
             print("time: " + ", ".join(f"{name} {share} %" for name, share in self._split.percent().items()))
@@ -429,6 +434,14 @@ class Algorithm:
             trust=trust,
             resume=resume,
         )
+
+
+def _end_in_spite(callback: BaseCallback) -> None:
+    """Let callbacks end after an error, which what they raise must not hide."""
+    try:
+        callback.on_training_end()
+    except Exception as error:
+        warnings.warn(f"a callback raised {error!r} in on_training_end(), after training had failed.", stacklevel=3)
 
 
 setattr(Algorithm, "load", _Loader(Algorithm.__dict__["load"].__func__))  # noqa: B010  # type checkers see the classmethod

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -166,14 +167,15 @@ def guarded(model: Any) -> Iterator[None]:
     """While the block runs, ``model._guard`` watches what the model learns; afterwards all of it is finite.
 
     Raises:
-        NonFiniteError: it is not; the last good state has been put back, as far as the message says.
+        NonFiniteError: it is not; the last good state has been put back, as far as the message says. Where Ctrl-C or
+            ``sys.exit()`` ends the block, that is raised, and a warning has the message.
     """
     learner = getattr(model, "learner", None)
     guard = Guard(learner) if isinstance(learner, Learner) else None
     model._guard = guard
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         _repair(guard, error)
         raise
     else:
@@ -182,17 +184,30 @@ def guarded(model: Any) -> Iterator[None]:
         model._guard = None
 
 
-def _repair(guard: Guard | None, error: Exception | None) -> None:
+def _repair(guard: Guard | None, error: BaseException | None) -> None:
     if guard is None or not (broken := guard.broken()):
         return
     steps = guard._learner.steps
-    found = f"{error} " if error is not None else ""
+    found = f"{error} " if isinstance(error, Exception) else ""
     found += f"Gradient step {steps} of the learner left NaN or infinity in {_listed(broken)}. "
     if guard.put_back():
         found += f"Everything learned was put back to what it was after gradient step {guard.copied}, and can be saved."
     else:
         found += "It could not be put back: networks or optimizers were exchanged during training."
+    if error is not None and not isinstance(error, Exception):
+        warnings.warn(found, stacklevel=2)  # Ctrl-C stays what it is
+        return
     raise NonFiniteError(found) from error
+
+
+def broken_parameters(model: Any) -> list[str]:
+    """Names of the parameters of a model's networks that hold NaN or infinity; none of a model without networks."""
+    networks = getattr(model, "learner", None)
+    if not isinstance(networks, torch.nn.Module):
+        networks = getattr(model, "policy", None)
+    if not isinstance(networks, torch.nn.Module):
+        return []
+    return [name for name, parameter in networks.named_parameters() if not bool(torch.isfinite(parameter).all())]
 
 
 def _tensors(learner: Learner) -> dict[str, Tensor]:

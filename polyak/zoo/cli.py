@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
@@ -20,11 +21,12 @@ from polyak.zoo.data.show import show as show_data
 from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.doctor import DoctorOptions, doctor
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
-from polyak.zoo.errors import ZooError
+from polyak.zoo.errors import TrainingFailed, ZooError, readable
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.listing import ListOptions, show
 from polyak.zoo.options import build_command, list_flags, spread_lists
+from polyak.zoo.output import note
 from polyak.zoo.play import PlayOptions, play
 from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
 from polyak.zoo.plots.plot import PlotOptions, plot
@@ -149,7 +151,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line on `argv` (``sys.argv[1:]`` by default) and exit.
 
     Exit status: 0 when all went well, 2 for a mistake in what was asked (one line on stderr, no traceback unless the
-    environment variable ``POLYAK_TRACEBACK`` is set), 1 for a failure while running.
+    environment variable ``POLYAK_TRACEBACK`` is set), 3 for a training that failed and saved what it had learned, 1 for
+    any other failure while running.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0].replace("_", "-") in COMMANDS:  # record_video, as the Zoo's modules are called
@@ -162,3 +165,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         print(f"polyak: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except TrainingFailed as failure:
+        with suppress(OSError):  # stderr may be closed
+            print(readable(failure.cause), end="", file=sys.stderr)
+        note(failure.outcome)
+        raise SystemExit(failure.status) from None

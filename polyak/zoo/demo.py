@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from polyak.zoo.enjoy import frames_per_second, play
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError
+from polyak.zoo.keeping import MODEL, conclusion, keep, learned, save_sound
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_folder
 from polyak.zoo.plots.curves import evaluation_curve, training_curve
@@ -48,7 +50,10 @@ class DemoOptions:
 
 @outlasting_the_reader("the demonstration")
 def demo(options: DemoOptions) -> float:
-    """Run the demonstration, print where its files are and return the mean return of the final evaluation."""
+    """Run the demonstration, print where its files are and return the mean return of the final evaluation.
+
+    Ctrl-C ends it, and exits with status 130 when the model is saved; after an error TrainingFailed is raised then.
+    """
     from polyak.core.engine.threads import chosen_threads
 
     if options.video not in ("gif", "mp4"):
@@ -65,7 +70,11 @@ def demo(options: DemoOptions) -> float:
     print(f"Training PPO on {ENV_ID} until ten evaluation episodes in a row last to the end (return 500) ...")
     started = time.perf_counter()
     with chosen_threads(1):  # on networks this small, a second thread costs more than it brings
-        model = _train(algorithm, settings, options, folder)
+        model, ended = _train(algorithm, settings, options, folder)
+    path = folder / "ppo_cartpole.zip"
+    kept = keep({MODEL: partial(save_sound, model, path, "polyak")})
+    if (end := conclusion(ended, kept, model.num_timesteps, path)) is not None:
+        raise end from ended
     seconds = time.perf_counter() - started
     print(
         f"Trained for {model.num_timesteps:,} steps in {seconds:.1f} s ({model.num_timesteps / seconds:,.0f} a second)"
@@ -75,8 +84,6 @@ def demo(options: DemoOptions) -> float:
     low, high = result.ci
     print(f"Return over {N_EPISODES} episodes: mean {result.mean:.1f}, 95% interval [{low:.1f}, {high:.1f}]")
 
-    path = folder / "ppo_cartpole.zip"
-    model.save(path)
     written = {
         "model": path,
         "learning curve": _draw_curve(folder),
@@ -92,8 +99,13 @@ def demo(options: DemoOptions) -> float:
     return result.mean
 
 
-def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folder: Path) -> Any:
-    """Train until an evaluation of ten episodes reaches 500 (or to the cap); the progress bar counts to the cap."""
+def _train(
+    algorithm: type[Any], settings: Settings, options: DemoOptions, folder: Path
+) -> tuple[Any, BaseException | None]:
+    """Train until an evaluation of ten episodes reaches 500 (or to the cap); the progress bar counts to the cap.
+
+    Returns the model, and what ended training before that.
+    """
     from polyak.core.watching.callbacks import EvalCallback, StopTrainingOnRewardThreshold
 
     envs = make_envs(find_env(ENV_ID), settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
@@ -111,11 +123,11 @@ def _train(algorithm: type[Any], settings: Settings, options: DemoOptions, folde
             log_path=str(folder),
             verbose=0,
         )
-        model.learn(options.max_timesteps, callback=callback, progress_bar=options.progress)
+        ended = learned(partial(model.learn, options.max_timesteps, callback, progress_bar=options.progress))
     finally:
         envs.close()
         eval_envs.close()
-    return model
+    return model, ended
 
 
 def _evaluate(model: Any, seed: int) -> EvaluationResult:

@@ -1,13 +1,69 @@
-"""Mistakes of the person at the command line: told in one sentence, without a traceback, with exit status 2."""
+"""What commands end with: mistakes in what was asked, and trainings that failed."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+NOTHING_SAVED = 1
+"""Exit status of a command that failed while running and left nothing of what it had learned."""
+SAVED = 3
+"""Exit status of a training that failed and saved what it had learned."""
+
+_MOST_FRAMES = 20
+"""Of a long traceback the innermost frames are shown: there is the line of the environment, or callback, at fault."""
+
 
 class ZooError(Exception):
-    """What was asked cannot be done; the message names the argument, its value and a way out."""
+    """What was asked cannot be done; the message names the argument, its value and a way out.
+
+    It is told in one sentence, without a traceback, with exit status 2.
+    """
+
+
+class TrainingFailed(Exception):
+    """Training, or saving what was learned, failed.
+
+    Attributes:
+        cause: the error.
+        outcome: after how many steps, where the model is, and what could not be saved.
+        status: exit status of the command, `SAVED` or `NOTHING_SAVED`.
+    """
+
+    def __init__(self, cause: BaseException, outcome: str, status: int) -> None:
+        super().__init__(f"{in_one_line(cause)}; {outcome}")
+        self.cause, self.outcome, self.status = cause, outcome, status
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return type and message of an error, without what follows the first line."""
+    return "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+
+
+def readable(error: BaseException) -> str:
+    """Return the traceback of an error as text, in which the message of what began it all comes once.
+
+    Where an error repeats the message of the one that it came from, the traceback goes on to the first line at fault;
+    one from another process holds that traceback in its message.
+    """
+    frames, origin = traceback.extract_tb(error.__traceback__), error
+    while (before := _origin(origin)) is not None and str(before) and str(origin).startswith(str(before)):
+        inner = before.__traceback__
+        outer = [frame for frame, _ in traceback.walk_tb(origin.__traceback__)]
+        shared = outer.index(inner.tb_frame) if inner is not None and inner.tb_frame in outer else 0
+        frames, origin = traceback.StackSummary.from_list([*frames[:shared], *traceback.extract_tb(inner)]), before
+    if origin is not error:
+        shown = traceback.format_list(frames[-_MOST_FRAMES:])
+        return "".join(["Traceback (most recent call last):\n", *shown, *traceback.format_exception_only(error)])
+    from_elsewhere = error.__cause__ is not None and error.__cause__.__traceback__ is None
+    return "".join(traceback.format_exception(error, limit=-_MOST_FRAMES, chain=not from_elsewhere))
+
+
+def _origin(error: BaseException) -> BaseException | None:
+    """Return the error in whose handling another one was raised, if it was raised in this process."""
+    origin = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return origin if origin is not None and origin.__traceback__ is not None else None
 
 
 @contextmanager

@@ -1,40 +1,109 @@
-"""Being asked to stop: by Ctrl-C, or by SIGTERM, which schedulers send some seconds before they kill."""
+"""Being asked to stop: by Ctrl-C, by SIGTERM, which schedulers send some seconds before they kill, by a terminal that
+is closed, or by the end of the process that started this one.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+
+from polyak.zoo.output import note
+
+PATIENCE = 600.0
+"""Seconds that a process whose parent has gone gets to save what it learned."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: what Ctrl-C does is to be done."""
+    """SIGTERM or SIGHUP came: what Ctrl-C does is to be done. Its argument is the signal's number."""
+
+
+class Stops:
+    """What is done when signals ask a program to stop.
+
+    The first raises KeyboardInterrupt (Ctrl-C) or :class:`Terminated`. While the program saves, another one is only
+    answered, so that an impatient second Ctrl-C, or a scheduler that signals twice, costs nothing. One more raises.
+    """
+
+    def __init__(self) -> None:
+        self._forgives = False
+
+    def saving(self) -> None:
+        """From now on the program saves what it has: the next signal does not end that."""
+        self._forgives = True
+
+    def heed(self, number: int, frame: Any) -> None:
+        """The handler of all these signals."""
+        forgiven, self._forgives = self._forgives, not self._forgives
+        if forgiven:
+            with suppress(RuntimeError):  # the signal came in the middle of a line for stderr
+                note("already stopping. One more signal ends the program at once, and what is not saved yet is lost.")
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            raise Terminated(number)
 
 
 @contextmanager
-def heeding_sigterm() -> Iterator[None]:
-    """Raise `Terminated` when SIGTERM comes for the first time; a second one ends the program at once.
+def heeding_signals() -> Iterator[Stops]:
+    """Within the block, Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed) do what :class:`Stops` says.
 
-    Only the main thread of a program hears signals: elsewhere, and where a program has its own way with SIGTERM,
-    nothing changes.
+    Only the main thread of a program hears signals: elsewhere, and where a program ignores a signal or has its own way
+    with it, nothing changes.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-
-    def heed(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, heed)
+    stops = Stops()
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        usual[signal.SIGHUP] = signal.SIG_DFL
+    if threading.current_thread() is not threading.main_thread():
+        usual = {}
+    taken = [number for number, handler in usual.items() if signal.getsignal(number) == handler]
+    for number in taken:
+        signal.signal(number, stops.heed)
     try:
-        yield
+        yield stops
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in taken:
+            signal.signal(number, usual[number])
 
 
 def status_of(interrupt: KeyboardInterrupt) -> int:
     """Exit status of a program that was asked to stop: 128 and the number of the signal."""
-    return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
+    number = interrupt.args[0] if isinstance(interrupt, Terminated) and interrupt.args else None
+    return 128 + (number or (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT))
+
+
+def stop_with_the_parent() -> None:
+    """Do what SIGTERM does when standard input closes: its other end is held by the process that started this one.
+
+    A program that does not end by it within `PATIENCE` seconds is ended.
+    """
+
+    def watch() -> None:
+        wait_for_the_parents_end()
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # nothing has been learned yet
+            os._exit(128 + signal.SIGTERM)
+        if hasattr(signal, "pthread_kill"):  # wakes the main thread even where it waits for something
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        else:
+            import _thread
+
+            _thread.interrupt_main(signal.SIGTERM)
+        time.sleep(PATIENCE)
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, name="polyak-parent-watch", daemon=True).start()
+
+
+def wait_for_the_parents_end() -> None:
+    """Return when standard input has closed; what is written to it is thrown away."""
+    try:
+        while os.read(sys.stdin.fileno(), 4096):  # not through sys.stdin, whose lock a waiting thread would hold
+            pass
+    except OSError:
+        pass

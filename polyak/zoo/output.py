@@ -51,9 +51,10 @@ def _try_to_write(flag: str, path: str, folder: Path) -> None:
 
 @contextmanager
 def outlasting_the_reader(work: str) -> Iterator[None]:
-    """Go on when the reader of standard output leaves, as in ``polyak train | head``, and say so once on stderr.
+    """Go on when standard output cannot be written any more, and say so once on stderr.
 
-    `work` is what goes on, such as ``"training"``.
+    The reader has left, as in ``polyak train | head``, the terminal was closed, or the disk is full. `work` is what
+    goes on, such as ``"training"``.
     """
     if sys.stdout is None:  # closed before the program began: print writes nothing
         yield
@@ -67,10 +68,10 @@ def outlasting_the_reader(work: str) -> Iterator[None]:
 
 
 class _Outlasting:
-    """A text stream that turns to the null device when its reader has left."""
+    """A text stream that turns to the null device when it cannot be written any more."""
 
     def __init__(self, stream: Any, work: str) -> None:
-        self._stream, self._work = stream, work
+        self._stream, self._work, self._is_lost = stream, work, False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -78,18 +79,24 @@ class _Outlasting:
     def write(self, text: str) -> int:
         try:
             self._stream.write(text)
-        except BrokenPipeError:
-            self._turn_away()
+        except OSError as error:
+            self._turn_away(error)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._turn_away()
+        except OSError as error:
+            self._turn_away(error)
 
-    def _turn_away(self) -> None:
+    def _turn_away(self, error: OSError) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._stream.fileno())
         os.close(null)
-        note(f"nobody reads the output any more; {self._work} goes on without it.")
+        if isinstance(error, BrokenPipeError):
+            note(f"nobody reads the output any more; {self._work} goes on without it.")
+        else:
+            note(f"the output cannot be written any more ({error.strerror or error}); {self._work} goes on without it.")

@@ -8,7 +8,7 @@
     <EnvId>.zip                          the final model
     replay_buffer.pkl                    the replay buffer
     progress.csv                         what the logger wrote
-    <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  vecnormalize.pkl
+    <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  error.txt  vecnormalize.pkl
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plain_yaml import read_yaml, write_yaml
 
+ERROR = "error.txt"
+"""In the folder of settings: what ended a training that failed."""
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from polyak.zoo.errors import ZooError
-from polyak.zoo.interruption import status_of
+from polyak.zoo.errors import NOTHING_SAVED, SAVED, ZooError
+from polyak.zoo.interruption import Terminated, status_of
 from polyak.zoo.output import note
 
 
@@ -40,9 +40,10 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
     """Run ``polyak train <arguments> --seed <seed>`` for each seed, `processes` at a time.
 
     What they print appears with the seed in front. A training that fails does not stop the others; Ctrl-C lets those
-    that run save what they learned, and starts no more, and so does SIGTERM. Returns the exit status: 0 if all
-    trainings ended well, 130 after Ctrl-C, 143 after SIGTERM, 1 otherwise; a line on stderr names the seeds that
-    failed.
+    that run save what they learned, and starts no more, and so do SIGTERM and the end of this process, however it
+    ends. Returns the exit status: 0 if all trainings ended well, 130 after Ctrl-C, 143 after SIGTERM; a line on stderr
+    names the seeds that failed, of which `SAVED` says that each has saved what it learned, `NOTHING_SAVED` that not all
+    have.
     """
     trainings, stopped = _Trainings(arguments, processes), 0
     with ThreadPoolExecutor(processes) as pool:
@@ -52,7 +53,7 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
                 result.result()
         except KeyboardInterrupt as interrupt:
             stopped = status_of(interrupt)
-            trainings.interrupt()
+            trainings.interrupt(interrupt)
     statuses = {seed: result.result() for seed, result in results.items()}
     failed = {seed: status for seed, status in statuses.items() if status not in (0, None)}
     if stopped:
@@ -60,7 +61,7 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
     if failed:
         told = ", ".join(f"{seed} (exit status {status})" for seed, status in failed.items())
         note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {told}.")
-        return 1
+        return SAVED if set(failed.values()) == {SAVED} else NOTHING_SAVED
     return 0
 
 
@@ -68,7 +69,7 @@ class _Trainings:
     """The programs that run, so that they can be told to stop."""
 
     def __init__(self, arguments: Sequence[str], processes: int) -> None:
-        self._command = [sys.executable, "-u", "-m", "polyak", "train", *arguments]
+        self._command = [sys.executable, "-u", "-m", "polyak.zoo.seed_worker", "train", *arguments]
         # Together they get the CPUs once, not once each.
         threads = str(max(1, (os.cpu_count() or 1) // processes))
         self._environment = {"OMP_NUM_THREADS": threads, **os.environ}
@@ -84,6 +85,7 @@ class _Trainings:
             # In a session of its own it hears of Ctrl-C once, from `interrupt`, and not from the terminal as well.
             program = subprocess.Popen(
                 [*self._command, "--seed", str(seed)],
+                stdin=subprocess.PIPE,  # nothing is written to it: that it closes says that this process is no more
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -92,15 +94,21 @@ class _Trainings:
                 start_new_session=os.name != "nt",
             )
             self._running.append(program)
+        assert program.stdin is not None
         assert program.stdout is not None
         for line in program.stdout:
             print(f"[seed {seed}] {line}", end="", flush=True)
-        return program.wait()
+        status = program.wait()
+        program.stdout.close()
+        program.stdin.close()
+        return status
 
-    def interrupt(self) -> None:
-        """Do what Ctrl-C does to every program that runs, and let no other begin."""
+    def interrupt(self, interrupt: KeyboardInterrupt) -> None:
+        """Ask every program that runs to stop and save, and let no other begin."""
+        # SIGINT is ignored by what a shell's `&` has started, in which nobody can have pressed Ctrl-C.
+        number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
         with self._lock:
             self.is_interrupted = True
             for program in self._running:
                 if program.poll() is None and os.name != "nt":
-                    program.send_signal(signal.SIGINT)
+                    program.send_signal(number)

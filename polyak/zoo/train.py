@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.environments import check_own_env, make_envs, normalized
-from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.interruption import heeding_sigterm, status_of
+from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
+from polyak.zoo.interruption import Stops, heeding_signals
+from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_sound
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
 from polyak.zoo.models import new_model
@@ -29,7 +30,7 @@ from polyak.zoo.registry import (
     nameless,
     parameter_names,
 )
-from polyak.zoo.run_folder import RunFolder, file_name
+from polyak.zoo.run_folder import ERROR, RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
@@ -114,9 +115,9 @@ class TrainOptions(OptimizeOptions):
 def train(options: TrainOptions) -> Any:
     """Train as `options` say and return the trained model (None with ``--seeds``, which train in other processes).
 
-    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C and SIGTERM stop early, still save, and exit
-    with status 130 and 143. Raises ZooError for a wrong option, algorithm, environment or setting, before any
-    folder is made or after removing it again.
+    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C, SIGTERM and SIGHUP stop early, still save, and
+    exit with status 130, 143 and 129. Raises ZooError for a wrong option, algorithm, environment or setting, before any
+    folder is made or after removing it again; TrainingFailed, once what was learned is saved, if training raised.
     """
     from polyak.core.engine.threads import chosen_threads
     from polyak.zoo.run_notes import taking_notes
@@ -140,8 +141,8 @@ def train(options: TrainOptions) -> Any:
         if environment.is_own:
             _check_own_env(options, environment, settings)
         folder = RunFolder.create(Path(options.log_folder), options.algo, environment.name, options.uuid)
-        with taking_notes(folder), heeding_sigterm():
-            return _execute(_Run(options, algorithm, environment, settings, folder, dataset))
+        with taking_notes(folder), heeding_signals() as stops:
+            return _execute(_Run(options, algorithm, environment, settings, folder, dataset), stops)
 
 
 def _train_each(options: TrainOptions) -> None:
@@ -151,7 +152,7 @@ def _train_each(options: TrainOptions) -> None:
         raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")
     _look_up(options)
     alike = replace(options, seeds=[], processes=-1)
-    with outlasting_the_reader("training"), heeding_sigterm():
+    with outlasting_the_reader("training"), heeding_signals():
         status = train_seeds(to_arguments(alike), seeds, number_of_processes(options.processes, len(seeds)))
     if status:
         raise SystemExit(status)
@@ -196,25 +197,27 @@ def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
     return load(options.dataset)
 
 
-def _execute(run: _Run) -> Any:
-    """Build, train and save; a run that cannot be built leaves no folder behind."""
+def _execute(run: _Run, stops: Stops) -> Any:
+    """Build, train and save; a run that cannot be built leaves no folder behind, and one that fails what it learned."""
     try:
         model, callbacks = run.build()
     except BaseException:
         run.close(exit_code=1)
         run.folder.remove()
         raise
-    exit_code = 1
-    try:
-        run.announce(model)
-        status = run.learn(model, callbacks)
-        run.save(model)
-        exit_code = status
-    finally:
-        run.close(exit_code)
-    if status:
-        note(f"interrupted after {model.num_timesteps:,} steps; the model is in {run.folder.final_model}")
-        raise SystemExit(status)
+    steps = model.num_timesteps
+    ended = learned(partial(run.learn, model, callbacks))
+    stops.saving()
+    if isinstance(ended, (ZooError, ImportError)) and model.num_timesteps == steps:  # a mistake in what was asked
+        run.close(exit_code=1)
+        run.folder.remove()
+        raise ended
+    end = conclusion(
+        ended, run.save(model), model.num_timesteps, run.folder.final_model, run.folder.settings_folder / ERROR
+    )
+    run.close(0 if end is None else end.status if isinstance(end, TrainingFailed) else int(end.code or 0))
+    if end is not None:
+        raise end from ended
     return model
 
 
@@ -425,7 +428,7 @@ class _Run:
             file_format=self.options.save_format,  # type: ignore[arg-type]
         )
 
-    def announce(self, model: Any) -> None:
+    def _announce(self, model: Any) -> None:
         """Say what will run, and where its files go."""
         steps = f"{self.n_timesteps:,} {'steps' if self.dataset is None else 'gradient steps'}"
         self._say(f"{self.options.algo.upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
@@ -439,8 +442,9 @@ class _Run:
         self._say(f"{source}, device: {device}")
         self._say(f"Log path: {self.folder.path}")
 
-    def learn(self, model: Any, callbacks: list[BaseCallback]) -> int:
-        """Train; Ctrl-C and SIGTERM end training early. Returns the program's exit status, 0 at the end."""
+    def learn(self, model: Any, callbacks: list[BaseCallback]) -> None:
+        """Say what will run, and train."""
+        self._announce(model)
         kwargs: dict[str, Any] = {}
         if self.options.log_interval == -2:
             kwargs["log_interval"] = None
@@ -448,30 +452,33 @@ class _Run:
             kwargs["log_interval"] = self.options.log_interval
         if self.options.trained_agent:
             kwargs["reset_num_timesteps"] = False
-        try:
-            model.learn(self.n_timesteps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
-        except KeyboardInterrupt as interrupt:
-            self._say("Interrupted: saving what was learned.")
-            return status_of(interrupt)
-        return 0
+        model.learn(self.n_timesteps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
 
-    def save(self, model: Any) -> None:
+    def save(self, model: Any) -> Kept:
         """Save the final model, the normalisation statistics and, if wanted, the replay buffer."""
         self._say(f"Saving to {self.folder.path}")
-        save(model, self.folder.final_model, self.options.save_format)
+        save_format = self.options.save_format
+        parts: dict[str, Callable[[], Any]] = {MODEL: partial(save_sound, model, self.folder.final_model, save_format)}
+        if (normalizer := model.get_vec_normalize_env()) is not None:
+            parts["normalisation statistics"] = partial(save, normalizer, self.folder.normalizer, save_format)
         if self.options.save_replay_buffer:
-            model.save_replay_buffer(self.folder.replay_buffer)
-        normalizer = model.get_vec_normalize_env()
-        if normalizer is not None:
-            save(normalizer, self.folder.normalizer, self.options.save_format)
+            parts["replay buffer"] = partial(model.save_replay_buffer, self.folder.replay_buffer)
+        return keep(parts)
 
     def close(self, exit_code: int = 0) -> None:
-        """Close every environment that was made, and end the tracking: other than 0, `exit_code` marks a failure."""
+        """Close every environment that was made, and end the tracking: other than 0, `exit_code` marks a failure.
+
+        What an environment raises meanwhile is only told: what was learned has been saved by then.
+        """
+        closing = [envs.close for envs in reversed(self.envs)]
         if self.tracker is not None:
-            self.tracker.close(exit_code)
-            self.tracker = None
-        while self.envs:
-            self.envs.pop().close()
+            closing.insert(0, partial(self.tracker.close, exit_code))
+        self.envs, self.tracker = [], None
+        for close in closing:
+            try:
+                close()
+            except (Exception, KeyboardInterrupt) as error:
+                note(f"closing what was used for training failed: {in_one_line(error)}")
 
     def _write_settings(self) -> None:
         self.folder.write_yaml("config.yml", {**self.settings.raw, "n_envs": self.settings.n_envs})

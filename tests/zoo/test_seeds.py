@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from polyak import PPO
 from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions
 from polyak.zoo.errors import ZooError
@@ -74,15 +75,18 @@ def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
     )
     words = ["train", "--env", "moody.py:Moody", "-n", 64, "--eval-freq", -1, *SMALL, "--seeds", 10, 12]
     result = subprocess.run(polyak(*words, "--processes", 2), cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 1, result.stdout + result.stderr
+    assert result.returncode == 3, result.stdout + result.stderr
     # Seed 10 has two environments, the second of which has seed 11.
-    assert "1 of 2 trainings failed: seeds 10 (exit status 1)" in result.stderr
+    assert "1 of 2 trainings failed: seeds 10 (exit status 3)" in result.stderr
     assert "[seed 10] " in result.stdout
     assert "a bad day" in result.stdout
-    finished = [
-        path for path in run_numbers(tmp_path / "logs" / "ppo", "Moody").values() if (path / "Moody.zip").is_file()
-    ]
-    assert [RunFolder(path, "Moody").read_yaml("args.yml")["seed"] for path in finished] == [12]
+    runs = [RunFolder(path, "Moody") for path in run_numbers(tmp_path / "logs" / "ppo", "Moody").values()]
+    assert all(run.final_model.is_file() for run in runs)
+    failed = [(run.settings_folder / "error.txt").is_file() for run in runs]
+    assert {run.read_yaml("args.yml")["seed"]: bad for run, bad in zip(runs, failed, strict=True)} == {
+        10: True,
+        12: False,
+    }
 
 
 def test_mistakes_are_told_once_and_leave_nothing(
@@ -102,6 +106,48 @@ def test_mistakes_are_told_once_and_leave_nothing(
         assert list(tmp_path.iterdir()) == []
 
 
+def until_two_train(folder: Path) -> None:
+    """Wait until two trainings have ended episodes."""
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        files = list(folder.rglob("0.monitor.csv"))
+        if len(files) == 2 and all(file.stat().st_size > 200 for file in files):
+            return
+        time.sleep(0.2)
+    pytest.fail("two trainings should have begun by now")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+def test_trainings_end_and_save_when_the_program_is_killed(tmp_path: Path) -> None:
+    words = ["train", "-f", tmp_path, "-n", 100_000_000, "--eval-freq", -1, *SMALL, "--seeds", "0", "1"]
+    with subprocess.Popen(
+        polyak(*words, "--processes", 2), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as program:
+        until_two_train(tmp_path)
+        children = children_of(program.pid)
+        program.kill()
+    deadline = time.monotonic() + 240
+    while len(list(tmp_path.rglob("CartPole-v1.zip"))) < 2 or any(map(is_alive, children)):
+        assert time.monotonic() < deadline, "the trainings have outlived their parent"
+        time.sleep(0.2)
+    for model in tmp_path.rglob("CartPole-v1.zip"):
+        assert PPO.load(model).num_timesteps > 0
+        assert not (model.parent / "CartPole-v1" / "error.txt").exists()
+    assert list(tmp_path.rglob(".*")) == []
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that one has started, as ``ps`` knows them."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
+    return [child for child, parent in pairs if parent == pid]
+
+
+def is_alive(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -110,12 +156,7 @@ def test_ctrl_c_and_sigterm_let_them_save(tmp_path: Path, number: int, status: i
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # who runs the tests may ignore it: a shell's `&` does
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(polyak(*words), preexec_fn=heed, **pipes) as program:
-        deadline = time.monotonic() + 240
-        while time.monotonic() < deadline:  # until both of the first have begun to train
-            files = list(tmp_path.rglob("0.monitor.csv"))
-            if len(files) == 2 and all(file.stat().st_size > 200 for file in files):
-                break
-            time.sleep(0.2)
+        until_two_train(tmp_path)
         program.send_signal(number)
         out, err = program.communicate(timeout=240)
     assert program.returncode == status, out + err

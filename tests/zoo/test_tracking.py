@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from polyak.core.watching.logger import Image, Logger, Video
-from polyak.zoo.errors import ZooError
+from polyak.zoo.errors import TrainingFailed, ZooError
 from polyak.zoo.tracking import WandbOutputFormat, check_tracker, flat
 from polyak.zoo.train import TrainOptions, train
 
@@ -136,9 +136,9 @@ def test_a_training_that_fails_is_marked(tmp_path: Path, wandb: list[Run], monke
         raise RuntimeError("broken")
 
     monkeypatch.setattr(PPO, "learn", learn)
-    with pytest.raises(RuntimeError, match="broken"):
+    with pytest.raises(TrainingFailed, match="RuntimeError: broken; training failed after 0 steps; the model is in"):
         train(options(tmp_path, track=True))
-    assert wandb[0].ended == 1
+    assert wandb[0].ended == 3
 
 
 def test_only_numbers_are_sent() -> None:

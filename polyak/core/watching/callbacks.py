@@ -218,7 +218,14 @@ class _Parent(BaseCallback):
         self._relay("on_training_start", self.locals, self.globals)
 
     def _on_training_end(self) -> None:
-        self._relay("on_training_end")
+        errors: list[Exception] = []
+        for child in self._children():  # all of them: each may have a file to close
+            try:
+                child.on_training_end()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
 class CallbackList(_Parent):

@@ -18,6 +18,7 @@ from pathlib import Path
 from polyak.zoo.benchmark.results import Result, machine, versions
 from polyak.zoo.benchmark.suites import Row, as_stored, settings_of
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
+from polyak.zoo.interruption import wait_for_the_parents_end
 from polyak.zoo.registry import is_atari_id
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
 from polyak.zoo.train import EVAL_SEED_OFFSET, TrainOptions, train
@@ -114,8 +115,8 @@ def move(run: Path, parent: Path, env: str) -> Path:
 
 
 def end_with_parent() -> None:
-    """End this process when its standard input closes."""
-    os.read(sys.stdin.fileno(), 1)  # not through sys.stdin, whose lock a waiting thread would hold at the end
+    """End this process when its standard input closes: half a run counts for no table."""
+    wait_for_the_parents_end()
     os._exit(1)
 
 

@@ -20,7 +20,7 @@ from polyak.zoo.report.films import FILMS
 from polyak.zoo.report.groups import flatten, what_counts
 from polyak.zoo.report.tail import Tail
 from polyak.zoo.report.thinning import Thinned, rounded, thin
-from polyak.zoo.run_folder import RunFolder, run_name
+from polyak.zoo.run_folder import ERROR, RunFolder, run_name
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -80,7 +80,9 @@ class Run:
         finished = self.folder.final_model.is_file()
         newest = max((when for _, when, _ in stamp[1]), default=0) / 1e9
         going_on = not finished and time.time() - newest < GOING_ON
-        return {**self._page, "state": "finished" if finished else "running" if going_on else "unfinished"}
+        failed = (self.folder.settings_folder / ERROR).is_file()
+        state = "failed" if failed else "finished" if finished else "running" if going_on else "unfinished"
+        return {**self._page, "state": state}
 
     @property
     def folder(self) -> RunFolder:

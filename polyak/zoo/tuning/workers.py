@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import time
 from multiprocessing.connection import wait
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.interruption import Terminated
+from polyak.zoo.interruption import Terminated, heeding_signals
 from polyak.zoo.output import outlasting_the_reader
 from polyak.zoo.tuning import studies
 from polyak.zoo.tuning.options import TuneOptions
@@ -81,7 +80,7 @@ def _run(study: Study, trial: Trial, problem: Problem) -> None:
                 raise
             except UpdateFinishedTrialError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # sys.exit() in an environment ends a trial, not the study
                 how = f"failed: {studies.fail(study, trial, error)}"
             else:
                 study.tell(trial, value)
@@ -120,12 +119,12 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
     except KeyboardInterrupt as interrupt:
         # Ctrl-C reached them, too, SIGTERM did not: they put back their trials and end.
         for process in processes if isinstance(interrupt, Terminated) else ():
-            if process.is_alive() and process.pid is not None:
-                os.kill(process.pid, signal.SIGINT)
+            if process.is_alive():
+                process.terminate()
         for process in processes:
             process.join(timeout=60)
             if process.is_alive():
-                process.terminate()
+                process.kill()
         raise
     if failed := [process.exitcode for process in processes if (process.exitcode or 0) > 0]:
         raise ZooError(f"A process of --n-jobs {options.n_jobs} ended with status {failed[0]}; see its message above.")
@@ -137,7 +136,7 @@ def _work(options: TuneOptions, total: int, number: int) -> None:
 
     Thread(target=_end_with_the_parent, daemon=True).start()
     studies.need_optuna()
-    with outlasting_the_reader("tuning"), chosen_threads(options.num_threads):
+    with outlasting_the_reader("tuning"), heeding_signals(), chosen_threads(options.num_threads):
         try:
             take_part(Problem.build(options), total, number)
         except KeyboardInterrupt:

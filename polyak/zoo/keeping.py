@@ -1,0 +1,106 @@
+"""What was learned is kept, however training ends: what was saved of it, what could not be, and how to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from polyak.core.files.archive import replacing
+from polyak.zoo.errors import NOTHING_SAVED, SAVED, TrainingFailed, in_one_line, readable
+from polyak.zoo.interruption import status_of
+from polyak.zoo.model_files import save
+from polyak.zoo.output import note
+
+MODEL = "model"
+
+
+@dataclass
+class Kept:
+    """What came of saving: ``lost`` maps what could not be saved to why."""
+
+    lost: dict[str, BaseException] = field(default_factory=dict)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is a file of the model as it was when training ended."""
+        return MODEL not in self.lost
+
+    def reasons(self) -> str:
+        """What could not be saved, and why; empty if everything could."""
+        why = [f"the {part} could not be saved: {in_one_line(error)}" for part, error in self.lost.items()]
+        return "; ".join(why)
+
+
+def learned(learn: Callable[[], Any]) -> BaseException | None:
+    """Train, and return what ended it early: an error, Ctrl-C, or ``sys.exit()`` in somebody's code. None: nothing."""
+    try:
+        learn()
+    except BaseException as error:
+        return error
+    return None
+
+
+def keep(parts: Mapping[str, Callable[[], Any]]) -> Kept:
+    """Save the parts of a run, each for itself: a replay buffer that the disk has no room for costs only itself.
+
+    Args:
+        parts: what saves each; none may leave half a file behind when it raises.
+    """
+    kept = Kept()
+    for part, save_it in parts.items():
+        try:
+            save_it()
+        except Exception as error:
+            kept.lost[part] = error
+        except KeyboardInterrupt as interrupt:  # asked for once more: nothing else is begun
+            kept.lost |= dict.fromkeys(list(parts)[list(parts).index(part) :], interrupt)
+            break
+    return kept
+
+
+def save_sound(model: Any, path: Path, file_format: str) -> None:
+    """Write a model that can act.
+
+    Raises:
+        ValueError: parameters hold NaN or infinity; nothing is written.
+    """
+    from polyak.core.finite import broken_parameters
+
+    if broken := broken_parameters(model):
+        raise ValueError(f"its parameters {', '.join(broken[:3])} hold NaN or infinity, with which it cannot act")
+    save(model, path, file_format)
+
+
+def conclusion(
+    ended: BaseException | None, kept: Kept, steps: int, model: Path, note_file: Path | None = None
+) -> SystemExit | TrainingFailed | None:
+    """What a command ends with when training has ended and what was learned has been saved; None: all went well.
+
+    Args:
+        ended: what ended training early.
+        kept: what came of saving.
+        steps: environment steps made.
+        model: the file of the model. Where it could not be written, other models in its folder are named.
+        note_file: where an error is written down for those who read the folder later.
+    """
+    if ended is None and not kept.lost:
+        return None
+    interrupt = ended if isinstance(ended, KeyboardInterrupt) else None
+    how = "interrupted" if interrupt else "training failed" if ended else "training ended"
+    outcome = f"{how} after {steps:,} steps"
+    outcome += f"; the model is in {model}" if kept.has_model else ""
+    outcome += f"; {kept.reasons()}" if kept.lost else ""
+    if interrupt and kept.has_model:
+        note(outcome)
+        return SystemExit(status_of(interrupt))
+    if not kept.has_model:
+        others = ", ".join(sorted(file.name for file in model.parent.glob("*.zip")))
+        outcome += f". Models in {model.parent} from before: {others or 'none'}"
+    cause = next(iter(kept.lost.values())) if ended is None or interrupt else ended
+    if note_file is not None:
+        with suppress(OSError), replacing(note_file) as file:  # the disk may be full
+            file.write(f"{readable(cause)}{outcome}\n".encode())
+    return TrainingFailed(cause, outcome, SAVED if kept.has_model else NOTHING_SAVED)
