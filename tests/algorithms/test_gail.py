@@ -12,14 +12,15 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak import GAIL, PPO
+from polyak import AIRL, GAIL, PPO
 from polyak.algorithms.gail import GAILLearner, discriminator_loss, expert_penalty, gradient_at, interpolated_penalty
+from polyak.core import advice
 from polyak.core.learner import LearnerRecipe, OptimizerRecipe
 from polyak.core.loops.adversarial import Comparison
 from polyak.core.reward import RewardFunction, logit, negative, positive
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import HerReplayBuffer, collect
-from polyak.envs import VecNormalize, make_vec_env, with_reward
+from polyak.envs import FixedHorizon, VecNormalize, make_vec_env, with_reward
 from polyak.nn.networks.rewards import RewardNet
 from tests.tolerance import bound, drift
 
@@ -334,3 +335,23 @@ def test_a_single_environment_may_be_given_as_it_is() -> None:
     model = small(env).learn(32)
     action, _ = model.predict(env.reset(seed=0)[0], deterministic=True)
     assert env.action_space.contains(int(action))
+
+
+@pytest.mark.parametrize("algorithm", [GAIL, AIRL])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_episodes_of_varying_length_are_warned_of_once(
+    algorithm: type[GAIL], fixed: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    def make() -> gym.Env[Any, Any]:
+        env = gym.make("CartPole-v1")
+        return FixedHorizon(env, 40) if fixed else env
+
+    advice.forget()
+    envs = make_vec_env(make, seed=0)
+    shown = collect(envs, None, 200, seed=0)
+    algorithm("MlpPolicy", envs, demonstrations=shown, generator_kwargs=SMALL, seed=0, device="cpu").learn(256)
+    messages = [str(warning.message) for warning in recwarn if "FixedHorizon" in str(warning.message)]
+    assert len(messages) == (not fixed)
+    if not fixed:
+        lengths = shown.lengths[shown.terminated]
+        assert f"demonstrated episodes last from {lengths.min()} to {lengths.max()} steps" in messages[0]

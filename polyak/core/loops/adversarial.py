@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.core.advice import advise
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
@@ -439,8 +440,23 @@ class AdversarialImitation(DeepAlgorithm):
         taken = codec.to_env(actions.reshape(-1, *codec.shape))
         return self._rewards(self._of_space(observations), taken, self._of_space(then), terminated)
 
+    def _warn_of_lengths(self) -> None:
+        """Where episodes end early, a reward of one sign is collected by living long, or by dying soon."""
+        demonstrations = cast(Dataset, self.demonstrations)
+        shown = set(demonstrations.lengths[demonstrations.terminated].tolist())
+        met = {int(episode["l"]) for episode in self.ep_info_buffer}
+        for whose, lengths in (("demonstrated episodes", shown), ("the generator's episodes", met)):
+            if len(lengths) > 1:
+                advise(
+                    "episodes of varying length",
+                    f"{type(self).__name__}: {whose} last from {min(lengths)} to {max(lengths)} steps. Length alone "
+                    "can earn the learned reward, so a good score may prove little (arXiv:1809.02925). Wrap the "
+                    "environment in polyak.envs.FixedHorizon(env, steps), for the demonstrations too.",
+                )
+
     def _record_round(self, metrics: Mapping[str, list[Tensor]], rate: float) -> None:
         self._record_means(metrics)
+        self._warn_of_lengths()
         self.logger.record("train/disc_learning_rate", rate)
         self.logger.record("train/disc_n_updates", self._n_updates, exclude="tensorboard")
         assert self._rewarding is not None
