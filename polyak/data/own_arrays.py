@@ -35,7 +35,9 @@ def load_state(buffer: BaseBuffer, state: dict[str, Any]) -> None:
                 f"The saved buffer has {name}={state.get(name)!r}, this one {getattr(buffer, name)}: build it alike."
             )
     if type(state.get("full")) is not bool or whole(state, "pos", "The saved buffer") > buffer.buffer_size:
-        raise ValueError(f"The saved buffer has pos={state['pos']!r:.80}, full={state.get('full')!r:.80}: it is damaged.")
+        raise ValueError(
+            f"The saved buffer has pos={state['pos']!r:.80}, full={state.get('full')!r:.80}: it is damaged."
+        )
     saved = {name.removeprefix("own/"): dict(_arrays(v)) for name, v in state.items() if name.startswith("own/")}
     ours = {name: parts for name, value in vars(buffer).items() if (parts := dict(_arrays(value)))}
     buffer.pos, buffer.full = state["pos"], state["full"]

@@ -58,7 +58,12 @@ def _read(source: Source) -> Recording:
 
 
 def _space(info: dict[str, Any], name: str) -> spaces.Space | None:
-    return decode(info[name]) if name in info else None
+    if name not in info:
+        return None
+    space = decode(info[name])
+    if not isinstance(space, spaces.Space):
+        raise ValueError(f"the file's {name} is {space!r:.80}, not a space: it is damaged.")
+    return space
 
 
 def _columns(state: dict[str, Any]) -> list[Column]:

@@ -2,9 +2,10 @@
 
 A file may unpack to :data:`ALWAYS_ALLOWED` bytes, or to :data:`GROWTH` times its own size if that is more. What is not
 compressed never comes near that, whatever its size. Images that are stacked and stored with their successors shrink to
-a hundredth at most; a file that claims more is one that was made to fill the memory.
+a hundredth; zeros, of which files are made that are to fill the memory, to a thousandth.
 
-The environment variable ``POLYAK_MAX_UNPACKED`` allows more: a number of bytes, such as ``20e9``.
+The environment variable ``POLYAK_MAX_UNPACKED`` allows more, such as images of hardly anything: a number of bytes, such
+as ``20e9``.
 """
 
 from __future__ import annotations

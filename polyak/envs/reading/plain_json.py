@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 MOST_BYTES = 64 * 2**20
@@ -53,14 +54,13 @@ def whole(values: dict[str, Any], key: str, what: str, least: int = 0) -> int:
 
 
 def _check_depth(value: Any, what: str) -> None:
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            item
-            for outer in level
-            for item in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(item, dict | list)
-        ] if level != [value] or isinstance(value, dict | list) else []
-        if not level:
-            return
-    raise ValueError(f"{what} is nested more than {DEEPEST} deep.")
+    level, depth = _composed([value]), 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"{what} is nested more than {DEEPEST} deep.")
+        level = [part for outer in level for part in _composed(outer.values() if isinstance(outer, dict) else outer)]
+
+
+def _composed(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, dict | list)]

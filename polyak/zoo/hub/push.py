@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from polyak.zoo.agent import SavedAgent
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.links import check_file
 from polyak.zoo.hub.card import Measured, write_card
 from polyak.zoo.hub.repository import (
     CARD,
@@ -33,6 +32,7 @@ from polyak.zoo.hub.repository import (
     repository_name,
 )
 from polyak.zoo.hub.sb3_format import is_sb3_file, write_sb3
+from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.registry import env_name, find_algorithm

@@ -113,4 +113,4 @@ def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, lab
 def time_unit(curves: list[Curve]) -> tuple[str, float]:
     """Return the unit in which the longest of `curves`, with ``x`` in seconds, is best read, and its seconds."""
     longest = max((float(curve.x[-1]) for curve in curves if len(curve.x)), default=0.0)
-    return next((name, seconds) for name, seconds, least in _TIME_UNITS if longest >= least)
+    return next(((name, seconds) for name, seconds, least in _TIME_UNITS if longest >= least), _TIME_UNITS[-1][:2])

@@ -210,7 +210,7 @@ class Run:
         if not path.is_file():
             return {}
         found = self._try(path, lambda: evaluations(path))
-        if found is None or not len(found[0]):
+        if found is None or not len(found[0]) or not found[1]:
             return {}
         steps, measures = found
         seconds = np.interp(steps, *clock) if len(clock[0]) else np.full(len(steps), np.nan)

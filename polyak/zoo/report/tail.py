@@ -88,11 +88,11 @@ class Tail:
         names = next(csv.reader([line.decode("utf-8", "replace").strip()]), [])
         if not names:
             raise ValueError("its first line, of column names, is empty")
+        tables.check_names(names, "it")
         if missing := [name for name in self.required if name not in names]:
             raise ValueError(f"it has no column {missing[0]!r}; its columns are {', '.join(names)[:200]}")
         if len(set(names)) != len(names):
             raise ValueError("two of its columns have the same name")
-        tables.check_names(names, "it")
         self.comments, self.names = comments, names
         self._head = text[: len(text) - len(rest)]
         return rest

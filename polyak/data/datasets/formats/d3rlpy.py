@@ -45,7 +45,7 @@ def _count(file: Any, source: Source) -> int:
     said = hdf5.array(file["num_episodes"])
     number = int(said) if said.shape == () and said.dtype.kind in "iu" else 0
     if not 0 < number <= len(file):
-        raise DatasetError(f"{source} is damaged: num_episodes is {str(said):.80}, of {len(file)} arrays.")
+        raise DatasetError(f"{source} is damaged: num_episodes is {said!s:.80}, of {len(file)} arrays.")
     return number
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,15 @@ def _shape(name: str, places: Set[tuple[int, ...]], source: str) -> tuple[int, .
         raise DatasetError(f"{source} has columns {name}_* with different numbers of indices: rename some.")
     shape = tuple(max(lengths) + 1 for lengths in zip(*places, strict=True))
     if math.prod(shape) != len(places):
-        missing = next((place for place in np.ndindex(shape) if place not in places), "")
+        missing = next(place for place in map(partial(_place, shape), range(len(places) + 1)) if place not in places)
         raise DatasetError(f"{source} has columns {name}_* up to {max(places)}, but none of {missing}.")
     return shape
+
+
+def _place(shape: tuple[int, ...], number: int) -> tuple[int, ...]:
+    """The indices of the entry of that number, in an array of any size."""
+    place: list[int] = []
+    for length in reversed(shape):
+        number, index = divmod(number, length)
+        place.append(index)
+    return tuple(reversed(place))

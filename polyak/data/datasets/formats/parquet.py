@@ -42,7 +42,9 @@ def read(source: Source) -> Recording:
         raise DatasetError(f"{source} is damaged: {' '.join(str(error).split())}.") from error
     columns = {name: _numbers(table[name]) for name in table.column_names} | texts
     ordered = {name: columns.get(name, np.full(table.num_rows, None)) for name in schema.names}
-    recording = recording_of_columns({name: ordered[name] for name in ordered if not _INDEX.fullmatch(name)}, str(source))
+    recording = recording_of_columns(
+        {name: ordered[name] for name in ordered if not _INDEX.fullmatch(name)}, str(source)
+    )
     what = f"{source}: its metadata"
     about = plain_json.parse((schema.metadata or {}).get(_KEY, b"null"), what)
     if about is None:
