@@ -46,9 +46,10 @@ class Randomness:
         key = np.array(state["state"]["key"], np.uint32)
         if key.shape != (_LENGTH,):
             raise ValueError(f"The saved random state has a key of shape {key.shape}, not [{_LENGTH}].")
-        inner = {"key": key, "pos": whole(state["state"], "pos", "The saved random state")}
-        if inner["pos"] > _LENGTH:  # numpy does not look, and would read beyond the key
-            raise ValueError(f"The saved random state has pos={inner['pos']}, beyond its {_LENGTH} numbers.")
+        pos = whole(state["state"], "pos", "The saved random state")
+        if pos > _LENGTH:  # numpy does not look, and would read beyond the key
+            raise ValueError(f"The saved random state has pos={pos}, beyond its {_LENGTH} numbers.")
+        inner = {"key": key, "pos": pos}
         self._own = np.random.RandomState()
         self._own.set_state(
             {"bit_generator": "MT19937", "state": inner, "has_gauss": state["has_gauss"], "gauss": state["gauss"]}

@@ -39,9 +39,9 @@ def read_evaluation_file(path: Path, keys: Iterable[str]) -> EvaluationFile:
         raise ValueError("it is empty")
     with npz.opened(path, "it") as archive:
         found = npz.headers(archive, "it", {_STEPS, *keys})
-        names = frozenset(name.removesuffix(npz.SUFFIX) for name in archive.namelist())
+        names = [name.removesuffix(npz.SUFFIX) for name in archive.namelist()]
         if _STEPS not in found:
-            raise ValueError(f"it has no {_STEPS}; it holds {', '.join(sorted(names)[:8]) or 'nothing'}")
+            raise ValueError(f"it has no {_STEPS}; it holds {', '.join(names[:8]) or 'nothing'}")
         if (numbers := sum(math.prod(header.shape) for header in found.values())) > MOST_NUMBERS:
             raise ValueError(f"it holds {numbers:,} numbers: at most {MOST_NUMBERS:,} are read")
         if wrong := [name for name, header in found.items() if header.dtype.kind not in "biuf"]:
@@ -53,7 +53,7 @@ def read_evaluation_file(path: Path, keys: Iterable[str]) -> EvaluationFile:
     tables = {
         key: _rows(key, array, len(steps)).astype(np.float64)[last] for key, array in arrays.items() if len(steps)
     }
-    return EvaluationFile(rising, tables, names - {_STEPS})
+    return EvaluationFile(rising, tables, frozenset(names) - {_STEPS})
 
 
 def _whole(steps: np.ndarray) -> np.ndarray:
