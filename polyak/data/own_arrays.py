@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyak.data.base import BaseBuffer
+from polyak.envs.reading.plain_json import whole
 
 
 def state_of(buffer: BaseBuffer) -> dict[str, Any]:
@@ -33,6 +34,10 @@ def load_state(buffer: BaseBuffer, state: dict[str, Any]) -> None:
             raise ValueError(
                 f"The saved buffer has {name}={state.get(name)!r}, this one {getattr(buffer, name)}: build it alike."
             )
+    if type(state.get("full")) is not bool or whole(state, "pos", "The saved buffer") > buffer.buffer_size:
+        raise ValueError(
+            f"The saved buffer has pos={state['pos']!r:.80}, full={state.get('full')!r:.80}: it is damaged."
+        )
     saved = {name.removeprefix("own/"): dict(_arrays(v)) for name, v in state.items() if name.startswith("own/")}
     ours = {name: parts for name, value in vars(buffer).items() if (parts := dict(_arrays(value)))}
     buffer.pos, buffer.full = state["pos"], state["full"]

@@ -6,6 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from polyak.envs.reading.plain_json import whole
+
+_LENGTH = 624
+"""Numbers in the state of numpy's Mersenne Twister."""
+
 
 class Randomness:
     """Draws from numpy's global stream until it is seeded, then from a stream of its own.
@@ -38,9 +43,14 @@ class Randomness:
         if state is None:
             self._own = None
             return
-        self._own = np.random.RandomState()
         key = np.array(state["state"]["key"], np.uint32)
-        inner = {"key": key, "pos": state["state"]["pos"]}
+        if key.shape != (_LENGTH,):
+            raise ValueError(f"The saved random state has a key of shape {key.shape}, not [{_LENGTH}].")
+        pos = whole(state["state"], "pos", "The saved random state")
+        if pos > _LENGTH:  # numpy does not look, and would read beyond the key
+            raise ValueError(f"The saved random state has pos={pos}, beyond its {_LENGTH} numbers.")
+        inner = {"key": key, "pos": pos}
+        self._own = np.random.RandomState()
         self._own.set_state(
             {"bit_generator": "MT19937", "state": inner, "has_gauss": state["has_gauss"], "gauss": state["gauss"]}
         )

@@ -27,7 +27,7 @@ from polyak.data.batch import ReplayBufferSamples, Transition, TransitionRows
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.datasets.parts import each
 from polyak.data.hindsight.relabel import Relabel
-from polyak.data.replay_state import check_columns, load_relabel, load_sampler, parts_state, section
+from polyak.data.replay_state import check_columns, check_rows, load_relabel, load_sampler, parts_state, section
 from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform, make_sampler
@@ -628,7 +628,8 @@ class ReplayBuffer(BaseBuffer):
         """Take back a :meth:`state_dict`; a smaller buffer keeps the newest rows.
 
         Raises:
-            ValueError: the state is of another version, number of environments, layout or shape.
+            ValueError: the state is of another version, number of environments, layout or shape, or its positions do
+                not fit its rows.
         """
         if not self._has_storage:
             own_arrays.load_state(self, state)
@@ -640,9 +641,9 @@ class ReplayBuffer(BaseBuffer):
         ):
             if state.get(key) != ours:
                 raise ValueError(f"The saved buffer has {key}={state.get(key)!r}, this one {ours!r}: build it alike.")
+        saved = check_rows(state)
         check_columns(self.storage, state)
         self.reset()
-        saved = len(state["rewards"])
         rows = np.arange(saved)[-self.buffer_size :]
         if state["buffer_size"] == self.buffer_size:  # every row to its old slot, so that draws go on as before
             self.pos, self.full = state["pos"], state["full"]

@@ -12,6 +12,7 @@ import numpy as np
 from polyak.data.hindsight.relabel import Relabel
 from polyak.data.sampling.samplers import Sampler
 from polyak.data.storage.storage import Storage
+from polyak.envs.reading.plain_json import whole
 
 EXTRAS = "extras/"
 
@@ -24,6 +25,35 @@ def parts_state(storage: Storage, sampler: Sampler, relabel: Relabel | None, slo
     if relabel is not None:
         state |= {f"relabel/{key}": value for key, value in relabel.state_dict(slots).items()}
     return state
+
+
+def check_rows(state: dict[str, Any]) -> int:
+    """How many rows a saved buffer has, once it is clear that its positions and its arrays agree.
+
+    Positions are numbers in the file, and what is made of them takes memory: they are compared with the rows that there
+    are.
+
+    Raises:
+        ValueError: they do not agree; names the entry and its value.
+    """
+    where = "The saved buffer"
+    steps, n_envs = (whole(state, name, where, least=1) for name in ("buffer_size", "n_envs"))
+    pos, full, rewards = whole(state, "pos", where), state.get("full"), state.get("rewards")
+    if type(full) is not bool:
+        raise ValueError(f"{where} has full={full!r:.80}, which is neither true nor false.")
+    if not isinstance(rewards, np.ndarray) or rewards.ndim != 2 or rewards.shape[1] != n_envs:
+        raise ValueError(f"{where} has no rewards of n_envs={n_envs} environments: it is damaged.")
+    saved = len(rewards)
+    if saved != (steps if full else pos) or pos >= steps:
+        raise ValueError(
+            f"{where} has pos={pos}, full={full} and buffer_size={steps}, but {saved} rows: it is damaged."
+        )
+    others = ("sampler/", "relabel/", "successors/", "frames")  # whose arrays have other rows
+    for name, array in state.items():
+        if isinstance(array, np.ndarray) and not name.startswith(others) and array.shape[:2] != (saved, n_envs):
+            raise ValueError(f"The saved {name!r} have the shape {array.shape}, not [{saved}, {n_envs}, ...].")
+    _check_references(state, saved, n_envs)
+    return saved
 
 
 def check_columns(storage: Storage, state: dict[str, Any]) -> None:
@@ -48,6 +78,26 @@ def check_columns(storage: Storage, state: dict[str, Any]) -> None:
             )
 
 
+def _check_references(state: dict[str, Any], saved: int, n_envs: int) -> None:
+    """Refuse rows that point to planes of pictures, or to rows, that are not there.
+
+    Raises:
+        ValueError: one does.
+    """
+    cells = state.get("successors/cells", np.empty(0, np.int64))
+    if not isinstance(cells, np.ndarray) or cells.ndim != 1 or cells.dtype.kind not in "iu":
+        raise ValueError("The saved 'successors/cells' are no numbers of rows: the buffer is damaged.")
+    limits = {"successors/cells": saved * n_envs}
+    for name, planes in state.items():
+        if name.split("/")[0] == "frames":
+            key = name.removeprefix("frames")
+            limits |= {f"observations{key}": len(planes), f"successors/observations{key}": len(planes)}
+    for name, most in limits.items():
+        numbers = state.get(name)
+        if isinstance(numbers, np.ndarray) and numbers.size and (numbers.max() >= most or numbers.min() < -1):
+            raise ValueError(f"The saved {name!r} point to rows beyond the {most} that there are: it is damaged.")
+
+
 def load_relabel(relabel: Relabel, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
     """Give a relabelling back what was noted about the saved ``rows``, which are in ``slots`` now, if anything was."""
     if "relabel/rng" in state:
@@ -68,10 +118,15 @@ def load_sampler(
         sampler.include(cells if relabel is None else cells[relabel.eligible(cells)])
         return
     theirs = section(state, "sampler/")
+    shape = (len(state["rewards"]), storage.envs)
     for key, value in theirs.items():
         if isinstance(value, np.ndarray):
+            if value.shape != shape or not (np.isfinite(value).all() and value.min(initial=0) >= 0):
+                raise ValueError(f"The saved 'sampler/{key}' are not {list(shape)} numbers of at least 0.")
             theirs[key] = np.zeros((storage.steps, *value.shape[1:]), value.dtype)
             theirs[key][slots] = value[rows]
+        elif key != "rng" and (isinstance(value, bool) or not isinstance(value, int | float) or not value < np.inf):
+            raise ValueError(f"The saved 'sampler/{key}' is {value!r:.80}, not a number.")
     sampler.load_state_dict(theirs)
 
 

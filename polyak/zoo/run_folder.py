@@ -24,6 +24,7 @@ from uuid import uuid4
 from polyak.core.files.archive import replacing
 from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
+from polyak.zoo.links import check_inside
 from polyak.zoo.plain_yaml import read_yaml, write_yaml
 
 ERROR = "error.txt"
@@ -154,10 +155,14 @@ class RunFolder:
             file.write(write_yaml(content).encode())
 
     def read_yaml(self, name: str) -> dict[str, Any]:
-        """Read ``<EnvId>/<name>``, the Zoo's own too; an empty dict when the file is missing, ZooError if not plain."""
+        """Read ``<EnvId>/<name>``, the Zoo's own too; an empty dict when the file is missing.
+
+        Raises ZooError if it is not plain, or a link that leads out of the run's folder.
+        """
         path = self.settings_folder / name
         if not path.is_file():
             return {}
+        check_inside(path, self.path)
         content = read_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path)) or {}
         if not isinstance(content, dict):
             raise ZooError(f"{path} must map names to values, but holds {content!r:.80}. Is it half-written?")

@@ -53,9 +53,9 @@ def ruin(path: Path, case: str) -> None:
         ("empty", "it is empty"),
         ("cut", "File is not a zip file"),
         ("overwritten", "."),
-        ("pickle", "allow_pickle"),
+        ("pickle", "Python objects"),
         ("lone array", "."),
-        ("other shape", "cannot reshape"),
+        ("other shape", "results have the shape"),
         ("other names", "it has no timesteps; it holds steps, results"),
     ],
 )

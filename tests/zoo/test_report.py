@@ -249,7 +249,7 @@ RUINED = {
     "pickled evaluations": (
         "evaluations.npz",
         lambda path: np.savez(path, timesteps=np.array([{}], dtype=object)),
-        "allow_pickle",
+        "Python objects",
     ),
     "evaluations of other arrays": ("evaluations.npz", lambda path: np.savez(path, a=[1]), "no timesteps"),
     "evaluations that do not fit": (

@@ -559,8 +559,8 @@ def load_buffer(
             if begins_with(file, start):
                 resolve_name(reader)(file, name_of(file, source), buffer, trust=trust)
                 return
-    saved = read(source, suffix=".pkl", kind="polyak-replay")
     with damage_named(source):
+        saved = read(source, suffix=".pkl", kind="polyak-replay")
         state = join_state(saved.info["replay"], saved.replay)
         (buffer if make_room is None else make_room(state)).load_state_dict(state)
 

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.core.files.checkpoint import join_state
+from polyak.core.files.checkpoint import damage_named, join_state
 from polyak.core.files.checkpoint import read as read_file
 from polyak.core.files.serialise import decode
 from polyak.data import Column, Dataset, ReplayBuffer
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.parts import DatasetError, Recording
-from polyak.data.replay_state import EXTRAS
+from polyak.data.replay_state import EXTRAS, check_rows
 
 
 def read(source: Source) -> Recording:
@@ -21,6 +21,11 @@ def read(source: Source) -> Recording:
         DatasetError: there is no replay buffer inside, or its spaces are neither in the file nor given.
         ValueError: the file is damaged.
     """
+    with damage_named(source.path):
+        return _read(source)
+
+
+def _read(source: Source) -> Recording:
     saved = read_file(source.path, kind=None, trust=source.trust)
     if "replay" not in saved.info or not saved.replay:
         raise DatasetError(
@@ -34,12 +39,13 @@ def read(source: Source) -> Recording:
             f"{source} was written by a polyak that did not note spaces: pass observation_space and action_space."
         )
     state = join_state(saved.info["replay"], saved.replay)
+    rows, n_envs = check_rows(state), int(state["n_envs"])
     buffer = ReplayBuffer(
-        int(state["buffer_size"]) * int(state["n_envs"]),
+        min(int(state["buffer_size"]), rows + 1) * n_envs,  # what was never filled is not made again
         observation_space,
         action_space,
         "cpu",
-        int(state["n_envs"]),
+        n_envs,
         optimize_memory_usage=bool(state["optimize_memory_usage"]),
         columns=_columns(state),
     )
@@ -52,7 +58,12 @@ def read(source: Source) -> Recording:
 
 
 def _space(info: dict[str, Any], name: str) -> spaces.Space | None:
-    return decode(info[name]) if name in info else None
+    if name not in info:
+        return None
+    space = decode(info[name])
+    if not isinstance(space, spaces.Space):
+        raise ValueError(f"the file's {name} is {space!r:.80}, not a space: it is damaged.")
+    return space
 
 
 def _columns(state: dict[str, Any]) -> list[Column]:

@@ -20,6 +20,7 @@ from gymnasium import spaces
 
 from polyak.data.datasets import formats
 from polyak.data.datasets.checks import action_space_of, check_numbers, check_spaces, observation_space_of
+from polyak.data.datasets.formats.source import damage_named
 from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, arrays_of, assemble, each
 from polyak.data.datasets.rings import Buffer, recording_of_ring
 from polyak.data.datasets.seen import channels_first, named_space
@@ -151,16 +152,15 @@ class Dataset:
 
         Raises:
             FileNotFoundError: there is no such file.
-            DatasetError: it is in no format that is known, damaged, or its data cannot be learned from.
+            DatasetError: it is in no format that is known, damaged, claims more than a file of its size can hold (see
+                :mod:`polyak.envs.reading.limits`), names other files, or its data cannot be learned from.
             ImportError: a library that the format needs is missing; it names the extra.
         """
         known: dict[str, Any] = {"observation_space": observation_space, "action_space": action_space}
         recording = formats.read(path, format, in_memory=in_memory, trust=trust, **known)
         given = {name: value for name, value in (known | {"env_id": env_id}).items() if value is not None}
-        try:
+        with damage_named(f"path={str(path)!r}"):
             return cls.from_recording(recording._replace(**given))
-        except DatasetError as error:
-            raise DatasetError(f"path={str(path)!r}: {error}") from error
 
     def save(self, path: Any, *, format: str | None = None) -> Path:
         """Write it to a file, which appears only once it is whole.

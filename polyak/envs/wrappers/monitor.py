@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, TextIO
 import gymnasium as gym
 
 from polyak.envs.mistakes import check_info, check_reward
+from polyak.envs.reading import plain_json, tables
+from polyak.envs.reading.limits import check_regular
 
 if TYPE_CHECKING:
     import pandas
@@ -233,9 +236,7 @@ def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:
         )
     starts, frames = [], []
     for file in files:
-        with open(file) as lines:
-            start = _read_start(file, lines.readline())
-            frame = pandas.read_csv(lines, index_col=None)
+        start, frame = _read_episodes(pandas, file)
         frame["t"] += start
         starts.append(start)
         frames.append(frame)
@@ -245,13 +246,40 @@ def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:
     return merged
 
 
+_NUMBERS = ("r", "l", "t")
+
+
+def _read_episodes(pandas: Any, file: str) -> tuple[float, pandas.DataFrame]:
+    """When the first episode of a file began, and a row for each."""
+    try:
+        check_regular(Path(file), file)
+        with open(file, "rb") as lines:
+            start = _read_start(file, lines.readline(tables.LONGEST_HEADER).decode("utf-8", "replace"))
+            begun = lines.tell()
+            tables.check_table(lines, ",", file)
+            lines.seek(begun)
+            frame = pandas.read_csv(lines, index_col=None, encoding_errors="replace")
+    except (ValueError, OverflowError) as error:  # those of pandas, too
+        if isinstance(error, LoadMonitorResultsError):
+            raise
+        raise LoadMonitorResultsError(f"{file} is not a monitor file: {' '.join(str(error).split())}") from error
+    for name in _NUMBERS:
+        if name not in frame or not (frame.empty or frame[name].dtype.kind in "iuf"):
+            found = f"is {frame[name].dtype}" if name in frame else "is missing"
+            raise LoadMonitorResultsError(f"{file} is not a monitor file: its column {name!r} of numbers {found}.")
+    return start, frame
+
+
 def _read_start(file: str, first_line: str) -> float:
     try:
         if not first_line.startswith("#"):
             raise ValueError("no #")
-        return float(json.loads(first_line[1:])["t_start"])
-    except (ValueError, KeyError, TypeError) as error:
+        start = float(plain_json.parse_object(first_line[1:], "the header")["t_start"])
+        if not math.isfinite(start):
+            raise ValueError("no time")
+        return start
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise LoadMonitorResultsError(
             f"{file} is not a monitor file: its first line must be like "
-            f'#{{"t_start": 0.0, "env_id": "CartPole-v1"}}, got {first_line!r}.'
+            f'#{{"t_start": 0.0, "env_id": "CartPole-v1"}}, got {first_line!r:.200}.'
         ) from error

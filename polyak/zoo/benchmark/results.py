@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from polyak.core.files.archive import replacing
+from polyak.envs.reading import plain_json
 from polyak.zoo.benchmark.suites import Row
 from polyak.zoo.errors import ZooError
+from polyak.zoo.links import check_file
 
 FILE = "benchmark.json"
+_LARGEST = 1e300
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("algo", "env", "finished", "device", "machine"), str),
+    **dict.fromkeys(("n_timesteps", "seed", "threads"), int),
+    **dict.fromkeys(("train_seconds", "cpu_seconds"), int | float),
+    **dict.fromkeys(("returns", "lengths"), list),
+    **dict.fromkeys(("settings", "versions"), dict),
+    "deterministic": bool,
+}
 PACKAGES = ("polyak", "torch", "gymnasium", "numpy")
 
 
@@ -58,11 +69,25 @@ def find_results(logs: Path) -> list[Result]:
     """Return the results of all runs under `logs`, oldest first; ZooError naming a file that is none."""
     found = []
     for path in logs.glob(f"*/*/{FILE}"):
+        check_file(path, logs)
         try:
-            found.append(Result(**json.loads(path.read_text(encoding="utf-8"))))
-        except (ValueError, TypeError) as error:
+            found.append(_result(path.read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
             raise ZooError(f"{path} is no result of polyak benchmark: {error}. Delete its folder.") from error
     return sorted(found, key=lambda result: result.finished)
+
+
+def _result(text: bytes) -> Result:
+    """ValueError or TypeError, which name the entry, if it is not laid out as `Result` is."""
+    values = plain_json.parse_object(text, "it")
+    result = Result(**values)
+    for name, kinds in _KINDS.items():
+        if not isinstance(values[name], kinds) or (isinstance(values[name], bool) and kinds is not bool):
+            raise ValueError(f"its {name} is {values[name]!r:.80}")
+    numbers = [*result.returns, *result.lengths, result.train_seconds, result.cpu_seconds]
+    if not all(isinstance(number, int | float) and abs(number) < _LARGEST for number in numbers) or not result.returns:
+        raise ValueError("its returns, lengths and seconds are not all finite numbers")
+    return result
 
 
 def machine() -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyak.core.files.archive import check_members
+from polyak.core.files.archive import DAMAGED, check_members
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hub_errors, repository_id, repository_name
 from polyak.zoo.options import option
@@ -138,7 +138,7 @@ def _unpack_measurements(path: Path, folder: Path, repo_id: str) -> None:
             for name in sorted(check_members(archive, f"{repo_id}/{METRICS}", compressed=True)):
                 if _MEASUREMENT.fullmatch(name):
                     archive.extract(name, folder)
-    except (zipfile.BadZipFile, ValueError) as error:
+    except (*DAMAGED, ValueError, RuntimeError, OSError) as error:
         raise ZooError(f"{repo_id}/{METRICS} cannot be unpacked: {error}") from error
 
 

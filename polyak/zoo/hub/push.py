@@ -32,6 +32,7 @@ from polyak.zoo.hub.repository import (
     repository_name,
 )
 from polyak.zoo.hub.sb3_format import is_sb3_file, write_sb3
+from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.registry import env_name, find_algorithm
@@ -77,7 +78,7 @@ def push_to_hub(options: PushOptions) -> str:
     """Push the agent that `options` describe, and return the address of its repository.
 
     Everything is made in a temporary folder and pushed in one commit. Raises ZooError when the run does not exist,
-    there is no token, or the Hub refuses.
+    a file of it is a link to somewhere else, there is no token, or the Hub refuses.
     """
     api = connect()
     _check(options)
@@ -89,6 +90,7 @@ def push_to_hub(options: PushOptions) -> str:
         checkpoint=options.load_checkpoint if options.load_checkpoint >= 0 else None,
         last_checkpoint=options.load_last_checkpoint,
     )
+    _check_links(run, path)
     repo_id = repository_id(options.organization, options.algo, env_id, options.repo_name)
     with tempfile.TemporaryDirectory(prefix="polyak-hub-") as temporary:
         folder = Path(temporary)
@@ -129,6 +131,17 @@ def _check(options: PushOptions) -> None:
         )
 
 
+def _check_links(run: RunFolder, model: Path) -> None:
+    """Refuse to push what does not lie in the run's folder but is linked to from there."""
+    settings = [run.settings_folder / name for name in SETTINGS]
+    for path in (model, run.normalizer, *settings, *_measurements(run.path)):
+        check_file(path, run.path)
+
+
+def _measurements(run: Path) -> list[Path]:
+    return sorted([*run.glob("*monitor.csv"), *run.glob("evaluations.npz")])
+
+
 def _copy_model(options: PushOptions, model: Any, path: Path, run: RunFolder, target: Path) -> None:
     """Put the model and its statistics into the folder of `target`, as they are or as Stable-Baselines3 reads them."""
     file, statistics = target.with_name(f"{target.name}.zip"), target.parent / NORMALIZER
@@ -163,7 +176,7 @@ def _copy_settings(options: PushOptions, run: RunFolder, folder: Path) -> None:
 def _pack_measurements(run: Path, target: Path) -> None:
     """Zip what training measured: evaluations.npz and the episodes of each environment."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted([*run.glob("*monitor.csv"), *run.glob("evaluations.npz")]):
+        for path in _measurements(run):
             archive.write(path, path.name)
 
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polyak.zoo.errors import ZooError
+from polyak.zoo.links import check_file
+from polyak.zoo.output import note
 from polyak.zoo.plots.evaluations import join_runs, read_evaluations
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EVALUATION_KEYS = {"reward": "results", "success": "successes", "length": "ep_lengths"}
 """What evaluations.npz calls each quantity."""
@@ -38,22 +45,36 @@ def training_curve(
 
     Short runs use as many episodes as there are, so that the first point is one episode and none is dropped.
     """
-    from polyak.envs.wrappers.monitor import LoadMonitorResultsError, load_results
-
-    try:
-        table = load_results(str(run))
-    except LoadMonitorResultsError:
+    table = _episodes(run)
+    name = {"reward": "r", "length": "l", "success": "is_success"}[y_axis]
+    if table is None or name not in table or not len(table):
         return None
-    columns = {"reward": "r", "length": "l", "success": "is_success"}
-    if columns[y_axis] not in table or not len(table):
+    if table[name].dtype.kind not in "biuf":
+        note(f"left out: the column {name!r} in the monitor files of {run} holds other things than numbers.")
         return None
     steps = np.cumsum(table["l"].to_numpy())
     xs = {"steps": steps, "episodes": np.arange(1, len(table) + 1), "time": table["t"].to_numpy()}
     keep = steps <= max_timesteps if max_timesteps > 0 else np.full(len(steps), True)
     if not keep.any():
         return None
-    values = table[columns[y_axis]].to_numpy(dtype=float)[keep]
+    values = table[name].to_numpy(dtype=float)[keep]
     return Curve(xs[x_axis][keep], moving_mean(values, window), label)
+
+
+def _episodes(run: Path) -> pd.DataFrame | None:
+    """What the monitor files of `run` hold; None, and a line on stderr, if they cannot be read."""
+    from polyak.envs.wrappers.monitor import LoadMonitorResultsError, get_monitor_files, load_results
+
+    files = get_monitor_files(run)
+    if not files:
+        return None
+    try:
+        for file in files:
+            check_file(Path(file), run)
+        return load_results(str(run))
+    except (LoadMonitorResultsError, ZooError, OSError) as error:
+        note(f"left out: {error}")
+        return None
 
 
 def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
@@ -92,4 +113,4 @@ def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, lab
 def time_unit(curves: list[Curve]) -> tuple[str, float]:
     """Return the unit in which the longest of `curves`, with ``x`` in seconds, is best read, and its seconds."""
     longest = max((float(curve.x[-1]) for curve in curves if len(curve.x)), default=0.0)
-    return next((name, seconds) for name, seconds, least in _TIME_UNITS if longest >= least)
+    return next(((name, seconds) for name, seconds, least in _TIME_UNITS if longest >= least), _TIME_UNITS[-1][:2])

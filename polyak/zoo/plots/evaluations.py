@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
+from polyak.zoo.links import check_inside
 from polyak.zoo.output import note
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ def read_evaluations(run: Path, key: str = "results") -> pd.DataFrame | None:
     if not path.is_file():
         return None
     try:
+        check_inside(path, run)
         steps, tables, _ = read_evaluation_file(path, [key])
+    except ZooError as error:
+        note(f"left out: {error}")
+        return None
     except (OSError, ValueError) as error:
         note(f"left out: {path} cannot be read ({error}). Is it half-written?")
         return None
@@ -36,8 +41,9 @@ def read_evaluations(run: Path, key: str = "results") -> pd.DataFrame | None:
 def evaluation_keys(run: Path) -> frozenset[str]:
     """Return the keys that `read_evaluations` knows in this run; none if there is no file, or a damaged one."""
     try:
+        check_inside(run / EVALUATIONS_NPZ, run)
         return read_evaluation_file(run / EVALUATIONS_NPZ, ()).keys
-    except (OSError, ValueError):
+    except (OSError, ValueError, ZooError):
         return frozenset()
 
 

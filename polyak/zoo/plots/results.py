@@ -121,6 +121,8 @@ def read_results(flag: str, path: Path) -> Results:
     from polyak.compat.sb3_files.unpickle import loads
     from polyak.core.files.serialise import UntrustedError
 
+    if path.exists() and not path.is_file():
+        raise ZooError(f"{flag} {str(path)!r} is a folder, a pipe or a device, not a file.")
     try:
         content = loads(path.read_bytes())
     except OSError as error:
@@ -132,7 +134,7 @@ def read_results(flag: str, path: Path) -> Results:
         raise ZooError(f"{flag} {str(path)!r} is damaged, or no file of all-plots: {error}") from error
     try:
         return _parse(content)
-    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise ZooError(
             f"{flag} {str(path)!r} is not laid out as files of all-plots are ({type(error).__name__}: {error}). "
             "Write one with: polyak all-plots ... -o NAME"
@@ -155,6 +157,8 @@ def _evaluations(record: Mapping[str, Any]) -> Evaluations:
     values = np.asarray(record["mean_per_eval"], dtype=float)
     if timesteps.ndim != 1 or not len(timesteps) or values.ndim != 2 or len(values) != len(timesteps):
         raise ValueError(f"timesteps have the shape {timesteps.shape}, mean_per_eval {values.shape}")
+    if timesteps.dtype.kind not in "iuf" or not np.isfinite(timesteps).all() or not values.shape[1]:
+        raise ValueError(f"timesteps are {timesteps.dtype}, not numbers, or there are no runs")
     return Evaluations(timesteps, values)
 
 

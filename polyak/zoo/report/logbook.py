@@ -42,10 +42,11 @@ class Logbook:
         self._runs = {path: self._runs.get(path) or Run(path, _name(path, top)) for path in folders}
         n_points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // max(len(folders), 1)))
         pages = [{"id": _identifier(path), **run.read(n_points)} for path, run in self._runs.items()]
+        films = self._list_films()
         for run in self._runs.values():
-            problems += run.problems
+            problems += run.problems + run.link_problems
         _group(pages, [_experiment(path, top) for path in self._runs])
-        return {"logs": self.logs.as_posix(), "runs": pages, "films": self._list_films(), "problems": problems}
+        return {"logs": self.logs.as_posix(), "runs": pages, "films": films, "problems": problems}
 
     def film(self, identifier: str) -> Path | None:
         """Return the video that the last reading named so."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +10,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from polyak.envs.reading import plain_json
 from polyak.envs.wrappers.monitor import get_monitor_files
 from polyak.zoo.errors import ZooError
 from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
+from polyak.zoo.links import inside
 from polyak.zoo.registry import env_name
 from polyak.zoo.report.films import FILMS
 from polyak.zoo.report.groups import flatten, what_counts
@@ -34,9 +34,12 @@ _EVALUATIONS = {"return": "results", "length": "ep_lengths", "success": "success
 _STEPS, _SECONDS = "time/total_timesteps", "time/time_elapsed"
 _LAST_EPISODES = 100
 _MAX_WARNINGS = 200
+_LONGEST_WARNING = 2_000
 _MAX_SETTINGS = 10_000
 #: Steps of one episode that are believed.
 _LONGEST = 1e9
+#: Seconds since 1970 that are believed.
+_LATEST = 1e12
 
 
 @dataclass
@@ -66,6 +69,7 @@ class Run:
     path: Path
     name: str
     problems: list[Json] = field(default_factory=list)
+    link_problems: list[Json] = field(default_factory=list)
     _tails: dict[Path, Tail] = field(default_factory=dict)
     _stamp: tuple[int, list[tuple[str, int, int]]] = (0, [])
     _page: Json = field(default_factory=dict)
@@ -96,7 +100,13 @@ class Run:
     def films(self) -> list[Path]:
         """The videos in the folder and in the folders directly in it, the newest first."""
         found = [path for pattern in ("*", "*/*") for path in self.path.glob(pattern) if path.suffix.lower() in FILMS]
-        real = [path for path in found if path.is_file() and not path.is_symlink()]
+        real = []
+        self.link_problems = []
+        for path in found:
+            if not inside(path, self.path):
+                self.link_problems.append(self._problem(path, "it is a link that leads out of the run's folder"))
+            elif path.is_file() and not path.is_symlink():
+                real.append(path)
         return sorted(real, key=lambda path: (-path.stat().st_mtime, path.name))
 
     def _read(self, n_points: int) -> Json:
@@ -126,8 +136,10 @@ class Run:
     def _try(self, path: Path, reader: Callable[[], T]) -> T | None:
         """Return what `reader` makes of the file `path`, or None and a line among the problems."""
         try:
+            if not inside(path, self.path):
+                raise ValueError("it is a link that leads out of the run's folder")
             return reader()
-        except (OSError, ValueError, KeyError, EOFError, MemoryError, RecursionError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, KeyError, EOFError, OverflowError, MemoryError, RecursionError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             self._report(path, reason)
         except ZooError as error:
@@ -135,7 +147,10 @@ class Run:
         return None
 
     def _report(self, path: Path, reason: str) -> None:
-        self.problems.append({"file": f"{self.name}/{path.relative_to(self.path).as_posix()}", "reason": reason[:500]})
+        self.problems.append(self._problem(path, reason))
+
+    def _problem(self, path: Path, reason: str) -> Json:
+        return {"file": f"{self.name}/{path.relative_to(self.path).as_posix()}", "reason": reason[:500]}
 
     def _settings(self, name: str) -> Json:
         path = self.folder.settings_folder / name
@@ -145,8 +160,8 @@ class Run:
         path = self.folder.settings_folder / "warnings.txt"
         if not path.is_file():
             return []
-        text = self._try(path, lambda: path.read_text(encoding="utf-8", errors="replace"))
-        return list(dict.fromkeys((text or "").splitlines()))[:_MAX_WARNINGS]
+        text = self._try(path, lambda: _beginning(path)) or ""
+        return [line[:_LONGEST_WARNING] for line in dict.fromkeys(text.splitlines())][:_MAX_WARNINGS]
 
     def _table(self, path: Path, required: tuple[str, ...]) -> tuple[Tail, dict[str, np.ndarray]]:
         tail = self._tails.setdefault(path, Tail(path, required))
@@ -197,7 +212,7 @@ class Run:
         if not path.is_file():
             return {}
         found = self._try(path, lambda: evaluations(path))
-        if found is None or not len(found[0]):
+        if found is None or not len(found[0]) or not found[1]:
             return {}
         steps, measures = found
         seconds = np.interp(steps, *clock) if len(clock[0]) else np.full(len(steps), np.nan)
@@ -211,6 +226,11 @@ class Run:
         }
         episodes = next(iter(measures.values())).shape[1]
         return {"steps": steps.tolist(), "seconds": rounded(seconds, 6), "episodes": episodes, "measures": curves}
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_MAX_WARNINGS * _LONGEST_WARNING).decode("utf-8", "replace")
 
 
 def checked_settings(content: Any) -> Json:
@@ -265,10 +285,10 @@ def _monitor_header(tail: Tail) -> tuple[float, str]:
     """Return when the first episode began and the environment's id."""
     if not tail.comments:
         raise ValueError("its first line must be # and a header in JSON")
-    header = json.loads(tail.comments[0])
-    if not isinstance(header, dict) or not isinstance(header.get("t_start"), int | float):
+    header = plain_json.parse_object(tail.comments[0], "its header")
+    if isinstance(header.get("t_start"), bool) or not isinstance(header.get("t_start"), int | float):
         raise ValueError("its header has no t_start")
-    if not np.isfinite(header["t_start"]):
+    if not abs(header["t_start"]) < _LATEST:
         raise ValueError("its t_start is not a time")
     named = header.get("env_id")
     return float(header["t_start"]), "" if named in (None, "None") else str(named)

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from polyak.envs.reading import tables
+from polyak.envs.reading.limits import check_regular
+
 #: Bytes before the place read last that must still be the same; otherwise the file was written anew.
 _SEEN = 64
 _TRUTH = {"True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0}
@@ -49,6 +52,7 @@ class Tail:
 
         Raises OSError, and ValueError if the file has no line of column names or lacks a required one.
         """
+        check_regular(self.path, "it")
         with self.path.open("rb") as file:
             head = file.read(len(self._head))
             file.seek(max(self._place - _SEEN, 0))
@@ -77,11 +81,14 @@ class Tail:
             line, _, rest = rest.partition(b"\n")
             comments.append(line[1:].decode("utf-8", "replace"))
         line, newline, rest = rest.partition(b"\n")
+        if len(line) > tables.LONGEST_HEADER:
+            raise ValueError(f"its line of column names is longer than {tables.LONGEST_HEADER:,} bytes")
         if not newline:
             raise ValueError("it has no line of column names (yet)")
         names = next(csv.reader([line.decode("utf-8", "replace").strip()]), [])
         if not names:
             raise ValueError("its first line, of column names, is empty")
+        tables.check_names(names, "it")
         if missing := [name for name in self.required if name not in names]:
             raise ValueError(f"it has no column {missing[0]!r}; its columns are {', '.join(names)[:200]}")
         if len(set(names)) != len(names):
@@ -102,6 +109,7 @@ class Tail:
             "low_memory": False,
         }
         n_lines = rows.count(b"\n") - rows.count(b"\n\n")
+        tables.check_cells(len(self.names), rows.count(b"\n") + rows.count(b"\r"), len(rows), "it")
         try:
             table = pd.read_csv(BytesIO(rows), **how)
         except pd.errors.EmptyDataError:

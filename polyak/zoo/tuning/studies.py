@@ -73,6 +73,8 @@ def open_storage(text: str) -> BaseStorage:
             first_line = str(error).strip().split("\n")[0]
             raise ZooError(f"--storage {without_password(text)!r} cannot be opened: {first_line}") from error
     path = Path(text)
+    if path.exists() and not path.is_file():
+        raise ZooError(f"--storage {text!r} is a folder, a pipe or a device. Give the path of a file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _journal_lock(text)
@@ -80,9 +82,10 @@ def open_storage(text: str) -> BaseStorage:
         return JournalStorage(JournalFileBackend(text, lock_obj=lock))
     except OSError as error:
         raise ZooError(f"--storage {text!r} cannot be opened: {error.strerror or error}.") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # whatever Optuna's replay makes of entries that it did not write
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ZooError(
-            f"--storage {text!r} is not a journal of Optuna: {error}. Give the path of another file."
+            f"--storage {text!r} is not a journal of Optuna: {reason}. Give the path of another file."
         ) from error
 
 

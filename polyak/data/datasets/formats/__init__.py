@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyak.data.datasets.formats import csv, d3rlpy, d4rl, minari, npz, parquet, replay
-from polyak.data.datasets.formats.source import Source
+from polyak.data.datasets.formats.source import Source, damage_named
 from polyak.data.datasets.parts import DatasetError, Recording
 
 
@@ -50,10 +50,13 @@ def read(path: Any, format: str | None = None, **options: Any) -> Recording:
     source = Source(path, **options)
     if not source.exists and not minari.recognises(source):
         raise FileNotFoundError(f"path={str(path)!r}: there is no such file, and it is no id of a Minari dataset.")
+    if source.exists and not (source.path.is_file() or source.path.is_dir()):
+        raise DatasetError(f"{source} is a pipe or a device, neither a file nor a folder.")
     candidates = FORMATS if format is None else {format: FORMATS[format]}
-    for kind in candidates.values():
-        if format is not None or kind.recognises(source):
-            return kind.read(source)
+    with damage_named(str(source)):
+        for kind in candidates.values():
+            if format is not None or kind.recognises(source):
+                return kind.read(source)
     raise DatasetError(f"{source}: it is in none of the formats that are read: {', '.join(FORMATS)}.{source.hint}")
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from polyak.data.datasets.formats.frames import frame_of, recording_of_frame
+from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
 from polyak.data.datasets.formats.source import Source, pandas
 from polyak.data.datasets.parts import DatasetError, Recording
 from polyak.data.datasets.writing import replacing
+from polyak.envs.reading import tables
 
 _SEPARATORS = ",;\t"
 
@@ -31,14 +31,16 @@ def read(source: Source) -> Recording:
     """A table; floats become float32 where nothing is lost by it."""
     pd = pandas()
     separator = max(_SEPARATORS, key=_header(source).count)
+    with source.path.open("rb") as file:
+        tables.check_table(file, separator, str(source))
     try:
         frame = pd.read_csv(source.path, sep=separator, float_precision="round_trip", encoding="utf-8-sig")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{source} is no table: {error}.") from error
-    return recording_of_frame(frame.apply(_narrowed), str(source))
+        raise DatasetError(f"{source} is no table: {' '.join(str(error).split())}.") from error
+    return recording_of_columns({str(name): _narrowed(frame[name].to_numpy()) for name in frame.columns}, str(source))
 
 
-def _narrowed(column: Any) -> Any:
+def _narrowed(column: np.ndarray) -> np.ndarray:
     if column.dtype != np.float64:
         return column
     with np.errstate(over="ignore"):

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from polyak.data.datasets.formats.source import Source, h5py
+from polyak.data.datasets.formats import hdf5
+from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.parts import DatasetError, Recording, assemble
 
 
@@ -22,30 +23,42 @@ def read(source: Source) -> Recording:
     """All episodes, one after the other."""
     observations: list[Any] = []
     actions, rewards, ends, terminated = [], [], [], []
-    try:
-        with h5py().File(source.path, "r") as file:
-            for number in range(int(file["num_episodes"][()])):
-                observations.append(_observations(file, number))
-                actions.append(file[f"actions_{number}"][()])
-                rewards.append(file[f"rewards_{number}"][()].reshape(-1))
-                ends.append(len(rewards[-1]))
-                terminated.append(bool(file[f"terminated_{number}"][()]))
-    except (OSError, KeyError) as error:
-        raise DatasetError(f"{source} is damaged: {error}.") from error
+    with hdf5.opened(source.path, str(source)) as file:
+        for number in range(_count(file, source)):
+            observations.append(_observations(file, number))
+            actions.append(hdf5.array(file[f"actions_{number}"]))
+            rewards.append(hdf5.array(file[f"rewards_{number}"]).reshape(-1))
+            ends.append(len(rewards[-1]))
+            terminated.append(bool(hdf5.array(file[f"terminated_{number}"])))
+            if not len(actions[-1]) == ends[-1] > 0:
+                raise DatasetError(
+                    f"{source} is damaged: actions_{number} has {len(actions[-1])} rows, rewards_{number} {ends[-1]}."
+                )
     last = np.cumsum(ends) - 1
     terminal, cut = np.zeros(last[-1] + 1, bool), np.zeros(last[-1] + 1, bool)
     terminal[last], cut[last] = terminated, ~np.array(terminated)
     return assemble(_joined(observations), _choices(np.concatenate(actions)), np.concatenate(rewards), terminal, cut)
 
 
+def _count(file: Any, source: Source) -> int:
+    """How many episodes there are: as many as the file says, which must have their actions."""
+    said = hdf5.array(file["num_episodes"])
+    number = int(said) if said.shape == () and said.dtype.kind in "iu" else 0
+    if not 0 < number <= len(file):
+        raise DatasetError(f"{source} is damaged: num_episodes is {said!s:.80}, of {len(file)} arrays.")
+    return number
+
+
 def _observations(file: Any, number: int) -> Any:
     """[T, ...], or a tuple of such arrays."""
     name = f"observations_{number}"
     if name in file:
-        return file[name][()]
+        return hdf5.array(file[name])
     parts: list[Any] = []
     while (part := f"{name}_{len(parts)}") in file:
-        parts.append(file[part][()])
+        parts.append(hdf5.array(file[part]))
+    if not parts:
+        raise DatasetError(f"the file has no {name}.")
     return tuple(parts)
 
 

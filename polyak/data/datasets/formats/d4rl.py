@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyak.data.datasets.formats.source import Source, h5py
+from polyak.data.datasets.formats import hdf5
+from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.named import NAMES, recording_of
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import Recording
 
 _OBSERVED = frozenset(NAMES["observations"].split())
 _NESTED = frozenset([*NAMES["observations"].split(), *NAMES["next_observations"].split()])
@@ -23,20 +24,17 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source) -> Recording:
     """All arrays of the file; those in ``infos`` become columns."""
-    library = h5py()
     arrays: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    try:
-        with library.File(source.path, "r") as file:
-            for name, item in file.items():
-                if isinstance(item, library.Dataset):
-                    arrays[name] = item[()]
-                elif name in _NESTED:
-                    arrays[name] = _arrays(library, item)
-                elif name == "infos":
-                    extra = _arrays(library, item)
-    except OSError as error:
-        raise DatasetError(f"{source} is damaged: {error}.") from error
+    library = hdf5.h5py()
+    with hdf5.opened(source.path, str(source)) as file:
+        for name, item in file.items():
+            if isinstance(item, library.Dataset):
+                arrays[name] = hdf5.array(item)
+            elif name in _NESTED:
+                arrays[name] = _arrays(library, item)
+            elif name == "infos":
+                extra = _arrays(library, item)
     arrays = {name: array for name, array in arrays.items() if getattr(array, "ndim", 1)}
     return recording_of({**extra, **arrays}, str(source))
 
@@ -44,5 +42,10 @@ def read(source: Source) -> Recording:
 def _arrays(library: Any, group: Any) -> dict[str, Any]:
     """Path -> array, of all that is in a group."""
     found: dict[str, Any] = {}
-    group.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, library.Dataset) else None)
+
+    def take(name: str, item: Any) -> None:
+        if isinstance(item, library.Dataset):
+            found[name] = hdf5.array(item)
+
+    group.visititems(take)
     return found

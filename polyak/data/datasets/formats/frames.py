@@ -8,8 +8,10 @@ between colons, ``obs:left:0``.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from polyak.data.datasets.formats.source import pandas
 from polyak.data.datasets.named import recording_of, successors
 from polyak.data.datasets.parts import DatasetError, Recording, arrays_of
 
-_INDEXED = re.compile(r"(.+?)[_:](\d+(?:_\d+)*)")
+_INDEXED = re.compile(r"(.+?)[_:]([0-9]{1,9}(?:_[0-9]{1,9})*)")
 _MANY = 4096
 """Columns that an array may become: tables are not for pictures."""
 
@@ -64,26 +66,31 @@ def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
             yield base + mark + "_".join(map(str, place)), array[(slice(None), *place)]
 
 
-def recording_of_frame(frame: Any, source: str) -> Recording:
+def recording_of_columns(columns: Mapping[str, np.ndarray], source: str) -> Recording:
     """A table with a row for each step, whose columns have names of :data:`~polyak.data.datasets.named.NAMES`.
+
+    Args:
+        columns: name -> [rows], all of equal length.
+        source: what to call it in messages.
 
     Raises:
         DatasetError: it is none, or the data cannot be learned from.
     """
-    if not len(frame):
+    if not len(next(iter(columns.values()), ())):
         raise DatasetError(f"{source} has no rows.")
-    arrays = _gathered({str(name): frame[name].to_numpy() for name in frame.columns}, source)
     nested: dict[str, Any] = {}
-    for name, array in arrays.items():
+    for name, array in _gathered(columns, source).items():
         base, _, key = name.partition(":")
-        if key:
-            nested.setdefault(base, {})[key] = array
-        else:
+        if not key:
             nested[name] = array
+        elif isinstance(entries := nested.setdefault(base, {}), dict):
+            entries[key] = array
+        else:
+            raise DatasetError(f"{source} has a column {base!r} and one {name!r}: rename one.")
     return recording_of(nested, source)
 
 
-def _gathered(columns: dict[str, np.ndarray], source: str) -> dict[str, np.ndarray]:
+def _gathered(columns: Mapping[str, np.ndarray], source: str) -> dict[str, np.ndarray]:
     """Columns ``x_0``, ``x_1`` ... as one array x [N, 2]."""
     places: dict[str, dict[tuple[int, ...], np.ndarray]] = {}
     arrays: dict[str, np.ndarray] = {}
@@ -97,10 +104,27 @@ def _gathered(columns: dict[str, np.ndarray], source: str) -> dict[str, np.ndarr
     for name, found in places.items():
         if name in arrays:
             raise DatasetError(f"{source} has a column {name!r} and columns {name}_0 ...: rename one.")
-        shape = tuple(max(place[axis] for place in found) + 1 for axis in range(len(next(iter(found)))))
-        if found.keys() != set(np.ndindex(shape)):
-            missing = next(iter(sorted(set(np.ndindex(shape)) - found.keys())), "")
-            raise DatasetError(f"{source} has columns {name}_* up to {max(found)}, but none of {missing}.")
+        shape = _shape(name, found.keys(), source)
         flat = np.stack([found[place] for place in sorted(found)], axis=-1)
         arrays[name] = flat.reshape(len(flat), *shape)
     return arrays
+
+
+def _shape(name: str, places: Set[tuple[int, ...]], source: str) -> tuple[int, ...]:
+    """Of the array whose places these are; the places that they leave out are never all written down."""
+    if len({len(place) for place in places}) > 1:
+        raise DatasetError(f"{source} has columns {name}_* with different numbers of indices: rename some.")
+    shape = tuple(max(lengths) + 1 for lengths in zip(*places, strict=True))
+    if math.prod(shape) != len(places):
+        missing = next(place for place in map(partial(_place, shape), range(len(places) + 1)) if place not in places)
+        raise DatasetError(f"{source} has columns {name}_* up to {max(places)}, but none of {missing}.")
+    return shape
+
+
+def _place(shape: tuple[int, ...], number: int) -> tuple[int, ...]:
+    """The indices of the entry of that number, in an array of any size."""
+    place: list[int] = []
+    for length in reversed(shape):
+        number, index = divmod(number, length)
+        place.append(index)
+    return tuple(reversed(place))

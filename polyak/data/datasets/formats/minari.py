@@ -6,7 +6,6 @@ and, if it is not there, asked for in the net.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.envs.registration import spec as find_spec
 from gymnasium.error import Error as GymnasiumError
 
+from polyak.data.datasets.formats.minari_checks import check
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.named import numeric
 from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, each
@@ -53,9 +53,7 @@ def read(source: Source) -> Recording:
         folder = Path(minari.storage.get_dataset_path(str(source.given))) / _DATA
         if not folder.is_dir():
             minari.download_dataset(str(source.given))
-    about = json.loads((folder / _ABOUT).read_text())
-    if not about.get("observation_space") or not about.get("action_space"):  # else its environment would be made here
-        raise DatasetError(f"{source} does not say its spaces: write it again with a newer minari.")
+    check(folder, str(source))
     data = minari.MinariDataset(folder)
     episodes = list(data.iterate_episodes())
     if not episodes:

@@ -12,18 +12,20 @@ import json
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyak.data.datasets.checks import chunks
-from polyak.data.datasets.formats.source import Source
+from polyak.data.datasets.formats.source import Source, decoded_space
 from polyak.data.datasets.named import grouped, recording_of
 from polyak.data.datasets.parts import DatasetError, Parts, Recording, arrays_of
 from polyak.data.datasets.writing import replacing
 from polyak.data.storage.memory import available_memory
-from polyak.envs.space_json import decode_space, encode_space
+from polyak.envs.reading import npz, plain_json
+from polyak.envs.space_json import encode_space
 
 VERSION = 1
 ALIGNMENT = 64
@@ -46,68 +48,76 @@ def read(source: Source) -> Recording:
     try:
         if _DESCRIPTION in source.members:
             return _read_own(source)
-        with np.load(source.path, allow_pickle=False) as file:
-            return recording_of(grouped({name: file[name] for name in file.files}), str(source))
-    except (zipfile.BadZipFile, OSError, EOFError, KeyError, struct.error) as error:
-        raise DatasetError(f"{source} is damaged: {error}.") from error
+        arrays = npz.read(source.path, str(source))
     except ValueError as error:
-        if isinstance(error, DatasetError):
-            raise
-        raise DatasetError(f"{source} cannot be read: {error}.") from error
+        raise error if isinstance(error, DatasetError) else DatasetError(str(error)) from error
+    return recording_of(grouped(arrays), str(source))
 
 
 def _read_own(source: Source) -> Recording:
-    with zipfile.ZipFile(source.path) as archive:
-        about = json.loads(archive.read(_DESCRIPTION))
-        if about.get("format") != "polyak-dataset" or about.get("version", 0) > VERSION:
-            raise DatasetError(
-                f"{source} is {about.get('format')!r}, version {about.get('version')}; this polyak reads "
-                f"'polyak-dataset' up to version {VERSION}. Upgrade polyak."
-            )
-        names = [name.removesuffix(".npy") for name in source.members if name.endswith(".npy")]
-        size = sum(member.file_size for member in archive.infolist())
+    with npz.opened(source.path, str(source)) as archive:
+        about = _description(source, archive)
+        found = npz.headers(archive, str(source))
+        size = sum(header.nbytes for header in found.values())
         keep = source.in_memory if source.in_memory is not None else size <= SHARE * (available_memory() or size)
-        arrays = {name: (_loaded if keep else _mapped)(source.path, archive, f"{name}.npy") for name in names}
-    groups = grouped(arrays)
+        load = npz.array if keep else partial(_mapped, source.path)
+        groups = grouped({name: load(archive, name) for name in found})
     if missing := sorted(set(Parts._fields) - {"columns"} - groups.keys()):
         raise DatasetError(f"{source} is damaged: it has no {missing}.")
     parts = Parts(**{"columns": {}, **{name: groups[name] for name in groups.keys() & set(Parts._fields)}})
     _check_episodes(source, parts)
-    space, actions = (decode_space(about[name]) for name in _SPACES)
-    return Recording(parts, space, actions, about["env_id"])
+    space, actions = (decoded_space(about, name, str(source)) for name in _SPACES)
+    return Recording(parts, space, actions, about.get("env_id"))
 
 
 _SPACES = "observation_space", "action_space"
 
 
+def _description(source: Source, archive: zipfile.ZipFile) -> dict[str, Any]:
+    what = f"{source}: its {_DESCRIPTION}"
+    if archive.getinfo(_DESCRIPTION).file_size > plain_json.MOST_BYTES:
+        raise DatasetError(f"{what} is larger than {plain_json.MOST_BYTES:,} bytes.")
+    about = plain_json.parse_object(archive.read(_DESCRIPTION), what)
+    if about.get("format") != "polyak-dataset" or plain_json.whole(about, "version", what) > VERSION:
+        raise DatasetError(
+            f"{source} is {about.get('format')!r}, version {about.get('version')}; this polyak reads "
+            f"'polyak-dataset' up to version {VERSION}. Upgrade polyak."
+        )
+    if not isinstance(about.get("env_id"), str | None):
+        raise DatasetError(f"{what} has env_id={about['env_id']!r:.80}, which is no name.")
+    return about
+
+
 def _check_episodes(source: Source, parts: Parts) -> None:
+    arrays = {name: getattr(parts, name) for name in ("actions", "rewards", "ends", "terminated")}
+    if flat := [name for name, array in arrays.items() if isinstance(array, dict) or not array.ndim]:
+        raise DatasetError(f"{source} is damaged: its {flat[0]} are no array of rows.")
+    if not isinstance(parts.columns, dict):
+        raise DatasetError(f"{source} is damaged: its columns have no names.")
+    rows = {**parts.columns, **{f"observations[{key!r}]": a for key, a in arrays_of(parts.observations).items()}}
+    if flat := [name for name, array in rows.items() if isinstance(array, dict) or not array.ndim]:
+        raise DatasetError(f"{source} is damaged: its {flat[0]} are no array of rows.")
     n, e = len(parts.actions), len(parts.ends)
-    whole = parts.ends.ndim == 1 and e > 0 and bool((np.diff(parts.ends, prepend=0) > 0).all()) and parts.ends[-1] == n
+    whole = parts.ends.ndim == 1 and parts.ends.dtype.kind in "iu" and e > 0
+    whole = whole and bool((np.diff(parts.ends.astype(np.int64), prepend=0) > 0).all()) and parts.ends[-1] == n
     lengths = [len(array) == n + e for array in arrays_of(parts.observations).values()]
     lengths += [len(array) == n for array in (parts.rewards, *parts.columns.values())]
-    if not (whole and all(lengths) and parts.terminated.shape == (e,) and parts.terminated.dtype == bool):
+    whole = whole and all(lengths) and parts.rewards.ndim == 1
+    if not (whole and parts.terminated.shape == (e,) and parts.terminated.dtype == bool):
         raise DatasetError(f"{source} is damaged: its arrays do not fit each other.")
-
-
-def _loaded(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _mapped(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
     """An array that stays in the file, read-only; one that was compressed afterwards is read."""
-    member = archive.getinfo(name)
+    member = archive.getinfo(name + npz.SUFFIX)
     if member.compress_type != zipfile.ZIP_STORED or member.file_size < 1024:
-        return _loaded(path, archive, name)
+        return npz.array(archive, name)
     with path.open("rb") as file:
         file.seek(member.header_offset + 26)
         file.seek(sum(struct.unpack("<HH", file.read(4))), 1)  # over the name and the extra fields
-        begun = file.tell()
         version = np.lib.format.read_magic(file)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(file)
-        if dtype.hasobject or file.tell() - begun + dtype.itemsize * int(np.prod(shape)) != member.file_size:
-            raise DatasetError(f"path={str(path)!r} is damaged: {name} has another size than it says.")
         mapped = np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
     return np.asarray(mapped)
 

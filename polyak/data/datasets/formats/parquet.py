@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from polyak.data.datasets.formats.frames import frame_of, recording_of_frame
-from polyak.data.datasets.formats.source import Source, pandas
+import numpy as np
+
+from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
+from polyak.data.datasets.formats.source import Source, decoded_space, pandas
+from polyak.data.datasets.named import NAMES
 from polyak.data.datasets.parts import DatasetError, Recording
 from polyak.data.datasets.writing import replacing
-from polyak.envs.space_json import decode_space, encode_space
+from polyak.envs.reading import plain_json, tables
+from polyak.envs.reading.limits import check_unpacked
+from polyak.envs.space_json import encode_space
 
 _KEY = b"polyak"
+_INDEX = re.compile(r"__index_level_[0-9]+__")
+"""What pandas calls the index of a table that it writes."""
+EPISODES = frozenset(NAMES["episodes"].split())
 
 
 def recognises(source: Source) -> bool:
@@ -24,15 +33,57 @@ def read(source: Source) -> Recording:
     """A table; one of our own with its spaces."""
     pa, pq = _pyarrow()
     try:
-        table = pq.read_table(source.path)
-    except pa.ArrowInvalid as error:
-        raise DatasetError(f"{source} is damaged: {error}.") from error
-    recording = recording_of_frame(table.to_pandas(), str(source))
-    about = json.loads((table.schema.metadata or {}).get(_KEY, b"null"))
+        with pq.ParquetFile(source.path) as file:
+            schema = file.schema_arrow
+            _check_size(source, file)
+            table = file.read([field.name for field in schema if _is_number(pa, field.type)])
+            texts = _texts(pa, pq, source, schema)
+    except (pa.ArrowException, OSError) as error:
+        raise DatasetError(f"{source} is damaged: {' '.join(str(error).split())}.") from error
+    columns = {name: _numbers(table[name]) for name in table.column_names} | texts
+    ordered = {name: columns.get(name, np.full(table.num_rows, None)) for name in schema.names}
+    recording = recording_of_columns(
+        {name: ordered[name] for name in ordered if not _INDEX.fullmatch(name)}, str(source)
+    )
+    what = f"{source}: its metadata"
+    about = plain_json.parse((schema.metadata or {}).get(_KEY, b"null"), what)
     if about is None:
         return recording
-    space, actions = (decode_space(about[name]) for name in ("observation_space", "action_space"))
-    return recording._replace(observation_space=space, action_space=actions, env_id=about["env_id"])
+    if not isinstance(about, dict) or not isinstance(about.get("env_id"), str | None):
+        raise DatasetError(f"{what} are {about!r:.80}, not those that polyak writes.")
+    space, actions = (decoded_space(about, name, str(source)) for name in ("observation_space", "action_space"))
+    return recording._replace(observation_space=space, action_space=actions, env_id=about.get("env_id"))
+
+
+def _check_size(source: Source, file: Any) -> None:
+    """Refuse columns that would fill the memory: a value that repeats takes no room in the file."""
+    rows, columns = file.metadata.num_rows, file.schema_arrow.names
+    tables.check_names(columns, str(source))
+    if len(set(columns)) < len(columns):
+        raise DatasetError(f"{source} has two columns of one name.")
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    encoded = sum(group.total_byte_size for group in groups)
+    check_unpacked(str(source), max(8 * len(columns) * rows, encoded), source.path.stat().st_size)
+
+
+def _is_number(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _numbers(column: Any) -> np.ndarray:
+    """Numbers; what is missing is not one."""
+    values = column.to_numpy()
+    return np.asarray(values)
+
+
+def _texts(pa: Any, pq: Any, source: Source, schema: Any) -> dict[str, np.ndarray]:
+    """The names of episodes, if they are texts. Each is read once, however often it is repeated."""
+    is_text = {field.name: pa.types.is_string(field.type) or pa.types.is_large_string(field.type) for field in schema}
+    names = [name for name in schema.names if is_text[name] and name.lower() in EPISODES]
+    if not names:
+        return {}
+    table = pq.read_table(source.path, columns=names, read_dictionary=names)
+    return {name: np.asarray(table[name].to_pandas().astype(object)) for name in names}
 
 
 def write(recording: Recording, path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +13,15 @@ from typing import Any
 
 from gymnasium import spaces
 
+from polyak.data.datasets.formats import hdf5
+from polyak.data.datasets.parts import DatasetError
+from polyak.envs.space_json import decode_space
+
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
 HEAD = 4096
+MISUNDERSTOOD = (KeyError, TypeError, AttributeError, IndexError, AssertionError, OverflowError, RecursionError)
+"""What comes of parts that are missing, or of another type than they should be."""
 
 
 @dataclass
@@ -53,7 +62,7 @@ class Source:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 return frozenset(archive.namelist())
-        except zipfile.BadZipFile:
+        except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, ValueError, OSError, NotImplementedError):
             return frozenset()
 
     @cached_property
@@ -61,8 +70,7 @@ class Source:
         """The names at the top of an HDF5 file; none of other files."""
         if not self.start.startswith(HDF5):
             return frozenset()
-        with h5py().File(self.path, "r") as file:
-            return frozenset(file.keys())
+        return hdf5.names(self.path, str(self))
 
     @property
     def hint(self) -> str:
@@ -77,17 +85,38 @@ class Source:
         return f"path={str(self.given)!r}"
 
 
-def h5py() -> Any:
-    """The library for HDF5.
+@contextmanager
+def damage_named(what: str) -> Iterator[None]:
+    """What goes wrong within because of the data, as one kind of error that names their source.
 
     Raises:
-        ImportError: it is not installed.
+        DatasetError: in place of whatever else Python or numpy says of data that they cannot use.
     """
     try:
-        import h5py
-    except ImportError as error:
-        raise ImportError("HDF5 files need h5py: pip install 'polyak[offline]'.") from error
-    return h5py
+        yield
+    except DatasetError as error:
+        raise error if what in str(error) else DatasetError(f"{what}: {error}") from error
+    except MISUNDERSTOOD as error:
+        reason = f"{type(error).__name__}: {error!s:.200}"
+        raise DatasetError(f"{what} is damaged: it cannot be understood ({reason}).") from error
+    except ValueError as error:
+        if what in str(error) or type(error).__module__.partition(".")[0] == "polyak":  # which say enough
+            raise
+        raise DatasetError(f"{what} cannot be read: {error}") from error
+
+
+def decoded_space(about: dict[str, Any], name: str, what: str) -> spaces.Space:
+    """The space that a file's description has under ``name``.
+
+    Raises:
+        DatasetError: there is none that can be understood.
+    """
+    try:
+        return decode_space(about[name])
+    except (ValueError, *MISUNDERSTOOD) as error:
+        raise DatasetError(
+            f"{what} is damaged: its {name} cannot be understood ({type(error).__name__}: {error!s:.200})."
+        ) from error
 
 
 def pandas() -> Any:
