@@ -69,6 +69,8 @@ def _contents(path: Any) -> tuple[dict[str, Any], Saved]:
         raise FileNotFoundError(f"path={str(path)!r}: there is no {FILE} in it, which save_to_path() writes.")
     saved = checkpoint.read(file)  # says what is wrong with a zip
     with damage_named(path), zipfile.ZipFile(file) as archive:
+        if MEMBER not in archive.namelist():
+            raise ValueError(f"it is no checkpoint: its {FILE} holds no {MEMBER}, which save_to_path() writes.")
         described = plain_json.parse_object(archive.read(MEMBER), MEMBER)
         if described["format"] != "polyak-scale" or described["format_version"] > VERSION:
             raise ValueError("it was written by a newer polyak. Upgrade polyak.")

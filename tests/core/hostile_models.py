@@ -1199,7 +1199,7 @@ def chosen(share: str) -> list[Case]:
     if share != "part":
         return [case for case in found if share in case.name]
     always = {*_sizes(), *_peers(), *_others()} - COSTLY
-    return [case for number, case in enumerate(found) if case.name in always or number % 7 == 0]
+    return [case for number, case in enumerate(found) if case.name in always or number % 10 == 0]
 
 
 COSTLY = {f"1e6 layers{more}" for more in ("", " of a critic")} | {
