@@ -25,7 +25,18 @@ from torch import Tensor
 
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, beneath, prefixed
-from polyak.core.hyperparameters import Becomes, Count, Fraction, Natural, NonNegative, Positive, later, require
+from polyak.core.hyperparameters import (
+    Becomes,
+    Count,
+    Fraction,
+    Natural,
+    NonNegative,
+    Parallel,
+    Positive,
+    Processes,
+    later,
+    require,
+)
 from polyak.core.judging.elo import rating
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.schedules import Schedule
@@ -113,9 +124,9 @@ class AlphaZero(DeepAlgorithm):
     _: KW_ONLY
     simulations: Count = 50
     """Positions that each search looks at."""
-    n_games: Count = 128
+    n_games: Parallel = 128
     """Games that are played at once."""
-    n_workers: Natural = 0
+    n_workers: Processes = 0
     """Processes that play these games, while this one learns; 0: this one plays them itself. With processes, moves are
     made with weights that are one round of learning old, equal seeds still give equal games, and what calls ``learn``
     must stand under ``if __name__ == "__main__":``."""

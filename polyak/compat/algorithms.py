@@ -52,6 +52,7 @@ from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import DeepAlgorithm, Part
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
+from polyak.core.files.damage import names_file
 from polyak.core.files.parameters import parameters
 from polyak.core.files.serialise import is_plain, warn_untrusted
 from polyak.core.hyperparameters import require
@@ -419,6 +420,7 @@ class BaseAlgorithm(Collecting):
             name: part.state_dict() for name, part in parts if not isinstance(part, torch.Tensor)
         }
 
+    @names_file
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
@@ -992,6 +994,7 @@ class _Renaming(DeepAlgorithm):
         saved.networks = self._renamed(saved.networks)
         super()._load_state(saved)
 
+    @names_file
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
@@ -1150,6 +1153,7 @@ class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of acto
     def get_parameters(self) -> dict[str, Any]:
         return {name: part for name, part in super().get_parameters().items() if name != "policy.optimizer"}
 
+    @names_file
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:

@@ -28,6 +28,8 @@ from polyak.compat.distributions import (
 )
 from polyak.compat.signatures import with_defaults
 from polyak.core.engine.device import get_device
+from polyak.core.files.building import no_larger_than
+from polyak.core.files.damage import damage_named
 from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
 from polyak.nn.codec import ActionCodec
@@ -137,9 +139,11 @@ class BaseModel(Network):
         Raises:
             ValueError: not such a file.
         """
-        weights, parameters = policy_file.load(path, trust)
-        model = cls(**parameters)
-        model.load_state_dict(weights)
+        with damage_named(path):
+            weights, parameters = policy_file.load(path, trust)
+            with no_larger_than(weights.values(), parameters, trust):
+                model = cls(**policy_file.with_extractor(parameters))
+            model.load_state_dict(weights)
         return model.to(get_device(device))
 
 

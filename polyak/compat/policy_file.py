@@ -18,9 +18,11 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from polyak.core.files.checkpoint import opened
+from polyak.core.files.archive import DAMAGED, check_members, name_of, open_zip, opened
+from polyak.core.files.arrays import read_arrays
 from polyak.core.files.serialise import decode, encode, holds_untrusted
 from polyak.core.schedules import ConstantSchedule
+from polyak.envs.reading import plain_json
 from polyak.nn.networks.encoders import CombinedExtractor, FlattenExtractor, NatureCNN, make_extractor
 
 
@@ -68,7 +70,7 @@ def describe(extractor: nn.Module) -> dict[str, Any]:
 
 
 def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a policy: its state dict and the arguments of its constructor.
+    """Read a policy: its state dict, and arguments of its constructor to be given to :func:`with_extractor`.
 
     Args:
         path: a path or a file opened for reading.
@@ -79,14 +81,17 @@ def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, A
         ValueError: it is not a policy, or not one that can be read without ``trust``.
     """
     with opened(path, "rb", suffix="") as file:
+        name = name_of(file, path)
         try:
-            with zipfile.ZipFile(file) as archive:
-                members = {name.rpartition("/")[2]: name for name in archive.namelist()}  # version 0.1.0: no folder
-                if {"policy.json", "weights.safetensors"} <= members.keys():
-                    parameters = decode(json.loads(archive.read(members["policy.json"])), trust)
-                    weights = safetensors.torch.load(archive.read(members["weights.safetensors"]))
-                    return weights, _with_extractor(_trusted(parameters))
-        except (zipfile.BadZipFile, json.JSONDecodeError, EOFError) as error:
+            with open_zip(file, name) as archive:
+                members = {member.rpartition("/")[2]: member for member in check_members(archive, name)}
+                if {"policy.json", "weights.safetensors"} <= members.keys():  # in version 0.1.0 they are in no folder
+                    text = archive.read(members["policy.json"])
+                    parameters = decode(plain_json.parse_object(text, f"{name}: policy.json"), trust)
+                    arrays = read_arrays(archive.read(members["weights.safetensors"]), f"{name}: weights.safetensors")
+                    weights = {key: torch.from_numpy(array) for key, array in arrays.items()}
+                    return weights, _trusted(parameters)
+        except DAMAGED as error:
             raise ValueError(f"path={str(path)!r} is not a policy file, or it is damaged ({error}).") from error
         if "data.pkl" not in members:
             raise ValueError(f"path={str(path)!r} is not a policy file. It holds {sorted(members)[:8]}.")
@@ -100,9 +105,10 @@ def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, A
         return stored["state_dict"], stored["data"]
 
 
-def _with_extractor(parameters: dict[str, Any]) -> dict[str, Any]:
-    """``parameters`` with the features extractor that they describe, if they do."""
-    if (described := parameters.get("features_extractor")) is None:
+def with_extractor(parameters: dict[str, Any]) -> dict[str, Any]:
+    """``parameters`` of :func:`load` with the features extractor that they describe, if they do."""
+    described = parameters.get("features_extractor")
+    if described is None or isinstance(described, nn.Module):
         return parameters
     space, normalize_images = parameters["observation_space"], parameters["normalize_images"]
     return parameters | {

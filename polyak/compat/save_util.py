@@ -22,10 +22,14 @@ import torch
 
 from polyak.compat.functions import SB3_VERSION, get_system_info
 from polyak.compat.parts import all_parameters
-from polyak.compat.sb3_files import unpickle
+from polyak.compat.sb3_files import model_zip, unpickle
 from polyak.core.engine.device import get_device
 from polyak.core.files import checkpoint
+from polyak.core.files.archive import DAMAGED, check_members, name_of, open_zip
+from polyak.core.files.damage import damage_named
 from polyak.core.files.serialise import decode, warn_untrusted
+from polyak.envs.reading import plain_json
+from polyak.envs.reading.limits import check_regular
 
 _MODES = {"w": "w", "r": "r", "write": "w", "read": "r"}
 
@@ -64,12 +68,12 @@ def json_to_data(json_string: str, custom_objects: Mapping[str, Any] | None = No
         trust: also read pickles of anything, which can run any code.
 
     Raises:
-        ValueError: ``custom_objects`` is not a dict.
+        ValueError: ``custom_objects`` is not a dict, or the text is not JSON, or beyond the limits of what is read.
     """
     if custom_objects is not None and not isinstance(custom_objects, dict):
         raise ValueError(f"custom_objects must be a dict or None, got {type(custom_objects).__name__}.")
     data: dict[str, Any] = {}
-    for key, value in json.loads(json_string).items():
+    for key, value in plain_json.parse_object(json_string, "json_string").items():
         if custom_objects is not None and key in custom_objects:
             data[key] = custom_objects[key]
         elif isinstance(value, dict) and ":serialized:" in value:
@@ -122,7 +126,7 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
 
     Raises:
         ValueError: another mode than ``"r"`` and ``"w"``.
-        FileNotFoundError: nothing to read.
+        FileNotFoundError: nothing to read; a ValueError if it is a pipe or a device.
     """
     if mode not in ("r", "w"):
         raise ValueError(f"mode={mode!r}: expected 'r' or 'w'.")
@@ -132,6 +136,8 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
             if verbose >= 2:
                 warnings.warn(f"{path} is not there: reading {with_suffix}.", stacklevel=3)
             path = with_suffix
+        if not path.is_dir():  # of which Python says so
+            check_regular(path, f"path={str(path)!r}")
         return path.open("rb")
     path = with_suffix
     if path.is_dir():
@@ -166,7 +172,10 @@ def load_from_pkl(path: Any, verbose: int = 0, trust: bool = False) -> Any:
     """
     file = open_path(path, "r", verbose, "pkl")
     try:
-        return unpickle.loads(file.read(), trust)
+        if trust:
+            return unpickle.loads(file.read(), trust)
+        with damage_named(name_of(file, path)):
+            return unpickle.loads(file.read())
     finally:
         if file is not path:
             file.close()
@@ -213,17 +222,17 @@ def load_from_zip_file(
         ValueError: not a zip, or not of a model.
     """
     file = open_path(load_path, "r", verbose, "zip")
-    target = get_device(device)
+    target, name = get_device(device), name_of(file, load_path)
     try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-            if "polyak.json" not in names:
-                return _read_layout(archive, load_data, custom_objects, target, print_system_info, trust)
-        if print_system_info:
-            get_system_info()
-        file.seek(0)
-        return _read_own(file, load_data, custom_objects or {}, target, trust)
-    except zipfile.BadZipFile as error:
+        with damage_named(name):
+            with open_zip(file, name) as archive:
+                if "polyak.json" not in archive.namelist():
+                    return _read_layout(archive, name, load_data, custom_objects, target, print_system_info, trust)
+            if print_system_info:
+                get_system_info()
+            file.seek(0)
+            return _read_own(file, load_data, custom_objects or {}, target, trust)
+    except DAMAGED as error:
         raise ValueError(f"load_path={load_path!r} is not a zip file ({error}).") from error
     finally:
         if file is not load_path:
@@ -235,15 +244,16 @@ _Read = tuple[dict[str, Any] | None, dict[str, Any], dict[str, Any] | None]
 
 def _read_layout(
     archive: zipfile.ZipFile,
+    name: str,
     load_data: bool,
     custom_objects: Mapping[str, Any] | None,
     device: torch.device,
     print_system_info: bool,
     trust: bool,
 ) -> _Read:
-    names = archive.namelist()
-    if not any(name in ("data", "_stable_baselines3_version") or name.endswith(".pth") for name in names):
-        raise ValueError(f"the zip holds no model, but {sorted(names)[:8]}.")
+    names = sorted(check_members(archive, name, compressed=True))
+    if not any(member in ("data", "_stable_baselines3_version") or member.endswith(".pth") for member in names):
+        raise ValueError(f"the zip holds no model, but {names[:8]}.")
     data, params, variables = None, {}, None
     if print_system_info:
         get_system_info()
@@ -251,13 +261,13 @@ def _read_layout(
         print(f"== SAVED MODEL SYSTEM INFO ==\n{stored}")
     if load_data and "data" in names:
         data = json_to_data(archive.read("data").decode(), custom_objects, trust)
-    for name in names:
-        if name.endswith(".pth"):
-            value = torch.load(io.BytesIO(archive.read(name)), map_location=device, weights_only=True)
-            if name in ("pytorch_variables.pth", "tensors.pth"):
+    for member in names:
+        if member.endswith(".pth"):
+            value = _moved_to(model_zip.load_tensors(archive.read(member), f"{name}: {member}"), device)
+            if member in ("pytorch_variables.pth", "tensors.pth"):
                 variables = value
             else:
-                params[name.removesuffix(".pth")] = value
+                params[member.removesuffix(".pth")] = value
     return data, params, variables
 
 

@@ -22,6 +22,7 @@ from polyak.core.engine.speeds import speeds
 from polyak.core.engine.threads import threads_for
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
+from polyak.core.files.damage import names_file
 from polyak.core.files.parameters import parameters, restore, saved_parameters, set_parameters, store
 from polyak.core.files.serialise import encode
 from polyak.core.finite import Guard, guarded
@@ -354,6 +355,7 @@ class DeepAlgorithm(Algorithm):
         """State dicts of the policy and of each optimizer, under Stable-Baselines3's names."""
         return parameters(self.learner)
 
+    @names_file
     def set_parameters(
         self,
         load_path_or_dict: Any,
@@ -369,7 +371,8 @@ class DeepAlgorithm(Algorithm):
 
         Raises:
             ValueError: an object that the model does not have, or with ``exact_match`` one that is missing.
-            RuntimeError: with ``exact_match``, tensors are missing or have another shape.
+            RuntimeError: with ``exact_match``, tensors are missing or have another shape. Of a file it is a ValueError,
+                too, and names the file.
         """
         get_device(device)
         if not isinstance(load_path_or_dict, Mapping):

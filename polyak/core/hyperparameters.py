@@ -18,6 +18,7 @@ import numpy as np
 
 from polyak.core.schedules import Schedule
 from polyak.envs.names import did_you_mean
+from polyak.envs.sizes import MOST_ENVS, MOST_PROCESSES, MOST_RUNNERS
 
 # -- what a field may be -----------------------------------------------------------------------------------------------
 
@@ -38,6 +39,12 @@ class Only:
 Count = Annotated[int, Only("an integer of at least 1", lambda n: n >= 1)]
 AtLeastTwo = Annotated[int, Only("an integer of at least 2", lambda n: n >= 2)]
 Natural = Annotated[int, Only("an integer of at least 0", lambda n: n >= 0)]
+Parallel = Annotated[int, Only(f"an integer in [1, {MOST_ENVS:,}]", lambda n: 1 <= n <= MOST_ENVS)]
+"""Environments, or games."""
+Processes = Annotated[int, Only(f"an integer in [0, {MOST_PROCESSES:,}]", lambda n: 0 <= n <= MOST_PROCESSES)]
+"""On this machine."""
+Runners = Annotated[int, Only(f"an integer in [0, {MOST_RUNNERS:,}]", lambda n: 0 <= n <= MOST_RUNNERS)]
+"""Processes on a cluster."""
 Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
-from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
+from polyak.core.files.checkpoint import Saved, check_counter, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Becomes, later
 from polyak.core.runner import Acting, Runner
 from polyak.core.seeding import derived_seed
@@ -354,7 +354,8 @@ class Interaction(Algorithm):
             saved.state |= prefixed("normalizer", arrays)
 
     def _enter(self, saved: Saved, env: Any) -> None:
-        self.n_envs = saved.info["n_envs"]
+        check_counter("n_envs", saved.info["n_envs"], least=1)
+        self.n_envs = int(saved.info["n_envs"])
         if "normalizer" in saved.info:
             self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
         if env is not None:

@@ -13,6 +13,7 @@ from torch.nn.functional import softplus
 from typing_extensions import Self
 
 from polyak.core.files import checkpoint
+from polyak.core.files.building import no_larger_than
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.serialise import decode, encode
 from polyak.nn.networks.rewards import RewardNet
@@ -107,7 +108,8 @@ class RewardFunction:
             if not (isinstance(seen, spaces.Space) and isinstance(acted, spaces.Space)):
                 raise ValueError("the file holds no spaces.")
             arguments = decode(saved.info["arguments"], trust)
-            network = RewardNet(seen, acted, **arguments)
+            with no_larger_than(saved.networks.values(), arguments, trust):
+                network = RewardNet(seen, acted, **arguments)
             _load(network, saved)
             if (form := saved.info["form"]) not in FORMS:
                 raise ValueError(f"the file's form is {form!r}, which is none of {sorted(FORMS)}.")

@@ -14,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from polyak.envs.names import did_you_mean
 from polyak.envs.providers import provide
+from polyak.envs.sizes import MOST_ENVS, check_size
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.env_slot import is_env_wrapped
 from polyak.envs.vec.seeds import seeds_of
@@ -150,7 +151,7 @@ def make_vec_env(
     Args:
         env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
             when it is a name, unless its class does not list that mode or does not take it.
-        n_envs: how many.
+        n_envs: how many, at most 100,000.
         seed: of the first environment and its action space at the first reset, and the root of the others' seeds.
         start_index: first number of the monitor files and of the seeds of the action spaces.
         monitor_dir: folder for the monitor files (made if it is missing); None for no files.
@@ -162,12 +163,13 @@ def make_vec_env(
         wrapper_kwargs: further arguments of ``wrapper_class``.
 
     Raises:
-        ValueError: for an unknown name or ``n_envs`` below 1.
+        ValueError: for an unknown name, or ``n_envs`` below 1 or above 100,000.
         TypeError: when ``env_id`` is neither name nor callable, or ``vec_env_cls`` is not callable.
         ImportError: when the environment needs a package that is not installed.
     """
     if n_envs < 1:
         raise ValueError(f"n_envs must be at least 1, got {n_envs}.")
+    check_size("n_envs", n_envs, MOST_ENVS)
     if isinstance(env_id, str):
         find_spec(env_id)  # here, not in a worker process
     elif not isinstance(env_id, EnvSpec) and not callable(env_id):

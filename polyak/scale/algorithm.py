@@ -388,7 +388,7 @@ class Algorithm:
             FileNotFoundError: there is none.
             ValueError: it is damaged, or needs a config.
         """
-        algorithm = checkpoints.config_of(path, config, cls).build_algo()
+        algorithm = checkpoints.built(path, config, cls)
         try:
             algorithm.restore_from_path(path)
         except BaseException:

@@ -15,9 +15,13 @@ from pkgutil import resolve_name
 from typing import Any
 
 from polyak.core.files import checkpoint
-from polyak.core.files.archive import DAMAGED, replacing
+from polyak.core.files.archive import replacing
+from polyak.core.files.building import no_larger_than
+from polyak.core.files.checkpoint import Saved
+from polyak.core.files.damage import damage_named
 from polyak.core.files.parameters import saved_parameters, set_parameters
 from polyak.core.files.serialise import decode, is_plain
+from polyak.envs.reading import plain_json
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.filters import filter_around, moments_in
 
@@ -56,27 +60,37 @@ def described_in(path: Any) -> dict[str, Any]:
         FileNotFoundError: there is none.
         ValueError: it is damaged, or none of these.
     """
+    return _contents(path)[0]
+
+
+def _contents(path: Any) -> tuple[dict[str, Any], Saved]:
+    """The settings and counters of a checkpoint, and its model's file."""
     file = Path(path) / FILE
     if not file.is_file():
         raise FileNotFoundError(f"path={str(path)!r}: there is no {FILE} in it, which save_to_path() writes.")
-    checkpoint.read(file)  # says what is wrong with a zip
-    try:
-        with zipfile.ZipFile(file) as archive:
-            described = json.loads(archive.read(MEMBER))
-        checkpoint.check_nesting(described)
-        known = described["format"] == "polyak-scale" and described["format_version"] <= VERSION
-        described["config"], described["iteration"], described["counters"], described["num_episodes_lifetime"]
-    except (*DAMAGED, KeyError, TypeError, ValueError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"path={str(path)!r} is no checkpoint, or damaged ({why}).") from error
-    if not known:
-        raise ValueError(f"path={str(path)!r} was written by a newer polyak. Upgrade polyak.")
-    result: dict[str, Any] = described
-    return result
+    saved = checkpoint.read(file)  # says what is wrong with a zip
+    with damage_named(path), zipfile.ZipFile(file) as archive:
+        if MEMBER not in archive.namelist():
+            raise ValueError(f"it is no checkpoint: its {FILE} holds no {MEMBER}, which save_to_path() writes.")
+        described = plain_json.parse_object(archive.read(MEMBER), MEMBER)
+        if described["format"] != "polyak-scale" or described["format_version"] > VERSION:
+            raise ValueError("it was written by a newer polyak. Upgrade polyak.")
+        for name in ("iteration", "num_episodes_lifetime"):
+            checkpoint.check_counter(name, described[name])
+        for name, value in described["counters"].items():
+            checkpoint.check_counter(name, value)
+        if not isinstance(described["config"], dict) or not isinstance(described["algorithm"], str):
+            raise ValueError("it holds no config.")
+    return described, saved
 
 
 def restore(algorithm: Any, path: Any, component: str | None = None) -> None:
     """See :meth:`Algorithm.restore_from_path`."""
+    with damage_named(path):
+        _restore(algorithm, path, component)
+
+
+def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     described, file = described_in(path), Path(path) / FILE
     if described["algorithm"] != algorithm.config.name:
         raise ValueError(
@@ -110,11 +124,18 @@ def restore(algorithm: Any, path: Any, component: str | None = None) -> None:
     algorithm._episodes.lifetime = int(described["num_episodes_lifetime"])
 
 
-def config_of(path: Any, config: AlgorithmConfig | None, cls: Any) -> AlgorithmConfig:
-    """The config to build an algorithm with; see :meth:`Algorithm.from_checkpoint`."""
-    described = described_in(path)
+def built(path: Any, config: AlgorithmConfig | None, cls: Any) -> Any:
+    """An algorithm that a checkpoint can be restored into; see :meth:`Algorithm.from_checkpoint`."""
+    described, saved = _contents(path)
     if config is not None:
-        return config
+        return config.build_algo()
+    with damage_named(path):
+        config = _described_config(path, described, cls)
+        with no_larger_than(saved.networks.values(), config.model_config):
+            return config.build_algo()
+
+
+def _described_config(path: Any, described: dict[str, Any], cls: Any) -> AlgorithmConfig:
     own = cls.config_class
     if not own.name:  # Algorithm.from_checkpoint(path)
         own = resolve_name("polyak.scale.trainables:config_class")(described["algorithm"])
@@ -125,7 +146,7 @@ def config_of(path: Any, config: AlgorithmConfig | None, cls: Any) -> AlgorithmC
             f"path={str(path)!r}: no file can hold the settings {left_out}. Build the config as it was and pass it: "
             "from_checkpoint(path, config=config)."
         )
-    config = own.from_dict({name: decode(value) for name, value in settings.items()})
+    config: AlgorithmConfig = own.from_dict({name: decode(value) for name, value in settings.items()})
     return config
 
 

@@ -124,6 +124,14 @@ class TableAlgorithm(Interaction):
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
+    def _enter(self, saved: Saved, env: Any) -> None:
+        super()._enter(saved, env)
+        assert isinstance(self.action_space, spaces.Discrete)
+        n_states = _numbering(type(self).__name__, self.observation_space).n_states
+        meant, found = (self.n_tables, n_states, int(self.action_space.n)), saved.networks["q"].shape
+        if meant != found:  # before there is a table
+            raise ValueError(f"the file holds a table of {list(found)}, where {list(meant)} is meant.")
+
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
         saved.networks["q"] = self.q.copy()
@@ -131,9 +139,12 @@ class TableAlgorithm(Interaction):
 
     def _load_state(self, saved: Saved) -> None:
         super()._load_state(saved)
-        for ours, theirs in ((self.q, saved.networks["q"]), (self.legal, saved.state["legal"])):
-            if ours.shape != theirs.shape:
-                raise ValueError(f"the file holds a table of {list(theirs.shape)}, where {list(ours.shape)} is meant.")
+        for name, ours, theirs in (("q", self.q, saved.networks["q"]), ("legal", self.legal, saved.state["legal"])):
+            if ours.shape != theirs.shape or ours.dtype.kind != theirs.dtype.kind:
+                raise ValueError(
+                    f"the file holds {name} as {theirs.dtype}{list(theirs.shape)}, where "
+                    f"{ours.dtype}{list(ours.shape)} is meant."
+                )
             ours[...] = theirs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from polyak.compat.maskable.buffers import MaskableDictRolloutBuffer, MaskableRo
 from polyak.compat.recurrent.options import to_polyak
 from polyak.compat.sb3_files import unpickle
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, PolicyName
-from polyak.compat.sb3_files.translate import whole
+from polyak.compat.sb3_files.translate import number, whole
 from polyak.core.files.serialise import UntrustedError, decode, encode
 from polyak.core.schedules import ConstantSchedule, FloatSchedule
 from polyak.data import (
@@ -133,7 +133,7 @@ def describe(
         **{key: _space(entries, key, name) for key in ("observation_space", "action_space")},
         "n_envs": whole(entries.get("n_envs", 1), "n_envs", 1),
         "counters": {key: whole(entries[key], key) for key in _COUNTERS if entries.get(key) is not None}
-        | {"_current_progress_remaining": float(entries.get("_current_progress_remaining", 1.0))},
+        | {"_current_progress_remaining": number(entries.get("_current_progress_remaining", 1.0), "progress")},
         "learner_steps": whole(entries.get("_n_updates", 0), "_n_updates"),
         "extra_state": _extra_state(entries) if algorithm in ("DQN", "QRDQN") else {},
         "ep_info_buffer": encode([dict(episode) for episode in _items(entries, "ep_info_buffer")]),
@@ -207,13 +207,19 @@ def _space(entries: Mapping[str, Entry], key: str, name: str) -> Any:
 
 def _items(entries: Mapping[str, Entry], key: str) -> list[Any]:
     value = entries.get(key)
-    return [] if value is None or isinstance(value, Unreadable) else list(value)
+    if value is None or isinstance(value, Unreadable):
+        return []
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise ValueError(f"the file's {key} is {value!r:.80}, not a list: it is damaged.")
+    return list(value)
 
 
 def _extra_state(entries: Mapping[str, Entry]) -> dict[str, Any]:
     """Counters of DQN and QRDQN; files before 2.0 lack the first."""
-    calls = entries.get("_n_calls", int(entries.get("num_timesteps", 0)) // max(int(entries.get("n_envs", 1)), 1))
-    return {"_n_calls": whole(calls, "_n_calls"), "exploration_rate": float(entries.get("exploration_rate", 0.0))}
+    steps = whole(entries.get("num_timesteps", 0), "num_timesteps")
+    n_envs = whole(entries.get("n_envs", 1), "n_envs", 1)
+    rate = number(entries.get("exploration_rate", 0.0), "exploration_rate")
+    return {"_n_calls": whole(entries.get("_n_calls", steps // n_envs), "_n_calls"), "exploration_rate": rate}
 
 
 def _adjusted(

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import zipfile
 from collections.abc import Collection, Mapping
@@ -24,9 +23,10 @@ from torch import Tensor
 from polyak.compat.sb3_files import description
 from polyak.compat.sb3_files.description import Entry
 from polyak.compat.sb3_files.names import renamed, renamed_memory
-from polyak.core.files.archive import DAMAGED, check_members
-from polyak.core.files.checkpoint import Saved, check_nesting
+from polyak.core.files.archive import DAMAGED, check_members, open_zip
+from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import optimizer_key, split_optimizer
+from polyak.envs.reading import plain_json
 
 _VARIABLES = ("pytorch_variables", "tensors")
 _UNREADABLE = (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
@@ -55,7 +55,7 @@ def read(
     """
     members = check_members(archive, name, compressed=True)
     parts = {
-        member.removesuffix(".pth"): _load_tensors(archive.read(member), f"{name}: {member}")
+        member.removesuffix(".pth"): load_tensors(archive.read(member), f"{name}: {member}")
         for member in sorted(members)
         if member.endswith(".pth") and "/" not in member
     }
@@ -66,7 +66,7 @@ def read(
         weights = renamed_memory(weights)
     variables: dict[str, Any] = {}
     for part in _VARIABLES:
-        variables |= parts.pop(part, None) or {}
+        variables |= _variables(parts.pop(part, None), f"{name}: {part}.pth")
     optimizers = {key: _optimizer(state, weights) for key, state in parts.items()}
     if not optimizers and weights and all(key.startswith("action_net.") for key in weights):  # ARS goes without
         optimizers = {optimizer_key("policy"): torch.optim.SGD(map(torch.nn.Parameter, weights.values())).state_dict()}
@@ -94,14 +94,24 @@ def read(
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def _load_tensors(stored: bytes, what: str) -> Any:
-    """One ``.pth`` member, which is a zip too, by torch's own restricted reader."""
+def load_tensors(stored: bytes, what: str) -> Any:
+    """One ``.pth`` member, which is a zip too, by torch's own restricted reader.
+
+    Raises:
+        ValueError: it is damaged, or holds more than tensors.
+    """
     try:
-        with zipfile.ZipFile(io.BytesIO(stored)) as archive:
+        with open_zip(io.BytesIO(stored), what) as archive:
             check_members(archive, what)
         return torch.load(io.BytesIO(stored), map_location="cpu", weights_only=True)
     except (*DAMAGED, *_UNREADABLE) as error:
         raise ValueError(f"{what} cannot be read as tensors ({type(error).__name__}: {error!s:.300}).") from error
+
+
+def _variables(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping | None):
+        raise ValueError(f"{what} holds {type(value).__name__}, not a dict of tensors: it is damaged.")
+    return value or {}
 
 
 def _tensors(state: Any, what: str) -> _Tensors:
@@ -113,15 +123,17 @@ def _tensors(state: Any, what: str) -> _Tensors:
     if not isinstance(state, Mapping):
         raise ValueError(f"{what} holds {type(state).__name__}, not a dict of tensors: it is damaged.")
     for name, tensor in state.items():
-        if not isinstance(name, str) or not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
             raise ValueError(f"{what}: {name!r:.80} is not a tensor: it is damaged.")
         _check_tensor(tensor, f"{what}: {name}")
-    return {name: (t.float() if t.dtype == torch.bfloat16 else t).detach() for name, t in state.items()}
+    return {name: _widened(tensor).detach() for name, tensor in state.items()}
 
 
 def _check_tensor(tensor: Tensor, what: str) -> None:
-    if tensor.is_quantized or tensor.is_complex():
+    if tensor.is_quantized or tensor.is_complex() or (tensor.is_floating_point() and tensor.element_size() < 2):
         raise ValueError(f"{what} is of type {tensor.dtype}, which no network here has: the file is damaged.")
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        raise ValueError(f"{what} is a tensor on {tensor.device}, {tensor.layout}: the file is damaged.")
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         raise ValueError(f"{what} claims the shape {tuple(tensor.shape)}, but its numbers are not there.")
 
@@ -139,15 +151,33 @@ def _optimizer(state: Any, weights: _Tensors) -> dict[str, Any]:
     for index, entry in values.items():
         if not isinstance(index, int) or not isinstance(entry, dict):
             raise ValueError(f"an optimizer in the file has a state for {index!r:.80}: it is damaged.")
+    for entry in (*values.values(), *groups):
         for key, value in entry.items():
-            if isinstance(value, Tensor):
-                _check_tensor(value, f"an optimizer's {key}")
+            _check_entry(key, value)
+    values = {index: {key: _widened(value) for key, value in entry.items()} for index, entry in values.items()}
     online = sum(key.startswith("q_net.") for key in weights)
     if online and len(groups) == 1 and len(groups[0].get("params", ())) > online:
         kept = groups[0]["params"][: len(groups[0]["params"]) // 2]
         groups = [{**groups[0], "params": kept}]
         values = {index: value for index, value in values.items() if index in kept}
     return {"state": values, "param_groups": groups}
+
+
+def _check_entry(key: Any, value: Any) -> None:
+    """Refuse what is neither a tensor, nor a number, nor a list of such: it may unfold to much when it is copied."""
+    if isinstance(value, Tensor):
+        _check_tensor(value, f"an optimizer's {key!s:.80}")
+        return
+    parts = value if isinstance(value, list | tuple) else [value]
+    if not isinstance(key, str) or not all(
+        isinstance(part, Tensor | bool | int | float | str | None) for part in parts
+    ):
+        raise ValueError(f"an optimizer in the file has a {key!s:.80} that is no number, nor several: it is damaged.")
+
+
+def _widened(value: Any) -> Any:
+    """numpy has no bfloat16."""
+    return value.float() if isinstance(value, Tensor) and value.dtype == torch.bfloat16 else value
 
 
 def _with_copies(weights: _Tensors) -> _Tensors:
@@ -167,13 +197,7 @@ def _read_data(
 ) -> dict[str, Entry]:
     if "data" not in members:
         raise ValueError(f"{name} holds weights but no description of the model: load it with set_parameters().")
-    try:
-        data = json.loads(archive.read("data"))
-        check_nesting(data)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise ValueError(f"{name} is damaged: its data cannot be read ({error}).") from error
-    if not isinstance(data, dict):
-        raise ValueError(f"{name} is damaged: its data is a {type(data).__name__}.")
+    data = plain_json.parse_object(archive.read("data"), f"{name}: its data")
     wanted = description.READ - set(skip)
     return {key: description.read_entry(value, trust) if key in wanted else None for key, value in data.items()}
 

@@ -21,13 +21,16 @@ from polyak.compat.sb3_files.closures import schedule_of
 from polyak.compat.sb3_files.names import Name
 from polyak.compat.sb3_files.records import Record, Sealed
 from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.files.serialise import UntrustedError, find_class
+from polyak.core.files.serialise import UntrustedError, find_class, vectorized_noise
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from polyak.data import GoalSelectionStrategy
+from polyak.envs.space_json import check_choices, check_space
 from polyak.envs.wrappers.running import RunningMeanStd
 
 MAX_DEPTH = 64
+_LARGEST = 2**128
+"""Of whole numbers: the states of random generators have 128 bits."""
 _MAX_REPEATS = 8
 """An honest pickle hardly ever refers to a container twice, so its values are not much longer than the pickle."""
 _PLAIN_DTYPE = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248]|c(8|16)|[US]\d{1,4})")
@@ -136,6 +139,8 @@ def number(value: Any, what: str) -> float:
         value = value[()]
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"the file's {what} is {value!r:.80}, not a number: it is damaged.")
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise ValueError(f"the file's {what} has {value.bit_length()} bits: it is damaged.")
     if not math.isfinite(value):
         raise ValueError(f"the file's {what} is {value}: it is damaged.")
     return float(value)
@@ -255,7 +260,9 @@ def _nothing(record: Record, read: _Translator) -> None:
 def _space(record: Record, read: _Translator) -> spaces.Space:
     """A space without its random generator."""
     kind = names.SPACES[record.origin]
-    return _SPACE_READERS[kind](attributes(record), read)
+    space = _SPACE_READERS[kind](attributes(record), read)
+    check_space(space)
+    return space
 
 
 def _box(state: Mapping[str, Any], read: _Translator) -> spaces.Box:
@@ -275,6 +282,7 @@ def _discrete(state: Mapping[str, Any], read: _Translator) -> spaces.Discrete:
 
 def _multi_discrete(state: Mapping[str, Any], read: _Translator) -> spaces.MultiDiscrete:
     sizes = numeric(read(state.get("nvec")), "MultiDiscrete.nvec")
+    check_choices(sizes.size)
     if not sizes.size or not (sizes >= 1).all() or not np.isfinite(sizes).all():
         raise ValueError("the file's MultiDiscrete.nvec has entries that are not sizes: it is damaged.")
     start = read(state.get("start"))
@@ -402,7 +410,7 @@ def _vectorized_noise(record: Record, read: _Translator) -> VectorizedActionNois
     copies = read(state.get("_noises", state.get("noises", ())))
     if not isinstance(base, ActionNoise) or not isinstance(copies, list):
         raise ValueError("the file's action noise has no base: it is damaged.")
-    noise = VectorizedActionNoise(base, whole(state.get("n_envs", len(copies)), "action noise's n_envs", 1))
+    noise = vectorized_noise(base, whole(state.get("n_envs", len(copies)), "action noise's n_envs", 1))
     if len(copies) == noise.n_envs:
         noise.noises = copies
     return noise

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from polyak.envs.sizes import MOST_ENVS, check_size
+
 
 class ActionNoise(ABC):
     """A source of noise: call it for the next sample, ``reset`` it when an episode ends."""
@@ -153,7 +155,7 @@ class VectorizedActionNoise(ActionNoise):
 
     Raises:
         TypeError: ``base_noise`` is not an :class:`ActionNoise`; a ValueError if it is None.
-        ValueError: ``n_envs`` is not a positive integer.
+        ValueError: ``n_envs`` is not a positive integer, or is more than 100,000.
     """
 
     _joint: ActionNoise | None = None
@@ -161,6 +163,7 @@ class VectorizedActionNoise(ActionNoise):
     def __init__(self, base_noise: ActionNoise, n_envs: int) -> None:
         if isinstance(n_envs, bool) or not isinstance(n_envs, int | np.integer) or n_envs < 1:
             raise ValueError(f"n_envs must be a positive integer, got {n_envs!r}.")
+        check_size("n_envs", int(n_envs), MOST_ENVS)
         self.n_envs = int(n_envs)
         self.base_noise = base_noise
 

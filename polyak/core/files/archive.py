@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from polyak.envs.reading.zips import open_zip
+
+__all__ = ["DAMAGED", "begins_with", "check_members", "name_of", "open_zip", "opened", "replacing"]
+
 DAMAGED = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -23,7 +27,8 @@ DAMAGED = (
 """What reading a zip raises that is not one, or not a whole one."""
 
 _MAX_GROWTH = 20
-"""A zip may unpack to this many times its own size. Weights hardly shrink, text shrinks to a tenth."""
+"""A zip whose members may be compressed may unpack to this many times its own size. Weights hardly shrink, text shrinks
+to a tenth. What is not compressed is as long as it is in the file, unless members lie upon each other."""
 _ALWAYS_ALLOWED = 2**20
 _MAX_MEMBERS = 10_000
 
@@ -95,12 +100,10 @@ def check_members(archive: zipfile.ZipFile, name: str, compressed: bool = False)
     """
     members = archive.infolist()
     size = _size(archive)
-    allowed = _MAX_GROWTH * size + _ALWAYS_ALLOWED
+    allowed = _MAX_GROWTH * size + _ALWAYS_ALLOWED if compressed else size
     total = sum(member.file_size for member in members)
-    if len(members) > _MAX_MEMBERS or total > allowed:
-        raise ValueError(
-            f"{name} is damaged: its {len(members)} members would unpack to {total:,} bytes, from a file of {size:,}."
-        )
+    if len(members) > _MAX_MEMBERS:
+        raise ValueError(f"{name} is damaged: it has {len(members):,} members, more than {_MAX_MEMBERS:,}.")
     names: set[str] = set()
     for member in members:
         path = member.filename.replace("\\", "/")
@@ -117,6 +120,10 @@ def check_members(archive: zipfile.ZipFile, name: str, compressed: bool = False)
         ):
             raise ValueError(f"{name} is damaged: {member.filename} is compressed, which polyak never does.")
         names.add(member.filename)
+    if total > allowed:
+        raise ValueError(
+            f"{name} is damaged: its {len(members)} members would unpack to {total:,} bytes, from a file of {size:,}."
+        )
     return names
 
 

@@ -11,17 +11,16 @@
 Files are written under a temporary name and renamed, so that a broken write leaves the old file. Reading runs no code.
 """
 
-import contextlib
 import inspect
 import json
+import math
 import platform
 import warnings
 import zipfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
-from itertools import pairwise
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import IO, Any, ClassVar, Protocol, TypeVar
@@ -30,14 +29,17 @@ import gymnasium as gym
 import numpy as np
 import safetensors.numpy
 import torch
-from safetensors import SafetensorError
 from typing_extensions import Self
 
 from polyak import formats
-from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, opened
+from polyak.core.files.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
+from polyak.core.files.arrays import read_arrays
+from polyak.core.files.building import no_larger_than
+from polyak.core.files.damage import damage_named
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
 from polyak.core.seeding import rng_state, set_rng_state
 from polyak.envs.names import did_you_mean
+from polyak.envs.reading import plain_json
 
 FORMAT_VERSION = 1
 _COUNTERS = (
@@ -48,8 +50,7 @@ _COUNTERS = (
     "_num_timesteps_at_start",
     "_current_progress_remaining",
 )
-_MAX_JSON_BYTES = 64 * 2**20
-_MAX_NESTING = 64
+_MAX_COUNT = 2**62
 Arrays = dict[str, np.ndarray]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -267,12 +268,12 @@ def read(
     with opened(source, "rb", suffix) as file:
         name = name_of(file, source)
         try:
-            with zipfile.ZipFile(file) as archive:
+            with damage_named(name), open_zip(file, name) as archive:
                 foreign = _foreign_reader(archive) if kind == "polyak" else None
                 if foreign is not None:
                     return resolve_name(foreign)(archive, name, trust=trust, skip=skip, weights_only=weights_only)
                 saved = _read_archive(archive, name)
-        except (*DAMAGED, SafetensorError) as error:
+        except DAMAGED as error:
             reason = "it wasn't a zip-file, or only a part of one" if "not a zip file" in str(error) else error
             raise ValueError(
                 f"{name} is not a model file, or it is damaged ({reason}). Save the model again."
@@ -293,15 +294,7 @@ def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
     members = check_members(archive, name)
     if "polyak.json" not in members:
         raise ValueError(f"{name} was not written by polyak: it holds no polyak.json. Found {sorted(members)[:8]}.")
-    if archive.getinfo("polyak.json").file_size > _MAX_JSON_BYTES:
-        raise ValueError(f"{name} is damaged: polyak.json is larger than {_MAX_JSON_BYTES} bytes.")
-    try:
-        info = json.loads(archive.read("polyak.json"))
-        check_nesting(info)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{name} is damaged: polyak.json cannot be read ({error}).") from error
-    if not isinstance(info, dict):
-        raise ValueError(f"{name} is damaged: polyak.json holds a {type(info).__name__}.")
+    info = plain_json.parse_object(archive.read("polyak.json"), f"{name}: polyak.json")
     if not isinstance(version := info.get("format_version", 0), int) or version > FORMAT_VERSION:
         raise ValueError(
             f"{name} has format version {version}; this polyak reads up to {FORMAT_VERSION}. Upgrade polyak."
@@ -309,21 +302,8 @@ def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
     saved = Saved(info)
     for part in ("networks", "optimizers", "state", "replay"):
         if f"{part}.safetensors" in members:
-            setattr(saved, part, safetensors.numpy.load(archive.read(f"{part}.safetensors")))
+            setattr(saved, part, read_arrays(archive.read(f"{part}.safetensors"), f"{name}: {part}.safetensors"))
     return saved
-
-
-def check_nesting(value: Any, depth: int = 0) -> None:
-    """Refuse JSON that is nested deeper than anything that a model needs.
-
-    Raises:
-        ValueError: it is.
-    """
-    if depth > _MAX_NESTING:
-        raise ValueError(f"it is nested more than {_MAX_NESTING} deep")
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        if isinstance(item, dict | list):
-            check_nesting(item, depth + 1)
 
 
 def load(
@@ -371,33 +351,20 @@ def built(
         for name, space in (("observation_space", observation_space), ("action_space", action_space)):
             if not isinstance(space, gym.Space):
                 raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
-        _check_sizes(hyper, observation_space, action_space, saved)
     _check_overrides(cls, saved, overrides)
 
-    model = cls._unbuilt(policy, device, hyper)
-    model.observation_space, model.action_space = observation_space, action_space
     with damage_named(source):
+        model = cls._unbuilt(policy, device, hyper)
+        model.observation_space, model.action_space = observation_space, action_space
         model._enter(saved, env)
-    model._setup_model()
-    with damage_named(source):
+        with no_larger_than(saved.networks.values(), hyper.get("policy_kwargs"), trust):
+            model._setup_model()
         restore(model, saved, trust)
-    model._go_on(saved, resume, force_reset)
-    if resume:
-        set_rng_state(info["rng"], saved.state_of("rng"))
-        model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
+        model._go_on(saved, resume, force_reset)
+        if resume:
+            set_rng_state(info["rng"], saved.state_of("rng"))
+            model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
     return model
-
-
-@contextlib.contextmanager
-def damage_named(source: Any) -> Iterator[None]:
-    """Parts of a description that are missing or of another type, as one kind of error."""
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        raise ValueError(
-            f"path={str(source)!r}: the file is damaged, its description cannot be understood "
-            f"({type(error).__name__}: {error})."
-        ) from error
 
 
 def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
@@ -454,32 +421,6 @@ _NOT_HYPERPARAMETERS = frozenset(
 """Attributes that programs for Stable-Baselines3 give as custom objects. The schedules are made from other values."""
 
 
-def _check_sizes(hyper: Mapping[str, Any], observation_space: Any, action_space: Any, saved: Saved) -> None:
-    """Refuse a description of networks that the file has no weights for, before they are built.
-
-    Raises:
-        ValueError: a width or a number of actions exceeds what the file's weights can belong to.
-    """
-    held = max(sum(array.size for array in saved.networks.values()), 2**16)
-    options = hyper.get("policy_kwargs") or {}
-    arch = options.get("net_arch")
-    lists = list(arch.values()) if isinstance(arch, dict) else [arch] if isinstance(arch, list | tuple) else []
-    sizes: dict[str, Any] = {"action_space": getattr(action_space, "n", 0)}
-    sizes |= {f"policy_kwargs[{name!r}]": value for name, value in options.items() if isinstance(value, int)}
-    for layers in lists:
-        widths = [width for width in layers if isinstance(width, int)] if isinstance(layers, list | tuple) else []
-        pairs = [first * second for first, second in pairwise(widths)]
-        sizes["policy_kwargs['net_arch']"] = max([*widths, *pairs, sizes.get("policy_kwargs['net_arch']", 0)])
-    if hyper.get("policy_kwargs") is None or options.get("features_extractor_class") is None:
-        sizes["observation_space"] = getattr(observation_space, "n", 0)
-    for name, size in sizes.items():
-        if np.max(size) > held:
-            raise ValueError(
-                f"the file describes networks with {name} of size {np.max(size):,}, but holds only {held:,} weights: "
-                "it is damaged."
-            )
-
-
 def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> None:
     """Refuse names that nothing would read: not every constructor does."""
     parameters = inspect.signature(cls).parameters
@@ -510,11 +451,55 @@ def restore(model: Model, saved: Saved, trust: bool = False) -> None:
     info = saved.info
     for name, value in info["counters"].items():
         if name in _COUNTERS:
+            check_counter(name, value)
             setattr(model, name, value)
     model._load_state(saved)
-    model.ep_info_buffer.extend(decode(info["ep_info_buffer"]))
-    model.ep_success_buffer.extend(info["ep_success_buffer"])
-    model._load_extra_state(decode(info["extra_state"], trust))
+    model.ep_info_buffer.extend(_episodes(decode(info["ep_info_buffer"])))
+    model.ep_success_buffer.extend(_successes(info["ep_success_buffer"]))
+    extra = decode(info["extra_state"], trust)
+    _check_kinds(extra, model._extra_state())
+    model._load_extra_state(extra)
+
+
+def check_counter(name: str, value: Any, least: int = 0, most: int = _MAX_COUNT) -> None:
+    """Refuse a counter that no training arrives at.
+
+    Raises:
+        ValueError: the value is not a number from ``least`` to ``most``, or a fraction of what is counted in wholes.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if name == "_current_progress_remaining":  # falls below 0 in a run that is longer than planned
+        least = -most
+    elif name != "_total_timesteps":
+        number = number and value == int(value)
+    if not number or not least <= value <= most:
+        raise ValueError(f"the file's {name} is {value!r:.80}, which no training arrives at: it is damaged.")
+
+
+def _episodes(found: Any) -> list[dict[str, Any]]:
+    if not isinstance(found, list) or not all(isinstance(episode, dict) for episode in found):
+        raise ValueError(f"the file's ep_info_buffer is {found!r:.80}, not a list of episodes: it is damaged.")
+    return found
+
+
+def _successes(found: Any) -> list[bool]:
+    if not isinstance(found, list) or not all(isinstance(success, bool | int | float) for success in found):
+        raise ValueError(f"the file's ep_success_buffer is {found!r:.80}, not a list of truths: it is damaged.")
+    return found
+
+
+def _check_kinds(found: Any, own: Mapping[str, Any]) -> None:
+    """Refuse numbers of the wrong kind where the model has such itself."""
+    if not isinstance(found, dict):
+        raise ValueError(f"the file's extra_state is {found!r:.80}, not names and values: it is damaged.")
+    for name in found.keys() & own.keys():
+        value, mine = found[name], own[name]
+        if isinstance(mine, bool) and not isinstance(value, bool):
+            raise ValueError(f"the file's {name} is {value!r:.80}, neither true nor false: it is damaged.")
+        if isinstance(mine, int) and not isinstance(mine, bool):
+            check_counter(name, value, least=min(mine, 0))
+        elif isinstance(mine, float) and (type(value) not in (int, float) or not math.isfinite(value)):
+            raise ValueError(f"the file's {name} is {value!r:.80}, not a number: it is damaged.")
 
 
 # -- replay buffers ----------------------------------------------------------------------------------------------------

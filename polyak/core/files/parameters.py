@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyak.core.files.checkpoint import Arrays, Saved
+from polyak.core.files.checkpoint import Arrays, Saved, check_counter
 from polyak.core.files.serialise import decode, encode
 from polyak.core.learner import Learner
 
@@ -113,7 +113,8 @@ def restore(learner: Learner, saved: Saved) -> None:
         if name not in saved.info["optimizers"]:
             raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(saved.info['optimizers'])}.")
         load_optimizer(learner, name, optimizer_state(saved, name))
-    learner.steps = saved.info["learner_steps"]
+    check_counter("learner_steps", saved.info["learner_steps"])
+    learner.steps = int(saved.info["learner_steps"])
 
 
 def saved_parameters(saved: Saved) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from polyak.core.files.moved import MOVED
 from polyak.core.files.named import MayBeNamed
 from polyak.core.schedules import schedule_from_json, schedule_to_json
 from polyak.data.replay import BaseBuffer, ReplayBuffer
-from polyak.envs.space_json import decode_array, decode_space, encode_array, encode_space
+from polyak.envs.space_json import MOST_NUMBERS, decode_array, decode_space, encode_array, encode_space
 from polyak.formats import NAMED_IN_FILES
 
 _IMPORTABLE = (*NAMED_IN_FILES, "torch.nn.", "torch.optim.")
@@ -260,5 +260,17 @@ def _decode_noise(body: list[Any]) -> ActionNoise:
         noise.noise_prev = last
         return noise
     if kind == "vectorized":
-        return VectorizedActionNoise(_decode_noise(config["base"]), config["n_envs"])
+        return vectorized_noise(_decode_noise(config["base"]), config["n_envs"])
     raise ValueError(f"unknown action noise {kind!r}: the file is damaged or from a newer polyak.")
+
+
+def vectorized_noise(base: ActionNoise, n_envs: int) -> VectorizedActionNoise:
+    """Noise for several environments, as a file describes it.
+
+    Raises:
+        ValueError: it would take far more memory than the file.
+    """
+    size = n_envs * sum(value.size for value in vars(base).values() if isinstance(value, np.ndarray))
+    if size > MOST_NUMBERS:
+        raise ValueError(f"the file describes action noise of {size:,} numbers: at most {MOST_NUMBERS:,} are read.")
+    return VectorizedActionNoise(base, n_envs)

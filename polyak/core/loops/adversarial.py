@@ -19,6 +19,7 @@ from polyak.core.advice import advise
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
+from polyak.core.files.damage import names_file
 from polyak.core.files.parameters import parameters, saved_parameters, set_parameters
 from polyak.core.hyperparameters import Becomes, Count, NonNegative, Only, later, require
 from polyak.core.interaction import GymEnv, SpaceError
@@ -519,6 +520,7 @@ class AdversarialImitation(DeepAlgorithm):
         names = {"policy": "reward", "reward.optimizer": "reward.optimizer"}
         return {**self.generator.get_parameters(), **{names[name]: value for name, value in own.items()}}
 
+    @names_file
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:

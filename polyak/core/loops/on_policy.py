@@ -1,6 +1,7 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -28,6 +29,8 @@ from polyak.ops.policy_gradient import normalized
 
 _EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
+_MOST_STEPS = 10**9
+"""Of which divisors are looked for."""
 _SMALL_ROLLOUT = 256
 """Rows of a rollout up to which evaluating it is mostly overhead, so that a program does it in a fraction of the
 time; with more rows it gains less than 1 % of a training, which building one is not worth."""
@@ -138,8 +141,10 @@ class RolloutAlgorithm(Collecting):
         Raises:
             ValueError: it cannot be cut into equal ones of about the length that the policy wants.
         """
+        fix = f"a rollout of recurrent policies has at most {_MOST_STEPS:,} steps."
+        require(self.n_steps <= _MOST_STEPS, "n_steps", self.n_steps, fix)
         longest = min(longest or self.n_steps, self.n_steps, getattr(self, "batch_size", self.n_steps))
-        length = max(size for size in range(1, longest + 1) if self.n_steps % size == 0)
+        length = _largest_divisor(self.n_steps, longest)
         fix = (
             f"rollouts are cut into equal sequences of at most {longest} steps, and more than half as many, for the "
             f"policy's memory. Use a multiple of {longest}, or another max_seq_len in policy_kwargs."
@@ -502,6 +507,12 @@ def _variance(x: np.ndarray) -> float:
     """As ``np.var`` of a vector, at a third of its cost, which counts where rollouts are short."""
     apart = x - x.sum() / len(x)
     return apart.dot(apart) / len(x)
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most ``most``."""
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return max(n for n in (*small, *(number // n for n in small)) if n <= most)
 
 
 def on_policy_locals(step: Step) -> dict[str, Any]:

@@ -15,8 +15,8 @@ GIGABYTE = 1e9
 CLOSE = 0.8  # share of the free memory above which a warning is given
 
 
-class InsufficientMemoryError(MemoryError):
-    """A buffer would not fit into the memory that is free now."""
+class InsufficientMemoryError(MemoryError, ValueError):
+    """A buffer would not fit into the memory that is free now: its size cannot be used."""
 
 
 def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:

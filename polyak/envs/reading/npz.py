@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from polyak.envs.reading.limits import check_regular, check_unpacked
+from polyak.envs.reading.zips import open_zip
 
 SUFFIX = ".npy"
 MOST_MEMBERS = 100_000
@@ -57,7 +58,7 @@ def opened(path: Path, what: str) -> Iterator[zipfile.ZipFile]:
     """
     check_regular(path, what)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, open_zip(file, what) as archive:
             _check_members(archive, what)
             yield archive
     except FileNotFoundError:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 MOST_BYTES = 64 * 2**20
+MOST_VALUES = 4_000_000
+"""An empty list takes three bytes of text and sixty of memory."""
+MOST_DIGITS = 100
+"""Of a whole number; the states of random generators have 39."""
 DEEPEST = 64
 """Lists and objects within each other: no description needs as many."""
 
@@ -15,7 +18,8 @@ def parse(text: str | bytes, what: str) -> Any:
     """The value that a text says.
 
     Args:
-        text: at most :data:`MOST_BYTES` long, and nested at most :data:`DEEPEST` deep.
+        text: at most :data:`MOST_BYTES` long, of at most :data:`MOST_VALUES` values, which are nested at most
+            :data:`DEEPEST` deep.
         what: what to call it in messages.
 
     Raises:
@@ -23,8 +27,10 @@ def parse(text: str | bytes, what: str) -> Any:
     """
     if len(text) > MOST_BYTES:
         raise ValueError(f"{what} has {len(text):,} bytes of JSON: more than {MOST_BYTES:,} are not read.")
+    if (values := _at_most(text)) > MOST_VALUES:
+        raise ValueError(f"{what} has some {values:,} values: more than {MOST_VALUES:,} are not read.")
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_whole_number)
     except RecursionError as error:
         raise ValueError(f"{what} is nested more than {DEEPEST} deep.") from error
     except ValueError as error:
@@ -53,14 +59,24 @@ def whole(values: dict[str, Any], key: str, what: str, least: int = 0) -> int:
     return value
 
 
+def _at_most(text: str | bytes) -> int:
+    """More values than a text can hold: each begins a list or an object, or follows a comma or a bracket."""
+    if isinstance(text, bytes):
+        return sum(map(text.count, (b",", b"[", b"{"))) + 1
+    return sum(map(text.count, (",", "[", "{"))) + 1
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits, more than {MOST_DIGITS}")
+    return int(digits)
+
+
 def _check_depth(value: Any, what: str) -> None:
-    level, depth = _composed([value]), 0
-    while level:
-        depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"{what} is nested more than {DEEPEST} deep.")
-        level = [part for outer in level for part in _composed(outer.values() if isinstance(outer, dict) else outer)]
-
-
-def _composed(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if isinstance(value, dict | list)]
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEEPEST):
+        parts = (item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer))
+        level = [item for item in parts if isinstance(item, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"{what} is nested more than {DEEPEST} deep.")

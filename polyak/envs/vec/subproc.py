@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.mistakes import check_same_spaces
+from polyak.envs.sizes import MOST_PROCESSES, check_size
 from polyak.envs.spaces import dict_to_obs
 from polyak.envs.vec import env_worker
 from polyak.envs.vec.env_worker import Assignment, EnvBlock, Failure, run_worker
@@ -148,8 +149,8 @@ class SubprocVecEnv(VecEnv):
         env_fns: functions that each make one environment; sent to the workers with cloudpickle.
         start_method: "fork", "forkserver" or "spawn"; None for "forkserver", else "spawn". "fork" starts fastest but
             is not safe with threads (torch's, a renderer's) in the parent.
-        n_workers: how many processes share the environments, at most one per environment; None for the number of
-            CPUs. Give ``len(env_fns)`` when two environments cannot live in one process.
+        n_workers: how many processes share the environments, at most one per environment, and 1,024; None for the
+            number of CPUs. Give ``len(env_fns)`` when two environments cannot live in one process.
         step_in_caller: the calling process is one of the ``n_workers`` and steps the first block of environments
             itself while the others step theirs. Fastest where the CPUs are few (with two, by a tenth to a half), but
             those environments are not apart from the training: a crash of one ends it, ``timeout`` does not apply to
@@ -159,8 +160,8 @@ class SubprocVecEnv(VecEnv):
         start_timeout: the same for importing and building the environments.
 
     Raises:
-        ValueError: for an unknown start method, ``n_workers`` below 1, no ``env_fns``, or environments with
-            different spaces.
+        ValueError: for an unknown start method, ``n_workers`` below 1 or above 1,024, no ``env_fns``, or environments
+            with different spaces.
         EnvWorkerError: when an environment raises or its process dies, also from every other method. It names the
             environment, its last seed and action, and carries the traceback.
         EnvTimeoutError: when there is no answer in time.
@@ -559,7 +560,9 @@ def _worker_count(n_workers: int | None, num_envs: int) -> int:
         n_workers = _available_cpus()
     elif n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, got {n_workers}. None takes the number of CPUs.")
-    return min(n_workers, num_envs)
+    count = min(n_workers, num_envs)
+    check_size("n_workers", count, MOST_PROCESSES)
+    return count
 
 
 def _available_cpus() -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.sizes import MOST_FRAMES, check_size
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 
@@ -31,7 +32,7 @@ class StackedObservations:
             with one per key.
 
     Raises:
-        ValueError: for another space, ``n_stack`` below 1 or an unknown ``channels_order``.
+        ValueError: for another space, ``n_stack`` below 1 or above 1,000, or an unknown ``channels_order``.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class StackedObservations:
     ):
         if n_stack < 1:
             raise ValueError(f"n_stack must be at least 1, got {n_stack}.")
+        check_size("n_stack", n_stack, MOST_FRAMES)
         self.num_envs = num_envs
         self.n_stack = n_stack
         self.sub_stacked_observations: dict[str, StackedObservations] | None = None

@@ -9,6 +9,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.sizes import MOST_FRAMES, check_size
+
 KEY = "observation"
 """The part of a Dict observation that gets the past."""
 
@@ -19,6 +21,7 @@ class _Past:
     def __init__(self, wrapper: str, part: spaces.Space, actions: spaces.Space, horizon: int) -> None:
         if horizon < 1:
             raise ValueError(f"{wrapper}: horizon must be at least 1, got {horizon}.")
+        check_size(f"{wrapper}: horizon", horizon, MOST_FRAMES)
         for what, space in (("observations", part), ("actions", actions)):
             if not isinstance(space, spaces.Box) or len(space.shape) != 1:
                 raise ValueError(f"{wrapper} needs {what} in a Box of one dimension, got {space}.")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
-import zipfile
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
@@ -19,21 +17,10 @@ from polyak import formats
 from polyak.envs.finite import all_finite, is_finite
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
+from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state
 from polyak.envs.wrappers.running import RunningMeanStd
 
 Observations = TypeVar("Observations", bound=VecEnvObs)
-
-_CONFIG = (
-    "training",
-    "norm_obs",
-    "norm_reward",
-    "clip_obs",
-    "clip_reward",
-    "gamma",
-    "epsilon",
-    "norm_obs_keys",
-)
-_FORMAT = "polyak.VecNormalize/1"
 
 
 class VecNormalize(VecEnvWrapper):
@@ -222,7 +209,7 @@ class VecNormalize(VecEnvWrapper):
 
     def state_dict(self) -> dict[str, Any]:
         """Settings (bool, float, list of keys) and statistics (arrays, counts) under flat names; nothing else."""
-        state: dict[str, Any] = {name: getattr(self, name) for name in _CONFIG}
+        state: dict[str, Any] = {name: getattr(self, name) for name in SETTINGS}
         for prefix, statistics in self._statistics():
             state.update({f"{prefix}/{name}": value for name, value in statistics.state_dict().items()})
         state["returns"] = self.returns.copy()
@@ -236,7 +223,7 @@ class VecNormalize(VecEnvWrapper):
         Raises:
             ValueError: when the statistics have other keys or shapes than the observations here.
         """
-        for name in _CONFIG:
+        for name in SETTINGS:
             setattr(self, name, state[name])
         # norm_obs may have been switched off after statistics were collected.
         self._configure(observations=self.norm_obs or any(name.startswith("obs_rms") for name in state))
@@ -256,7 +243,7 @@ class VecNormalize(VecEnvWrapper):
     @classmethod
     def from_state_dict(cls, venv: VecEnv, state: dict[str, Any]) -> VecNormalize:
         """Wrap ``venv`` with the settings and statistics that :meth:`state_dict` returned."""
-        normalizer = cls(venv, **{name: state[name] for name in _CONFIG})
+        normalizer = cls(venv, **{name: state[name] for name in SETTINGS})
         normalizer.load_state_dict(state)
         return normalizer
 
@@ -312,7 +299,7 @@ class VecNormalize(VecEnvWrapper):
         state = self.state_dict()
         arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
         rest = {name: value for name, value in state.items() if not isinstance(value, np.ndarray)}
-        header = json.dumps({"format": _FORMAT, "state": rest}, default=float)
+        header = json.dumps({"format": FORMAT, "state": rest}, default=float)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -335,7 +322,11 @@ class VecNormalize(VecEnvWrapper):
         Raises:
             ValueError: for another file, a damaged one, or statistics of other observations.
         """
-        return VecNormalize.from_state_dict(venv, _read_state(Path(load_path), trust))
+        state = read_state(Path(load_path), trust)
+        try:
+            return VecNormalize.from_state_dict(venv, state)
+        except ValueError as error:
+            raise ValueError(f"path={str(load_path)!r}: {error}") from error
 
     def save_sb3(self, save_path: str | os.PathLike[str]) -> None:
         """Write settings and statistics as Stable-Baselines3's ``VecNormalize.load`` reads them."""
@@ -399,48 +390,17 @@ def _copied(obs: Any) -> Any:
     return np.array(obs)
 
 
-def _read_state(path: Path, trust: bool = False) -> dict[str, Any]:
-    with path.open("rb") as file:
-        start = file.read(1)
-        if start in formats.STATISTICS:
-            file.seek(0)
-            return resolve_name(formats.STATISTICS[start])(file, trust=trust)
-    foreign = f"{path} is not a file written by VecNormalize.save(), or it is damaged."
-    if not zipfile.is_zipfile(path):
-        raise ValueError(foreign)
-    try:
-        _check_sizes(path)
-        with np.load(path, allow_pickle=False) as archive:
-            if "header" not in archive:
-                raise ValueError(foreign)
-            header = json.loads(str(archive["header"]))
-            arrays = {name[len("state/") :]: archive[name] for name in archive.files if name.startswith("state/")}
-        if header.get("format") != _FORMAT:
-            raise ValueError(f"{path} has format {header.get('format')!r}, this version reads {_FORMAT!r}.")
-        return {**header["state"], **arrays}
-    except (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, OSError, MemoryError) as error:
-        raise ValueError(f"{foreign} ({type(error).__name__}: {error})") from error
-
-
-def _check_sizes(path: Path) -> None:
-    """Refuse arrays that claim to be larger than what the file holds of them, before memory is taken for them."""
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-                shape, _, dtype = headers[version](file)
-            if member.compress_type != zipfile.ZIP_STORED or math.prod(shape) * dtype.itemsize > member.file_size:
-                raise ValueError(f"{path} is damaged: {member.filename} claims to be {dtype}{list(shape)}.")
-
-
 def detached(state: dict[str, Any]) -> VecNormalize:
     """A normaliser without environments, from what :meth:`VecNormalize.state_dict` returned: for observations alone.
 
     Only the maps of observations and rewards, :meth:`~VecNormalize.state_dict` and :meth:`~VecNormalize.save` work.
+
+    Raises:
+        ValueError: a setting or a statistic is missing, or of another kind.
     """
+    check_state(state)
     normalizer = VecNormalize.__new__(VecNormalize)
-    for name in _CONFIG:
+    for name in SETTINGS:
         setattr(normalizer, name, state[name])
     parts = sorted({name.rpartition("/")[0] for name in state if name.startswith(("obs_rms", "ret_rms"))})
     found = {

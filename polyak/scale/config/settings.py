@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from gymnasium import spaces
 
-from polyak.core.hyperparameters import Count, Fraction, Natural, NonNegative, Only, Positive
+from polyak.core.hyperparameters import Count, Fraction, Natural, NonNegative, Only, Parallel, Positive, Runners
 
 Points = Annotated[Any, Only("points [[environment step, value], ...]", lambda value: isinstance(value, list | tuple))]
 """Straight lines between points, the first at step 0."""
@@ -52,9 +52,9 @@ class EnvRunnerSettings:
     """Who collects experience."""
 
     group: ClassVar[str] = "env_runners"
-    num_env_runners: Natural = 0
+    num_env_runners: Runners = 0
     """Processes that collect experience; 0: this one."""
-    num_envs_per_env_runner: Count = 1
+    num_envs_per_env_runner: Parallel = 1
     """Environments in each of them."""
     gym_env_vectorize_mode: Literal["sync", "async"] = "sync"
     """Step the environments of a runner one after another, or each in a process of its own."""
@@ -92,7 +92,7 @@ class LearnerSettings:
     """Who learns from it."""
 
     group: ClassVar[str] = "learners"
-    num_learners: Natural = 0
+    num_learners: Runners = 0
     """Processes that learn, as one; 0: this one."""
     num_gpus_per_learner: Fraction = 0
     """0: learn on the processor; more: on a GPU."""
@@ -100,7 +100,7 @@ class LearnerSettings:
     """Which GPU, of those of this machine."""
     num_cpus_per_learner: NonNegative | Literal["auto"] = "auto"
     """On Ray: processors that each learner reserves."""
-    num_aggregator_actors_per_learner: Natural = 0
+    num_aggregator_actors_per_learner: Runners = 0
     """On Ray: processes that put batches together."""
     max_requests_in_flight_per_learner: Count = 3
     """On Ray: batches that are asked of replay shards in advance; with a seed 1."""
@@ -159,7 +159,7 @@ class EvaluationSettings:
     """Episodes; or environment steps, of which the last episode may bring more."""
     evaluation_config: Any = None
     """Settings that differ in evaluation: ``explore``, ``env``, ``env_config``, ``num_envs_per_env_runner``."""
-    evaluation_num_env_runners: Natural = 0
+    evaluation_num_env_runners: Runners = 0
     """Processes that evaluate; 0: this one."""
     evaluation_parallel_to_training: bool = False
     """Evaluate while training goes on, which takes processes that evaluate."""

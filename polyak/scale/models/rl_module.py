@@ -23,9 +23,12 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from polyak.core.files.archive import replacing
-from polyak.core.files.checkpoint import check_nesting
+from polyak.core.files.arrays import read_arrays
+from polyak.core.files.building import no_larger_than
+from polyak.core.files.damage import damage_named
 from polyak.core.files.serialise import decode, encode, find_class
 from polyak.core.hyperparameters import require
+from polyak.envs.reading import plain_json
 from polyak.scale.columns import DEFAULT_MODULE_ID, Columns
 from polyak.scale.models.distributions import Distribution, distribution_for
 
@@ -308,17 +311,18 @@ class TorchRLModule(nn.Module, RLModule):
             raise FileNotFoundError(
                 f"path={str(path)!r}: there is no {DESCRIPTION} in it, which save_to_path() writes."
             )
-        try:
-            described = json.loads((folder / DESCRIPTION).read_text())
-            check_nesting(described)
+        with damage_named(path):
+            described = plain_json.parse_object((folder / DESCRIPTION).read_bytes(), DESCRIPTION)
             named = {k: v["$class"] for k, v in described.items() if isinstance(v, dict) and "$class" in v}
             values = {k: find_class(named[k]) if k in named else decode(v) for k, v in described.items()}
             module_class = values.pop("module_class")
+            if not issubclass(module_class, TorchRLModule):
+                raise ValueError(f"its module_class is {module_class.__name__}, which is no RLModule.")
             options = {k: v for k, v in values.items() if k not in ("format", "format_version")}
-            module = module_class(**options)
-            module.set_state(read_state(folder))
-        except (KeyError, TypeError, AttributeError, OSError, json.JSONDecodeError) as error:
-            raise ValueError(f"path={str(path)!r} is damaged ({type(error).__name__}: {error}).") from error
+            state = read_state(folder)
+            with no_larger_than(state.values(), options):
+                module = module_class(**options)
+            module.set_state(state)
         return module
 
 
@@ -327,10 +331,12 @@ def read_state(path: Any) -> dict[str, Tensor]:
 
     Raises:
         HyperparameterError: there are none.
+        ValueError: they are damaged.
     """
     file = Path(path) / STATE_FILE
     require(file.is_file(), "load_state_path", str(path), f"there is no {STATE_FILE} in it.")
-    return safetensors.torch.load_file(file)
+    arrays = read_arrays(file.read_bytes(), str(file))
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 @dataclass

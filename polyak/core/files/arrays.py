@@ -1,0 +1,48 @@
+"""Arrays in safetensors, from files that others made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import safetensors
+from safetensors import SafetensorError
+
+MOST_NAMED = 4 * 2**20
+"""Bytes of the names, types and shapes: enough for 40,000 arrays. Each takes ten times as much memory."""
+_TYPES = {
+    "BOOL": np.dtype(np.bool_),
+    **{f"F{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    **{f"I{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+}
+
+
+def read_arrays(data: bytes, what: str) -> dict[str, np.ndarray]:
+    """Name -> array, of a text in safetensors' format. Numbers in bfloat16 become float32, which numpy has.
+
+    Args:
+        data: all of it.
+        what: what to call it in messages.
+
+    Raises:
+        ValueError: it is damaged, names more than :data:`MOST_NAMED` bytes can say, or has numbers of another type.
+    """
+    if (length := int.from_bytes(data[:8], "little")) > MOST_NAMED:
+        raise ValueError(
+            f"{what} is damaged: it begins with {length:,} bytes of names. At most {MOST_NAMED:,} are read."
+        )
+    try:
+        found = safetensors.deserialize(data)
+    except SafetensorError as error:
+        raise ValueError(f"{what} is damaged ({error}).") from error
+    return {name: _array(part, f"{what}: {name}") for name, part in found}
+
+
+def _array(part: dict[str, Any], what: str) -> np.ndarray:
+    kind, shape = part["dtype"], part["shape"]
+    if kind == "BF16":  # the upper half of a float32
+        return (np.frombuffer(part["data"], "<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    if kind not in _TYPES:
+        raise ValueError(f"{what} is an array of {kind}, which is not read: only {', '.join(_TYPES)} and BF16 are.")
+    return np.frombuffer(part["data"], _TYPES[kind]).reshape(shape)

@@ -1,0 +1,112 @@
+"""Building networks that a file describes: no larger than what the file holds of them.
+
+A description is short however large the networks are that it asks for. But a file holds every weight of them. So what
+is allocated while they are built must be in proportion to that, and is counted before it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+GROWTH = 8
+"""Numbers allocated for each one that the file holds: weights, their first values, target networks, what takes part in
+neither."""
+ALWAYS_ALLOWED = 4 * 2**20
+"""Numbers: 16 MB."""
+CALLS = 16
+"""Allocations for each array that the file holds."""
+ALWAYS_CALLED = 2_000
+MOST_OPTIONS = 10_000
+"""Numbers, names and the like that options may hold besides those, such as widths of layers."""
+
+_MADE = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal", "eye", "arange", "linspace", "repeat")
+_MADE_ALIKE = ("new_empty", "new_zeros", "new_ones", "new_full", "empty_strided", "new_empty_strided")
+_MAKES = frozenset(_MADE + _MADE_ALIKE)
+"""Functions of torch that take memory of a size that is given by numbers."""
+
+
+@contextmanager
+def no_larger_than(held: Iterable[np.ndarray | Tensor], options: Any, trust: bool = False) -> Iterator[None]:
+    """Refuse, within the block and in this thread, to allocate far more tensors than a file holds.
+
+    Args:
+        held: the file's weights.
+        options: what the file says of the networks: to look at an endless list of layers takes long enough.
+        trust: allow everything.
+
+    Raises:
+        ValueError: the networks that are built are not those of the file; nothing was allocated for them.
+    """
+    if trust:
+        yield
+        return
+    _check_options(options)
+    sizes = [array.size if isinstance(array, np.ndarray) else array.numel() for array in held]
+    with _Allocations(sum(sizes), len(sizes)):
+        yield
+
+
+def _check_options(options: Any) -> None:
+    level, count = [options], 0
+    while level:
+        count += len(level)
+        if count > MOST_OPTIONS:
+            raise ValueError(f"the file describes networks by more than {MOST_OPTIONS:,} values: it is damaged.")
+        parts = (part.values() if isinstance(part, Mapping) else part for part in level if _is_compound(part))
+        level = [item for part in parts for item in itertools.islice(part, MOST_OPTIONS + 1)]
+
+
+def _is_compound(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
+
+
+class _Allocations(TorchFunctionMode):
+    """Counts what torch is asked for.
+
+    Args:
+        size: numbers that the file holds.
+        arrays: arrays that they are in.
+    """
+
+    def __init__(self, size: int, arrays: int) -> None:
+        super().__init__()
+        self.held = size, arrays
+        self.numbers, self.calls = GROWTH * size + ALWAYS_ALLOWED, CALLS * arrays + ALWAYS_CALLED
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if (name := getattr(func, "__name__", "")) in _MAKES and str(kwargs.get("device")) != "meta":
+            self._count(_asked(name, args, kwargs))
+        return func(*args, **kwargs)
+
+    def _count(self, numbers: int) -> None:
+        self.numbers -= numbers
+        self.calls -= 1
+        if self.numbers < 0 or self.calls < 0:
+            size, arrays = self.held
+            raise ValueError(
+                f"the file describes larger networks than it holds: its weights are {size:,} numbers in {arrays:,} "
+                "arrays. It is damaged, or they are made for other policy_kwargs or spaces. Pass trust=True if you "
+                "trust the file."
+            )
+
+
+def _asked(name: str, args: Any, kwargs: Any) -> int:
+    """The numbers of a new tensor, whose lengths are a list or the numbers among the arguments."""
+    lists = [value for value in (*args, kwargs.get("size")) if isinstance(value, list | tuple)]
+    lengths = lists[0] if lists else [value for value in args if isinstance(value, int)]
+    if name in ("arange", "linspace"):
+        return max(lengths, default=0)
+    if name == "repeat":
+        lengths = [args[0].numel(), *lengths]
+    if name == "eye" and len(lengths) == 1:
+        lengths = 2 * lengths
+    return math.prod(int(length) for length in lengths)

@@ -1,0 +1,75 @@
+"""What goes wrong with a file, in one kind of error that names the file."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_LONGEST = 2_000
+"""Characters of a reason. Some list every name that a file has."""
+_RAW = (KeyError, AttributeError, IndexError, ArithmeticError, RecursionError, MemoryError)
+"""What code raises that meets values of other kinds or sizes than it was written for."""
+
+
+class MisfitError(ValueError, RuntimeError):
+    """Weights of a file that do not fit. Also a RuntimeError, which is what torch raises."""
+
+
+class ArgumentError(ValueError, TypeError):
+    """A file describes an argument that is not known, or is of another kind. Also a TypeError, as Python raises."""
+
+
+@contextlib.contextmanager
+def damage_named(source: Any) -> Iterator[None]:
+    """Whatever the contents of a file lead to becomes a ``ValueError`` that names the file.
+
+    Errors that are one already keep their kind. Errors of environments and of devices are let be: they have kinds of
+    their own.
+
+    Args:
+        source: the file, as the user named it.
+    """
+    try:
+        yield
+    except UnicodeError as error:
+        raise ValueError(_reason(source, error)) from error
+    except ValueError as error:
+        if str(source) not in (text := str(error)):
+            error.args = (f"path={str(source)!r}: {_short(text)}",)
+        raise
+    except TypeError as error:
+        raise ArgumentError(_reason(source, error)) from error
+    except _RAW as error:
+        raise ValueError(_reason(source, error)) from error
+    except (RuntimeError, AssertionError) as error:
+        if type(error) not in (RuntimeError, AssertionError):  # plain ones are what torch raises, and `assert`
+            raise
+        raise MisfitError(_reason(source, error)) from error
+
+
+def names_file(method: Method) -> Method:
+    """A method whose first argument is a dict, or a file, which its errors then name as :func:`damage_named` does."""
+
+    @functools.wraps(method)
+    def named(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.nullcontext() if isinstance(source, Mapping) else damage_named(source):
+            return method(self, source, *args, **kwargs)
+
+    return cast(Method, named)
+
+
+def _reason(source: Any, error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return f"path={str(source)!r}: what the file describes takes more memory than there is ({_short(str(error))})."
+    return (
+        f"path={str(source)!r}: the file is damaged, or made for something else: its description cannot be understood "
+        f"({type(error).__name__}: {_short(str(error))})."
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

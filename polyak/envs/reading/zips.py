@@ -1,0 +1,33 @@
+"""Zips that others made: how long a list of members may be."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import IO, Any
+
+MOST_LISTED = 4 * 2**20
+"""Bytes of the list of members that a zip ends with. It is read whole, and takes ten times as much memory."""
+
+
+def open_zip(file: IO[bytes], what: str) -> zipfile.ZipFile:
+    """A zip, opened for reading, of which only the list of members has been read.
+
+    Args:
+        file: open for reading.
+        what: what to call it in messages.
+
+    Raises:
+        ValueError: the list is longer than :data:`MOST_LISTED`.
+        zipfile.BadZipFile: it is no zip.
+    """
+    reader: Any = zipfile
+    try:
+        end = reader._EndRecData(file)  # what ZipFile itself reads first
+    except OSError as error:
+        raise zipfile.BadZipFile(str(error)) from error
+    if end and end[reader._ECD_SIZE] > MOST_LISTED:
+        raise ValueError(
+            f"{what} is damaged: its list of members has {end[reader._ECD_SIZE]:,} bytes. At most {MOST_LISTED:,} are "
+            "read."
+        )
+    return zipfile.ZipFile(file)

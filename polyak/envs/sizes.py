@@ -1,0 +1,22 @@
+"""How many environments, processes and frames there may be: refused before memory is taken or a process starts."""
+
+from __future__ import annotations
+
+MOST_ENVS = 100_000
+"""Environments of a vector of environments."""
+MOST_PROCESSES = 1_024
+"""Processes that one program starts on this machine."""
+MOST_RUNNERS = 10_000
+"""Processes on a cluster."""
+MOST_FRAMES = 1_000
+"""Observations that are stacked."""
+
+
+def check_size(name: str, value: int, most: int) -> None:
+    """Refuse a size that is likelier a mistake than meant.
+
+    Raises:
+        ValueError: ``value`` exceeds ``most``; the message names the argument, its value and the limit.
+    """
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {value:,}.")
