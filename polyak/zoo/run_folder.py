@@ -24,7 +24,7 @@ from uuid import uuid4
 from polyak.core.files.archive import replacing
 from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
-from polyak.zoo.plain_yaml import read_yaml, write_yaml
+from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
 
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
@@ -156,7 +156,7 @@ class RunFolder:
         path = self.settings_folder / name
         if not path.is_file():
             return {}
-        content = read_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path)) or {}
+        content = read_yaml_file(path) or {}
         if not isinstance(content, dict):
             raise ZooError(f"{path} must map names to values, but holds {content!r:.80}. Is it half-written?")
         return content
