@@ -21,7 +21,7 @@ from pathlib import Path
 from polyak.envs.providers import PROVIDERS
 from polyak.zoo.errors import ZooError
 
-_OURS = frozenset({"polyak", "gymnasium"})
+OURS = frozenset({"polyak", "gymnasium"})
 _PEERS = frozenset({"stable_baselines3", "sb3_contrib", "rl_zoo3"})
 _GROUPS = ("gymnasium.envs", "polyak")
 _SWITCHES = frozenset({"sitecustomize"})
@@ -54,7 +54,7 @@ class Author:
 
     def knows(self, package: str) -> bool:
         """Whether classes that come from the top package `package` may be used."""
-        if self.is_trusted or package in _OURS or package in self.packages:
+        if self.is_trusted or package in OURS or package in self.packages:
             return True
         return _is_known(package) and not _lies_here(package)
 

@@ -12,7 +12,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from polyak.zoo.authors import OTHERS, Author
+from polyak.zoo.authors import OTHERS, OURS, Author
 from polyak.zoo.errors import ZooError
 from polyak.zoo.literals import import_name
 from polyak.zoo.peer_names import our_path
@@ -52,6 +52,11 @@ class NamedClass:
             )
         check_arguments(self.kwargs, self.author, source=self.source, key=f"{self.key} {self.path}")
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is polyak's or gymnasium's, and so must be there."""
+        return our_path(self.path).partition(".")[0] in OURS
+
     def find(self) -> Any:
         """Import the class and return it.
 
@@ -61,7 +66,10 @@ class NamedClass:
             ZooError: it may not be named, is not there, or is not of the kind.
         """
         self.check()
-        found = import_name(our_path(self.path))
+        try:
+            found = import_name(our_path(self.path))
+        except ZooError as error:
+            raise ZooError(f"{self._where()}. {error}") from error
         kind = self._kind()
         if isinstance(found, type):
             if issubclass(found, kind) and self.author.knows(found.__module__.partition(".")[0]):

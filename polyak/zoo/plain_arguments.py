@@ -16,12 +16,15 @@ MOST = 1_000
 """Largest whole number among arguments of wrappers, environments and callbacks: frames to stack, pixels, repeats."""
 MOST_COUNTED = 10**15
 """Largest of those that only count: steps, episodes, intervals, seeds, lengths."""
+MOST_REPEATED = 10_000
+"""Most passes over a batch and gradient steps at a time."""
 LONGEST_LIST = 1_000
 """Most items of a list."""
 LONGEST_WORD = 1_000
 """Most characters of a word."""
 
 _COUNTED = re.compile(r".*(step|episode|freq|seed|eval|length|duration|size).*")
+_REPEATED = re.compile(r"gradient_steps|n_epochs|n_updates")
 _SIZED = re.compile(r".*(screen|stack|image|frame|window|kernel)_?size")
 _TAKES_A_PATH = re.compile(r"(.*_)?(file|filename|files|path|paths|folder|dir|directory|tensorboard_log)")
 _LOOKS_LIKE_A_PATH = re.compile(r"[~.]{1,2}|[~.]*[/\\].*|.*[/\\].*", re.DOTALL)
@@ -46,7 +49,7 @@ def check_arguments(value: Any, author: Author, *, source: str, key: str, name: 
     """
     if author.is_trusted:
         return
-    reason = _reason(value, name)
+    reason = _reason(value, name, key)
     if reason:
         what = f"{key}: {name}={value!r:.200}" if name else f"{key}: {value!r:.200}"
         raise ZooError(
@@ -64,8 +67,8 @@ def check_arguments(value: Any, author: Author, *, source: str, key: str, name: 
             check_arguments(item, author, source=source, key=key, name=name)
 
 
-def _reason(value: Any, name: str) -> str:
-    """Say what is wrong with one value of the argument `name`; empty if nothing is."""
+def _reason(value: Any, name: str, key: str) -> str:
+    """Say what is wrong with one value of the argument `name` of the setting `key`; empty if nothing is."""
     if value is None or isinstance(value, bool):
         return ""
     if _TAKES_A_PATH.fullmatch(name):
@@ -73,12 +76,20 @@ def _reason(value: Any, name: str) -> str:
     if isinstance(value, str):
         return _reason_of_word(value)
     if isinstance(value, int):
-        only_counts = _COUNTED.fullmatch(name) and not _SIZED.fullmatch(name)
-        most = MOST_COUNTED if only_counts else MOST
+        most = _most(name, key)
         return f"is a number beyond {most:,}" if abs(value) > most else ""
     if isinstance(value, list | tuple | dict | set) and len(value) > LONGEST_LIST:
         return f"has more than {LONGEST_LIST:,} items"
     return ""
+
+
+def _most(name: str, key: str) -> int:
+    """The largest whole number that the argument `name` of the setting `key` may be."""
+    if key == "policy_kwargs":  # whose networks are measured as they are made: see `sizes`
+        return MOST_COUNTED
+    if _REPEATED.fullmatch(name):
+        return MOST_REPEATED
+    return MOST_COUNTED if _COUNTED.fullmatch(name) and not _SIZED.fullmatch(name) else MOST
 
 
 def _reason_of_word(word: str) -> str:

@@ -45,6 +45,7 @@ _SCHEDULED = ("learning_rate", "critic_learning_rate", "clip_range", "clip_range
 _IMPORTED = ("env_wrapper", "vec_env_wrapper", "callback")
 _VERBATIM = (*_IMPORTED, "policy", "noise_type")
 _YAML = (".yml", ".yaml")
+_IS_A_NUMBER_OF = re.compile(r"n_|gradient_steps")
 
 
 @dataclass
@@ -86,6 +87,12 @@ class Settings:
         if isinstance(self.policy, NamedClass):
             self.policy = self.policy.find()
         return self
+
+    def check_classes(self) -> None:
+        """Check what is named as `find_classes` does, but no class of a package that may not be installed here."""
+        for named in [*self.classes, *([self.policy] if isinstance(self.policy, NamedClass) else [])]:
+            if named.is_ours:
+                named.find()
 
     def is_trusted(self, key: str) -> bool:
         """Whether the value of `key` is the user's own, or from a file that is trusted."""
@@ -204,9 +211,20 @@ def interpret(
 ) -> Settings:
     """Check the keys of `raw` against `algorithm`'s constructor and turn its values into objects; imports no name.
 
-    `author` wrote the settings, except the keys in `typed`: the user's words.
-    Raises ZooError for unknown keys, wrong values, and names and arguments that the author may not write.
+    `author` wrote the settings, except the keys in `typed`: the user's words. Raises ZooError for unknown keys, wrong
+    values, and names and arguments that the author may not write; it has the `source` of what others wrote.
     """
+    try:
+        return _interpreted(algorithm, algo, raw, source, author, typed)
+    except ZooError as error:
+        if author.is_trusted or source in str(error):
+            raise
+        raise ZooError(f"{source}: {error}") from error
+
+
+def _interpreted(
+    algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, author: Author, typed: frozenset[str]
+) -> Settings:
     parameters = set(parameter_names(algorithm))
     valid = sorted((parameters | set(RUN_KEYS)) - {"_init_setup_model"})
     for key in raw:
@@ -257,22 +275,13 @@ def fit_batch(settings: Settings) -> str:
     )
 
 
-def check_of_others(raw: dict[str, Any], source: str, author: Author) -> None:
-    """Refuse a block, of whatever algorithm, that names or gives what its author may not; raises ZooError."""
-    for key in _IMPORTED:
-        _named(key, raw.get(key), source, author)
-    _policy(raw.get("policy"), source, author)
-    for key, value in raw.items():
-        _check(str(key), value if key in _VERBATIM else _read(value), source, author)
-
-
 def _check(key: str, value: Any, source: str, author: Author) -> None:
     """Refuse what the author may not give to an environment, a monitor, a policy, a buffer or the algorithm."""
     if key in _VERBATIM:  # of names, which are checked as such
         return
     if isinstance(value, dict | list | tuple):
         check_arguments(value, author, source=source, key=key)
-    elif key == "tensorboard_log":
+    elif key == "tensorboard_log" or (_IS_A_NUMBER_OF.match(key) and key not in RUN_KEYS):
         check_arguments({key: value}, author, source=source, key="settings")
 
 

@@ -42,7 +42,7 @@ def small_networks(source: str) -> Iterator[None]:
     A tensor is counted when its module gets it: before it is filled, so that its memory is not yet taken.
 
     Raises:
-        ZooError: naming `source`, a file whose settings describe such networks.
+        ZooError: naming `source`, a file whose settings describe such networks, or anything else that is too large.
     """
     from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -60,5 +60,9 @@ def small_networks(source: str) -> Iterator[None]:
     handle = register_module_parameter_registration_hook(count)
     try:
         yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):  # the latter is PyTorch's
+            raise ZooError(f"{source} describes more than the memory holds: {error}") from error
+        raise
     finally:
         handle.remove()

@@ -25,7 +25,7 @@ from polyak.zoo.plain_yaml import read_yaml_file
 from polyak.zoo.registry import env_name, find_algorithm
 from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
-from polyak.zoo.settings import check_of_others
+from polyak.zoo.settings import RUN_KEYS, interpret
 
 _MEASUREMENT = re.compile(r"evaluations\.npz|(\d+\.)?monitor\.csv")
 
@@ -125,7 +125,9 @@ def _check_settings(contents: dict[str, dict[str, Any]], repo_id: str, options: 
     """Refuse settings that name code, or give arguments, that those of others may not."""
     author = Author.of_file(options.trust)
     config, arguments, env_kwargs = SETTINGS
-    check_of_others(contents[config], f"{repo_id}/{config}", author)
+    run = {key: value for key, value in contents[config].items() if key in RUN_KEYS}
+    settings = interpret(find_algorithm(options.algo), options.algo, run, f"{repo_id}/{config}", author)
+    settings.check_classes()
     if contents[arguments].get("env") != options.env:  # what the user names may be anything
         named_env(contents[arguments], author, f"{repo_id}/{arguments}")
     named_packages(contents[arguments], author, f"{repo_id}/{arguments}")
