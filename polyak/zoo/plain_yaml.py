@@ -23,8 +23,8 @@ MOST_NODES = 10_000
 """Most keys and values, where each alias counts as what it stands for."""
 DEEPEST = 50
 """Most lists and mappings within each other."""
-MOST_DIGITS = 18
-"""Most digits of a whole number, so that it fits into 64 bits."""
+MOST_DIGITS = 80
+"""Most characters of a whole number, whose value must fit into 64 bits."""
 
 _YAML = "tag:yaml.org,2002:"
 _PYTHON = f"{_YAML}python/"
@@ -84,8 +84,8 @@ def read_yaml(text: str, source: str) -> Any:
         return tuple(loader.construct_sequence(node, deep=True))
 
     def whole_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-        if len(node.value.replace("_", "")) > 4 * MOST_DIGITS or abs(value := loader.construct_yaml_int(node)) >= 2**63:
-            raise wrong(node, f"the number {node.value:.40} has more than {MOST_DIGITS} digits")
+        if len(node.value) > MOST_DIGITS or abs(value := loader.construct_yaml_int(node)) >= 2**63:
+            raise wrong(node, f"the number {node.value:.40} has more digits than 64 bits hold")
         return int(value)
 
     Loader.add_constructor(f"{_YAML}int", whole_number)
