@@ -89,9 +89,9 @@ def read_yaml(text: str, source: str) -> Any:
         return int(value)
 
     Loader.add_constructor(f"{_YAML}int", whole_number)
-    Loader.add_constructor(f"{_YAML}timestamp", yaml.SafeLoader.construct_yaml_str)
+    Loader.add_constructor(f"{_YAML}timestamp", lambda loader, node: loader.construct_yaml_str(node))
     for other in ("binary", "set", "omap", "pairs"):
-        Loader.add_constructor(f"{_YAML}{other}", yaml.SafeLoader.construct_undefined)
+        Loader.add_constructor(f"{_YAML}{other}", lambda loader, node: loader.construct_undefined(node))
     Loader.add_constructor(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
     Loader.add_constructor(f"{_PYTHON}tuple", to_tuple)
     try:
