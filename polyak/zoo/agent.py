@@ -9,23 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyak.zoo.authors import Author
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
 from polyak.zoo.options import option
-from polyak.zoo.own_code import check_remembered
 from polyak.zoo.registry import Environment, env_name, find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.settings import RUN_KEYS, Settings, import_paths, interpret
+from polyak.zoo.settings import RUN_KEYS, Settings, interpret
+from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
 
 #: What ``--custom-objects`` puts in the place of what the file has: schedules, which matter to training alone.
 _PLAIN = {"learning_rate": 0.0, "clip_range": 0.2, "clip_range_vf": None}
-_OF_TRAINING = {"callback", "noise_type", "noise_std"}
+_OF_TRAINING = {"callback", "noise_type", "noise_std", "policy", "n_envs", "n_timesteps"}
 
 #: A folder of this name is filled from the Hub as agents are asked for.
 _TRAINED_AGENTS = "rl-trained-agents"
@@ -44,16 +46,20 @@ class AgentOptions:
     load_last_checkpoint: bool = option(False, "--load-last-checkpoint/", help="Load the latest checkpoint.")
     deterministic: bool = option(False, "--deterministic/", help="Most likely actions (the default except on Atari).")
     stochastic: bool = option(False, "--stochastic/", help="Sampled actions (the default on Atari and MiniGrid).")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side.")
+    n_envs: int = option(1, "--n-envs", help="Environments side by side.", at_most=MOST_ENVS)
     seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
     device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
-    num_threads: int = option(-1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.")
+    num_threads: int = option(
+        -1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.", at_most=MOST_PROCESSES
+    )
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
     custom_objects: bool = option(
         False, "--custom-objects/", help="Leave learning rate and clip range of the file unread, if they cannot be."
     )
-    trust: bool = option(False, "--trust/", help="Also run pickled code in the files; for files that you trust only.")
+    trust: bool = option(
+        False, "--trust/", help="Also run code that the run's files name or hold; for files that you trust only."
+    )
 
 
 class SavedAgent:
@@ -65,11 +71,11 @@ class SavedAgent:
     def __init__(self, options: AgentOptions) -> None:
         if options.deterministic and options.stochastic:
             raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
-        if options.n_envs < 1:
-            raise ZooError(f"--n-envs must be at least 1, got {options.n_envs}.")
+        whole_number("--n-envs", options.n_envs, MOST_ENVS)
         self.options = options
         self.algorithm = find_algorithm(options.algo)
         self.folder = _find_run(options)
+        self.author = Author.of_file(options.trust, options.gym_packages)
         self.environment = self._find_env()
         self.settings = self._read_settings()
 
@@ -100,8 +106,8 @@ class SavedAgent:
         Raises ZooError when the model does not load, or its environments cannot be made.
         """
         kwargs = {"render_mode": render_mode} if render_mode is not None else {}
-        kwargs |= self.folder.read_yaml("args.yml").get("env_kwargs") or {}
-        kwargs |= parse_pairs(self.options.env_kwargs, "--env-kwargs")
+        typed = parse_pairs(self.options.env_kwargs, "--env-kwargs")
+        kwargs |= given_kwargs(self.folder.read_yaml("args.yml"), self.author, self._file("args.yml"), typed) | typed
         how: dict[str, Any] = {"seed": self.options.seed, "env_kwargs": kwargs, "monitor_dir": monitor_dir}
         with usage_errors(f"Cannot make the environment {self.environment.name}"):
             how["normalize"] = self._statistics(path)
@@ -127,27 +133,24 @@ class SavedAgent:
         finally:
             envs.close()
 
+    def _file(self, name: str) -> str:
+        return str(self.folder.settings_folder / name)
+
     def _find_env(self) -> Environment:
         """Find the environment that the command names; if only a name, as the training run was given it."""
-        arguments = self.folder.read_yaml("args.yml")
+        arguments, source = self.folder.read_yaml("args.yml"), self._file("args.yml")
         text, packages = self.options.env, self.options.gym_packages
-        remembered = str(arguments.get("env", ""))
-        if text == env_name(remembered) != remembered:
-            check_remembered(remembered.rpartition(":")[0], Path(self.options.folder))
-            text = remembered
-        if not packages:
-            packages = [str(package) for package in arguments.get("gym_packages") or []]
-            for package in packages:
-                check_remembered(package, Path(self.options.folder))
-        return find_env(text, packages)
+        of_run = arguments.get("env")
+        if isinstance(of_run, str) and text == env_name(of_run):
+            text = named_env(arguments, self.author, source)
+        return find_env(text, packages or named_packages(arguments, self.author, source))
 
     def _read_settings(self) -> Settings:
         """The settings that concern environments: how it was trained is in the model."""
         raw = self.folder.read_yaml("config.yml")
         raw = {key: value for key, value in raw.items() if key in RUN_KEYS.keys() - _OF_TRAINING}
-        for path in import_paths(raw):
-            check_remembered(path, Path(self.options.folder))
-        return interpret(self.algorithm, self.options.algo, raw, str(self.folder.settings_folder))
+        settings = interpret(self.algorithm, self.options.algo, raw, self._file("config.yml"), self.author)
+        return settings.find_classes()
 
     def _statistics(self, path: Path) -> Callable[[VecEnv], VecEnv] | None:
         """What normalises the environments of a model that has no statistics itself: Stable-Baselines3's."""

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.named_classes import NamedClass
 from polyak.zoo.own_code import errors_of_own_code, file_of
 from polyak.zoo.registry import Environment
-from polyak.zoo.settings import Settings, WrapperSpec
+from polyak.zoo.settings import Settings
+from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -40,6 +42,7 @@ def make_envs(
     classes: dict[str, Any] = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
     if vec_env not in classes:
         raise ZooError(f"--vec-env must be dummy or subproc, got {vec_env!r}.")
+    whole_number("n_envs", n_envs, MOST_PROCESSES if vec_env == "subproc" else MOST_ENVS)
     envs: VecEnv = make_vec_env(
         environment.spec,
         n_envs=n_envs,
@@ -113,7 +116,7 @@ def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> Ve
 class WrapperChain:
     """Several wrappers applied in the order of the settings, the first one innermost; can be pickled for workers."""
 
-    def __init__(self, wrappers: list[WrapperSpec]) -> None:
+    def __init__(self, wrappers: list[NamedClass]) -> None:
         self.wrappers = wrappers
 
     def __call__(self, env: Any) -> Any:

@@ -75,10 +75,15 @@ def usage_errors(doing: str) -> Iterator[None]:
     """
     import gymnasium
 
-    expected = (ValueError, TypeError, AssertionError, NotImplementedError, ImportError, OSError, gymnasium.error.Error)
+    expected = (
+        *(ValueError, TypeError, AssertionError, NotImplementedError, ImportError, OSError, gymnasium.error.Error),
+        *(ArithmeticError, MemoryError),
+    )
     try:
         yield
-    except expected as error:
+    except (*expected, RuntimeError) as error:
+        if not isinstance(error, expected) and "allocate memory" not in str(error):  # PyTorch's MemoryError
+            raise
         reason = str(error) or type(error).__name__
         raise ZooError(f"{doing}: {reason}{_missing_extra(reason)}") from error
 

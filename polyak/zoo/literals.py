@@ -40,7 +40,12 @@ NAMES: dict[str, str] = {
     "CombinedExtractor": "polyak.nn.networks.encoders:CombinedExtractor",
 }
 
-_NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+LONGEST = 100_000
+"""Most characters of a value."""
+MOST_DIGITS = 1_000
+"""Most digits of a number, and brackets within each other: Python's own limits end in errors of other kinds."""
+
+_NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def import_name(path: str) -> Any:
@@ -54,23 +59,29 @@ def import_name(path: str) -> Any:
         raise ZooError(
             f"Cannot import {path!r}: {error}. Check the spelling and that the package is installed."
         ) from error
+    except Exception as error:  # of the code that is imported
+        raise ZooError(f"Cannot import {path!r}: {type(error).__name__}: {error}") from error
 
 
 def parse_value(text: str) -> Any:
     """Read `text` as a literal, an allowed name or ``dict(...)``; a bare word is returned as it is.
 
     Examples: ``"3e-4"`` -> 0.0003, ``"[64, 64]"`` -> a list, ``"dict(activation_fn=nn.ReLU)"`` -> a dict holding the
-    class, ``"lin_3e-4"`` and ``"rgb_array"`` -> the same string. Raises ZooError for an expression that is not allowed.
+    class, ``"lin_3e-4"`` and ``"rgb_array"`` -> the same string. Raises ZooError for an expression that is not allowed,
+    and for more than `LONGEST` characters or a number of more than `MOST_DIGITS` digits.
     """
     stripped = text.strip()
+    if len(stripped) > LONGEST:
+        raise ZooError(f"Cannot read the value {text!r:.60}...: it has more than {LONGEST:,} characters.")
     if _NUMBER.fullmatch(stripped):
-        return int(stripped) if stripped.lstrip("+-").replace("_", "").isdigit() else float(stripped)
+        return _number(stripped)
     try:
         return _read(ast.parse(stripped, mode="eval").body)
-    except (SyntaxError, _NotAllowed) as error:
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, _NotAllowed) as error:
         if any(bracket in stripped for bracket in "()[]{}"):
             raise ZooError(
-                f"Cannot read the value {text!r}: {error}. Allowed are Python literals, dict(key=value) and the names "
+                f"Cannot read the value {text!r:.200}: {str(error) or type(error).__name__:.300}. Allowed are Python "
+                "literals, dict(key=value) and the names "
                 f"nn.<activation>, optim.<optimizer>, {', '.join(name for name in NAMES if '.' not in name)}."
             ) from error
         return text
@@ -87,6 +98,12 @@ def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, Any]:
     return result
 
 
+def _number(text: str) -> int | float:
+    if len(text) > MOST_DIGITS:
+        raise ZooError(f"Cannot read the number {text:.60}...: it has more than {MOST_DIGITS:,} digits.")
+    return int(text) if text.lstrip("+-").replace("_", "").isdigit() else float(text)
+
+
 class _NotAllowed(Exception):
     """A node that this small language does not have."""
 
@@ -94,6 +111,8 @@ class _NotAllowed(Exception):
 def _read(node: ast.expr) -> Any:
     """Evaluate one node of the small language (see the module's docstring)."""
     if isinstance(node, ast.Constant):
+        if isinstance(node.value, bytes | complex) or node.value is ...:
+            raise _NotAllowed(f"{ast.unparse(node)!r:.60} is neither a number nor a word")
         return node.value
     if isinstance(node, ast.List):
         return [_read(item) for item in node.elts]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.environments import normalized
 from polyak.zoo.registry import parameter_names
 from polyak.zoo.settings import Settings
+from polyak.zoo.sizes import small_networks
 
 if TYPE_CHECKING:
     from polyak.data import Dataset
@@ -17,6 +19,8 @@ def new_model(algorithm: type[Any], settings: Settings, env: VecEnv | Dataset, *
     """Build an untrained model: normalised environments and action noise as the settings say.
 
     `common` are arguments of the constructor (seed, device, verbose, ...) that the settings may replace.
+
+    Raises ZooError if settings that may have come from others describe huge networks (`sizes`).
     """
     if settings.normalize is not None:
         env = normalized(env, settings)  # type: ignore[arg-type]
@@ -29,4 +33,6 @@ def new_model(algorithm: type[Any], settings: Settings, env: VecEnv | Dataset, *
     if "policy" not in taken:  # a table
         common = {name: value for name, value in common.items() if name in taken}
         return algorithm(env, **{**common, **arguments})
-    return algorithm(settings.policy, env, **{**common, **arguments})
+    limit = nullcontext() if settings.is_trusted("policy_kwargs") else small_networks(settings.source)
+    with limit:
+        return algorithm(settings.policy, env, **{**common, **arguments})

@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, fields
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from polyak.zoo.errors import ZooError
+
 Options = TypeVar("Options")
 
 
-def option(default: Any, *flags: str, help: str) -> Any:
+def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> Any:
     """Declare a dataclass field that is also a command-line option with these `flags` and this `help` text.
 
-    Without flags it is an argument, told by its place: ``polyak report LOGS``.
+    Without flags it is an argument, told by its place: ``polyak report LOGS``. A number above `at_most`, at which no
+    machine would end, is refused before the command begins.
     """
-    metadata = {"flags": flags, "help": help}
+    metadata = {"flags": flags, "help": help, "at_most": at_most}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -40,13 +43,22 @@ def build_command(options_class: type[Options], run: Callable[[Options], Any]) -
         parameters.append(inspect.Parameter(item.name, kind, default=default, annotation=annotation))
 
     def command(**values: Any) -> None:
-        run(options_class(**values))
+        check_sizes(options := options_class(**values))
+        run(options)
 
     command.__doc__ = options_class.__doc__
     command.__name__ = options_class.__name__.removesuffix("Options").lower()
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def check_sizes(options: Any) -> None:
+    """Raise ZooError if one of the numbers of `options` is above what its declaration allows."""
+    for item in fields(options):
+        most, value = item.metadata.get("at_most"), getattr(options, item.name)
+        if most is not None and value > most:
+            raise ZooError(f"{item.metadata['flags'][0]} must be at most {most:,}, got {value}.")
 
 
 def to_arguments(options: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Code of the user's own: an environment in a file, ``my_env.py:MyEnv``, or in a module of the current folder.
 
-Code that the command line names is run, as ``python my_env.py`` would run it. Code that only a run folder names is run
-if it is the user's already: see `check_remembered`.
+Code that the command line names is run, as ``python my_env.py`` would run it. Code that only a file names is not: see
+`authors`.
 """
 
 from __future__ import annotations
@@ -146,32 +146,3 @@ def _told(error: Exception, file: str | None = None) -> str:
     if not own or isinstance(error, SyntaxError):  # the latter says where by itself
         return f"{type(error).__name__}: {error}"
     return f"{type(error).__name__}: {error} ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})"
-
-
-def check_remembered(module: str, logs: Path) -> None:
-    """Refuse to run code that a run folder names, unless it is the user's already.
-
-    A run folder may have come from somebody else. So what it names must be where Python looks anyway, installed or
-    under the current folder, and never lie among the logs themselves.
-
-    Args:
-        module: a dotted name, or the path of a ``.py`` file, as the run folder has it.
-        logs: the log folder.
-
-    Raises:
-        ZooError: the code lies elsewhere.
-    """
-    here, logs = Path.cwd().resolve(), logs.resolve()
-    if module.endswith(".py"):
-        place = (here / module).resolve()
-        refused = not place.is_relative_to(here) or place.is_relative_to(logs)
-    else:
-        top = here / module.partition(".")[0]
-        place = top if top.exists() else top.with_suffix(".py")
-        refused = place.exists() and (place.is_relative_to(logs) or logs.is_relative_to(place))
-    if refused:
-        raise ZooError(
-            f"The run names code that is not run unasked: {module}. It must lie under the current folder ({here}) and "
-            f"outside of the log folder ({logs}). Move it there; or, if it is an environment that you trust, name it "
-            f"yourself: --env {module}:NAME."
-        )

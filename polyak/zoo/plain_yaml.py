@@ -2,25 +2,69 @@
 
 RL Baselines3 Zoo writes config.yml and args.yml with two tags of Python's, an ``OrderedDict`` of pairs and tuples.
 These are read as a dict and a tuple; any other tag is refused, since reading it would mean to call what it names.
+A small file must not become a large one, by aliases or by what contains itself: `LONGEST`, `MOST_NODES` and `DEEPEST`
+are checked before anything is made of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyak.zoo.errors import ZooError
 
-_PYTHON = "tag:yaml.org,2002:python/"
+LONGEST = 100_000
+"""Most characters of a file; the largest settings of RL Zoo have a fifth of it."""
+MOST_NODES = 10_000
+"""Most keys and values, where each alias counts as what it stands for."""
+DEEPEST = 50
+"""Most lists and mappings within each other."""
+MOST_DIGITS = 80
+"""Most characters of a whole number, whose value must fit into 64 bits."""
+
+_YAML = "tag:yaml.org,2002:"
+_PYTHON = f"{_YAML}python/"
+
+
+def read_yaml_file(path: Path, source: str = "") -> Any:
+    """Return the content of the file `path`, at most `LONGEST` characters; see `read_yaml`. OSError if it is not there.
+
+    `source` is what messages call it, the path if it is empty.
+    """
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return read_yaml(file.read(LONGEST + 1), source or str(path))
 
 
 def read_yaml(text: str, source: str) -> Any:
-    """Return the content of `text`; ZooError naming `source` if it is no YAML, or holds objects other than those."""
+    """Return the content of `text`: dicts, lists, tuples, words, numbers, truth values, dates as words, and None.
+
+    Raises:
+        ZooError: it is no YAML, holds other objects, or is beyond a limit of this module; the message names `source`.
+    """
     import yaml
+
+    if len(text) > LONGEST:
+        raise ZooError(f"Cannot read {source}: it has more than {LONGEST:,} characters.")
 
     class Loader(yaml.SafeLoader):
         """Plain data, and the two tags of the Zoo's."""
+
+        def get_single_node(self) -> yaml.Node | None:
+            node: yaml.Node | None = super().get_single_node()
+            if node is not None:
+                measure.tree(node)
+            return node
+
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+            with measure.one_more(self.peek_event()):
+                node: yaml.Node | None = super().compose_node(parent, index)
+                return node
+
+    measure = _Measure(source)
 
     def wrong(node: yaml.Node, what: str) -> Exception:
         return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
@@ -39,12 +83,68 @@ def read_yaml(text: str, source: str) -> Any:
             raise wrong(node, "a tuple that is no list")
         return tuple(loader.construct_sequence(node, deep=True))
 
+    def whole_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+        if len(node.value) > MOST_DIGITS or abs(value := loader.construct_yaml_int(node)) >= 2**63:
+            raise wrong(node, f"the number {node.value:.40} has more digits than 64 bits hold")
+        return int(value)
+
+    Loader.add_constructor(f"{_YAML}int", whole_number)
+    Loader.add_constructor(f"{_YAML}timestamp", lambda loader, node: loader.construct_yaml_str(node))
+    for other in ("binary", "set", "omap", "pairs"):
+        Loader.add_constructor(f"{_YAML}{other}", lambda loader, node: loader.construct_undefined(node))
     Loader.add_constructor(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
     Loader.add_constructor(f"{_PYTHON}tuple", to_tuple)
     try:
         return yaml.load(text, Loader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise ZooError(f"Cannot read {source} as plain YAML (Python objects are refused): {_told(error)}") from error
+
+
+class _Measure:
+    """Counts the nodes of a YAML document: as they are read, and what they become where aliases repeat them."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._read = self._depth = 0
+        self._sizes: dict[int, int] = {}
+        self._above: set[int] = set()
+
+    @contextmanager
+    def one_more(self, event: Any) -> Iterator[None]:
+        """While one node is read, which begins with `event`; ZooError if there are too many, or it lies too deep."""
+        self._read, self._depth = self._read + 1, self._depth + 1
+        self._check_size(self._read, event)
+        if self._depth > DEEPEST:
+            self._refuse(event, f"it has more than {DEEPEST} lists and mappings within each other")
+        yield
+        self._depth -= 1
+
+    def tree(self, node: Any) -> int:
+        """Number of nodes that `node` becomes, itself included; ZooError if it contains itself or they are too many."""
+        if id(node) in self._above:
+            self._refuse(node, "it contains itself")
+        if id(node) not in self._sizes:
+            self._above.add(id(node))
+            self._sizes[id(node)] = 1 + sum(self.tree(inner) for inner in self._inner(node))
+            self._above.remove(id(node))
+            self._check_size(self._sizes[id(node)], node)
+        return self._sizes[id(node)]
+
+    def _inner(self, node: Any) -> list[Any]:
+        """The nodes that a list or mapping holds."""
+        if node.id != "mapping":
+            return list(node.value) if node.id == "sequence" else []
+        for key, _ in node.value:
+            if key.tag in (f"{_YAML}bool", f"{_YAML}null"):
+                self._refuse(key, f"{key.value:.40} is no name: truth values and null must be in quotes to be one")
+        return [inner for pair in node.value for inner in pair]
+
+    def _check_size(self, size: int, at: Any) -> None:
+        if size > MOST_NODES:
+            self._refuse(at, f"it has more than {MOST_NODES:,} keys and values, where aliases count each time")
+
+    def _refuse(self, at: Any, why: str) -> None:
+        raise ZooError(f"Cannot read {self._source} as plain YAML: {why} (line {at.start_mark.line + 1}).")
 
 
 def write_yaml(content: Any) -> str:
@@ -73,4 +173,5 @@ def _told(error: Exception) -> str:
     """A YAML error in one line: what is wrong and where."""
     mark = getattr(error, "problem_mark", None)
     where = f" (line {mark.line + 1})" if mark is not None else ""
-    return f"{getattr(error, 'problem', None) or str(error) or type(error).__name__}{where}"
+    reason = getattr(error, "problem", None) or str(error) or type(error).__name__
+    return f"{' '.join(reason.split()):.300}{where}"

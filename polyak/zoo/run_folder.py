@@ -25,7 +25,7 @@ from polyak.core.files.archive import replacing
 from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_inside
-from polyak.zoo.plain_yaml import read_yaml, write_yaml
+from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
 
 ERROR = "error.txt"
 """In the folder of settings: what ended a training that failed."""
@@ -163,7 +163,7 @@ class RunFolder:
         if not path.is_file():
             return {}
         check_inside(path, self.path)
-        content = read_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path)) or {}
+        content = read_yaml_file(path) or {}
         if not isinstance(content, dict):
             raise ZooError(f"{path} must map names to values, but holds {content!r:.80}. Is it half-written?")
         return content

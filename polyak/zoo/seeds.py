@@ -8,24 +8,29 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 from polyak.zoo.errors import NOTHING_SAVED, SAVED, ZooError
 from polyak.zoo.interruption import Terminated, status_of
 from polyak.zoo.output import note
+from polyak.zoo.sizes import MOST_SEEDS
 
 
 def parse_seeds(words: Sequence[str]) -> list[int]:
     """Read ``["0..3", "7"]`` as [0, 1, 2, 3, 7]; ZooError if a word is no seed, or a seed comes twice."""
     seeds: list[int] = []
     for word in words:
-        match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", word)
+        match = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", word)
         if not match or (match.group(2) and int(match.group(2)) < int(match.group(1))):
             raise ZooError(f"--seeds {word!r} is neither a seed nor a range. Write --seeds 0..9 or --seeds 0 1 2.")
         first = int(match.group(1))
-        seeds += range(first, int(match.group(2) or first) + 1)
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+        seeds += islice(range(first, int(match.group(2) or first) + 1), MOST_SEEDS + 1)
+        if len(seeds) > MOST_SEEDS:
+            raise ZooError(f"--seeds {word!r:.100}: one command trains with at most {MOST_SEEDS:,} seeds.")
+    twice = sorted(seed for seed, times in Counter(seeds).items() if times > 1)
     if twice:
         raise ZooError(f"--seeds: {twice} come twice. Name each seed once.")
     return seeds

@@ -2,12 +2,13 @@
 
 A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, which say how to run: number of steps and
 environments, normalisation, wrappers. Files are plain YAML and no value is ever executed; those of RL Baselines3 Zoo
-are read as they are.
+are read as they are. Classes that a block names are found by `named_classes`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import Any
 
 from polyak.compat.recurrent.options import to_polyak
 from polyak.envs.names import did_you_mean
+from polyak.zoo.authors import OTHERS, USER, Author
 from polyak.zoo.errors import ZooError
-from polyak.zoo.literals import import_name, parse_value
+from polyak.zoo.literals import parse_value
+from polyak.zoo.named_classes import NamedClass
 from polyak.zoo.own_code import errors_of_own_code, import_module, load_file
-from polyak.zoo.peer_names import our_path
-from polyak.zoo.plain_yaml import read_yaml
+from polyak.zoo.plain_arguments import check_arguments
+from polyak.zoo.plain_yaml import read_yaml, read_yaml_file
 from polyak.zoo.registry import canonical_name, is_atari_id, parameter_names
+from polyak.zoo.sizes import MOST_ENVS, MOST_FRAMES, MOST_STEPS, whole_number
 
 #: Keys that are not constructor parameters, and what they mean.
 RUN_KEYS: dict[str, str] = {
@@ -40,18 +44,8 @@ RUN_KEYS: dict[str, str] = {
 _SCHEDULED = ("learning_rate", "critic_learning_rate", "clip_range", "clip_range_vf", "delta_std", "epsilon")
 _IMPORTED = ("env_wrapper", "vec_env_wrapper", "callback")
 _VERBATIM = (*_IMPORTED, "policy", "noise_type")
-
-
-@dataclass
-class WrapperSpec:
-    """A class to import and the keyword arguments to give it."""
-
-    path: str
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self, *args: Any) -> Any:
-        """Import the class and build it on `args`."""
-        return import_name(our_path(self.path))(*args, **self.kwargs)
+_YAML = (".yml", ".yaml")
+_IS_A_NUMBER_OF = re.compile(r"n_|gradient_steps")
 
 
 @dataclass
@@ -59,7 +53,8 @@ class Settings:
     """How to train one algorithm on one environment.
 
     ``raw`` is what was written, as plain data (it becomes config.yml); ``source`` says where it came from;
-    ``arguments`` goes to the algorithm's constructor; the other fields are `RUN_KEYS`, interpreted.
+    ``arguments`` goes to the algorithm's constructor; ``author`` wrote the settings, except those in ``typed``, which
+    are the user's words; the other fields are `RUN_KEYS`, interpreted.
     """
 
     raw: dict[str, Any]
@@ -69,14 +64,39 @@ class Settings:
     policy: Any = "MlpPolicy"
     normalize: dict[str, Any] | None = None
     frame_stack: int | None = None
-    env_wrapper: list[WrapperSpec] = field(default_factory=list)
-    vec_env_wrapper: list[WrapperSpec] = field(default_factory=list)
-    callback: list[WrapperSpec] = field(default_factory=list)
+    env_wrapper: list[NamedClass] = field(default_factory=list)
+    vec_env_wrapper: list[NamedClass] = field(default_factory=list)
+    callback: list[NamedClass] = field(default_factory=list)
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     monitor_kwargs: dict[str, Any] = field(default_factory=dict)
     noise_type: str | None = None
     noise_std: float = 0.0
     arguments: dict[str, Any] = field(default_factory=dict)
+    author: Author = OTHERS
+    typed: frozenset[str] = frozenset()
+
+    @property
+    def classes(self) -> list[NamedClass]:
+        """What is named of wrappers and callbacks."""
+        return [*self.env_wrapper, *self.vec_env_wrapper, *self.callback]
+
+    def find_classes(self) -> Settings:
+        """Import what is named, and the policy if it is, so that mistakes come up before anything is made."""
+        for named in self.classes:
+            named.find()
+        if isinstance(self.policy, NamedClass):
+            self.policy = self.policy.find()
+        return self
+
+    def check_classes(self) -> None:
+        """Check what is named as `find_classes` does, but no class of a package that may not be installed here."""
+        for named in [*self.classes, *([self.policy] if isinstance(self.policy, NamedClass) else [])]:
+            if named.is_ours:
+                named.find()
+
+    def is_trusted(self, key: str) -> bool:
+        """Whether the value of `key` is the user's own, or from a file that is trusted."""
+        return self.author.is_trusted or key in self.typed
 
     @property
     def gamma(self) -> float:
@@ -101,16 +121,26 @@ def load_settings(
     env_id: str,
     conf_file: str | None = None,
     overrides: dict[str, Any] | None = None,
+    *,
+    trust: bool = False,
+    packages: Iterable[str] = (),
 ) -> Settings:
     """Find the block of `env_id` in the settings of `algo` (or in `conf_file`), apply `overrides`, check and read it.
 
     A block is looked for by exact id, then ``atari`` for Atari games, then the same environment in another version,
-    then ``default``. Raises ZooError for unknown keys or wrong values, naming the closest valid key.
+    then ``default``. `overrides` are the user's own words. So is Python code that `conf_file` names; a YAML file may
+    have come from others and names what `authors` allows, `packages` included, unless `trust` is set.
+
+    Raises:
+        ZooError: unknown keys, with the closest valid ones; wrong values; names that are not there or not allowed.
     """
     blocks, source = read_blocks(algo, conf_file)
     key = _choose_block(blocks, env_id, source)
     raw = {**blocks[key], **(overrides or {})}
-    return interpret(algorithm, algo, raw, f"{source} [{key}]")
+    of_others = Path(conf_file).suffix in _YAML if conf_file else False
+    author = Author.of_file(trust, packages) if of_others else USER
+    settings = interpret(algorithm, algo, raw, f"{source} [{key}]", author, frozenset(overrides or {}))
+    return settings.find_classes()
 
 
 def read_blocks(algo: str, conf_file: str | None = None) -> tuple[dict[str, dict[str, Any]], str]:
@@ -129,10 +159,10 @@ def read_blocks(algo: str, conf_file: str | None = None) -> tuple[dict[str, dict
     else:
         source = conf_file
         suffix = Path(conf_file).suffix
-        if suffix in (".yml", ".yaml", ".py") and not Path(conf_file).is_file():
+        if suffix in (*_YAML, ".py") and not Path(conf_file).is_file():
             raise ZooError(f"--conf-file {conf_file!r} does not exist.")
-        if suffix in (".yml", ".yaml"):
-            blocks = read_yaml(Path(conf_file).read_text(encoding="utf-8", errors="replace"), source) or {}
+        if suffix in _YAML:
+            blocks = read_yaml_file(Path(conf_file), source) or {}
         else:
             blocks = _python_blocks(conf_file)
     if not isinstance(blocks, dict) or not all(isinstance(block, dict) for block in blocks.values()):
@@ -171,33 +201,60 @@ def _choose_block(blocks: dict[str, dict[str, Any]], env_id: str, source: str) -
     )
 
 
-def interpret(algorithm: type[Any], algo: str, raw: dict[str, Any], source: str) -> Settings:
-    """Check the keys of `raw` against `algorithm`'s constructor and turn its values into objects."""
+def interpret(
+    algorithm: type[Any],
+    algo: str,
+    raw: dict[str, Any],
+    source: str,
+    author: Author = OTHERS,
+    typed: frozenset[str] = frozenset(),
+) -> Settings:
+    """Check the keys of `raw` against `algorithm`'s constructor and turn its values into objects; imports no name.
+
+    `author` wrote the settings, except the keys in `typed`: the user's words. Raises ZooError for unknown keys, wrong
+    values, and names and arguments that the author may not write; it has the `source` of what others wrote.
+    """
+    try:
+        return _interpreted(algorithm, algo, raw, source, author, typed)
+    except ZooError as error:
+        if author.is_trusted or source in str(error):
+            raise
+        raise ZooError(f"{source}: {error}") from error
+
+
+def _interpreted(
+    algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, author: Author, typed: frozenset[str]
+) -> Settings:
     parameters = set(parameter_names(algorithm))
     valid = sorted((parameters | set(RUN_KEYS)) - {"_init_setup_model"})
     for key in raw:
         if key not in valid:
             raise ZooError(
-                f"Unknown setting {key!r} for {algo} ({source}).{did_you_mean(key, valid)} "
+                f"Unknown setting {key!r:.200} for {algo} ({source}).{did_you_mean(str(key), valid)} "
                 f"Valid names: {', '.join(valid)}."
             )
+    authors = {key: USER if key in typed else author for key in valid}
     values = {key: value if key in _VERBATIM else _read(value) for key, value in raw.items()}
+    for key, value in values.items():
+        _check(key, value, source, authors[key])
     run = {key: values.pop(key) for key in list(values) if key in RUN_KEYS}
     _set_algorithm_conventions(values, algo)
     settings = Settings(
         raw=raw,
         source=source,
-        n_timesteps=_whole_number("n_timesteps", run.get("n_timesteps", 100_000)),
-        n_envs=_whole_number("n_envs", run.get("n_envs", 1)),
-        policy=_policy(run.get("policy", "MlpPolicy")),
+        n_timesteps=whole_number("n_timesteps", run.get("n_timesteps", 100_000), MOST_STEPS),
+        n_envs=whole_number("n_envs", run.get("n_envs", 1), MOST_ENVS),
+        policy=_policy(run.get("policy", "MlpPolicy"), source, authors["policy"]),
         normalize=_normalize(run.get("normalize")),
-        frame_stack=_whole_number("frame_stack", run["frame_stack"]) if run.get("frame_stack") else None,
-        env_wrapper=_wrappers("env_wrapper", run.get("env_wrapper")),
-        vec_env_wrapper=_wrappers("vec_env_wrapper", run.get("vec_env_wrapper")),
-        callback=_wrappers("callback", run.get("callback")),
+        frame_stack=whole_number("frame_stack", run["frame_stack"], MOST_FRAMES) if run.get("frame_stack") else None,
+        env_wrapper=_named("env_wrapper", run.get("env_wrapper"), source, authors["env_wrapper"]),
+        vec_env_wrapper=_named("vec_env_wrapper", run.get("vec_env_wrapper"), source, authors["vec_env_wrapper"]),
+        callback=_named("callback", run.get("callback"), source, authors["callback"]),
         env_kwargs=_mapping("env_kwargs", run.get("env_kwargs")),
         monitor_kwargs=_mapping("monitor_kwargs", run.get("monitor_kwargs")),
         arguments=values,
+        author=author,
+        typed=typed,
     )
     _set_noise(settings, run, "action_noise" in parameters, algo)
     return settings
@@ -218,12 +275,14 @@ def fit_batch(settings: Settings) -> str:
     )
 
 
-def import_paths(raw: dict[str, Any]) -> list[str]:
-    """Return the import paths that a block names: of a policy, wrappers and callbacks."""
-    policy = raw.get("policy")
-    specs = [spec for key in _IMPORTED for spec in _wrappers(key, raw.get(key))]
-    paths = [spec.path for spec in specs] + ([policy] if isinstance(policy, str) and "." in policy else [])
-    return [our_path(path) for path in paths]
+def _check(key: str, value: Any, source: str, author: Author) -> None:
+    """Refuse what the author may not give to an environment, a monitor, a policy, a buffer or the algorithm."""
+    if key in _VERBATIM:  # of names, which are checked as such
+        return
+    if isinstance(value, dict | list | tuple):
+        check_arguments(value, author, source=source, key=key)
+    elif key == "tensorboard_log" or (_IS_A_NUMBER_OF.match(key) and key not in RUN_KEYS):
+        check_arguments({key: value}, author, source=source, key="settings")
 
 
 def _read(value: Any) -> Any:
@@ -258,14 +317,12 @@ def _schedule(key: str, text: str) -> Any:
         raise ZooError(f"{key}: {error}") from error
 
 
-def _whole_number(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
-        raise ZooError(f"{key} must be a whole number of at least 1, got {value!r}.")
-    return int(value)
-
-
-def _policy(value: Any) -> Any:
-    return import_name(our_path(value)) if isinstance(value, str) and "." in value else value
+def _policy(value: Any, source: str, author: Author) -> Any:
+    if not (isinstance(value, str) and "." in value):
+        return value
+    named = NamedClass(value, {}, "policy", source, author)
+    named.check()
+    return named
 
 
 def _normalize(value: Any) -> dict[str, Any] | None:
@@ -278,21 +335,21 @@ def _mapping(key: str, value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ZooError(f"{key} must be a mapping such as {{name: value}}, got {value!r}.")
+        raise ZooError(f"{key} must be a mapping such as {{name: value}}, got {value!r:.200}.")
+    if wrong := [name for name in value if not isinstance(name, str)]:
+        raise ZooError(f"{key} has {wrong[0]!r:.200} for the name of an argument. Names are words.")
     return value
 
 
-def _wrappers(key: str, value: Any) -> list[WrapperSpec]:
-    """Read ``path``, ``{path: kwargs}`` or a list of these."""
-    specs: list[WrapperSpec] = []
-    for item in value if isinstance(value, list) else [value] if value else []:
-        if isinstance(item, str):
-            specs.append(WrapperSpec(item))
-        elif isinstance(item, dict) and len(item) == 1:
-            path, kwargs = next(iter(item.items()))
-            specs.append(WrapperSpec(path, _mapping(f"{key} {path}", _read(kwargs))))
-        else:
-            raise ZooError(f"{key}: {item!r} is neither an import path nor {{path: {{name: value}}}}.")
+def _named(key: str, value: Any, source: str, author: Author) -> list[NamedClass]:
+    """Read ``path``, ``{path: kwargs}`` or a list of these, and check what is named."""
+    specs: list[NamedClass] = []
+    for item in value if isinstance(value, list | tuple) else [value] if value else []:
+        path, kwargs = next(iter(item.items())) if isinstance(item, dict) and len(item) == 1 else (item, None)
+        if not isinstance(path, str):
+            raise ZooError(f"{key}: {item!r:.200} is neither an import path nor {{path: {{name: value}}}}.")
+        specs.append(NamedClass(path, _mapping(f"{key} {path}", _read(kwargs)), key, source, author))
+        specs[-1].check()
     return specs
 
 
@@ -309,6 +366,6 @@ def _set_noise(settings: Settings, run: dict[str, Any], takes_noise: bool, algo:
             f"noise_type {kind!r} cannot be used: {algo} takes no action noise. Remove noise_type and noise_std."
         )
     std = run.get("noise_std", 0.1)
-    if isinstance(std, bool) or not isinstance(std, int | float) or std < 0:
-        raise ZooError(f"noise_std must be a number of at least 0, got {std!r}.")
+    if isinstance(std, bool) or not isinstance(std, int | float) or not 0 <= std < float("inf"):
+        raise ZooError(f"noise_std must be a number of at least 0, got {std!r:.200}.")
     settings.noise_type, settings.noise_std = str(kind), float(std)

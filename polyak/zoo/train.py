@@ -33,6 +33,7 @@ from polyak.zoo.registry import (
 from polyak.zoo.run_folder import ERROR, RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
+from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
 from polyak.zoo.tuning.options import OptimizeOptions
 
@@ -64,12 +65,20 @@ class TrainOptions(OptimizeOptions):
     n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; -1 takes the tuned number.")
     seed: int = option(-1, "--seed", help="Seed of everything random; -1 draws one and prints it.")
     seeds: Sequence[str] = option([], "--seeds", help="Train once for each of these: 0..9, or 0 1 2.")
-    processes: int = option(-1, "--processes", help="Trainings at a time with --seeds; -1: as many as there are CPUs.")
-    n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.")
+    processes: int = option(
+        -1,
+        "--processes",
+        help="Trainings at a time with --seeds; -1: as many as there are CPUs.",
+        at_most=MOST_PROCESSES,
+    )
+    n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.", at_most=MOST_ENVS)
     vec_env: str = option("dummy", "--vec-env", help="dummy (in this process) or subproc (worker processes).")
     device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
     num_threads: int = option(
-        -1, "--num-threads", help="PyTorch threads; -1: one for small networks, PyTorch's choice for others."
+        -1,
+        "--num-threads",
+        help="PyTorch threads; -1: one for small networks, PyTorch's choice for others.",
+        at_most=MOST_PROCESSES,
     )
     hyperparams: Sequence[str] = option(
         [], "--hyperparams", "-params", help="key:value ... replacing tuned settings (see `polyak list --arguments`)."
@@ -84,7 +93,7 @@ class TrainOptions(OptimizeOptions):
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
     eval_freq: int = option(25_000, "--eval-freq", help="Environment steps between evaluations; below 1 means never.")
     eval_episodes: int = option(5, "--eval-episodes", help="Episodes of each evaluation.")
-    n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.")
+    n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.", at_most=MOST_ENVS)
     save_freq: int = option(-1, "--save-freq", help="Environment steps between checkpoints; below 1 means never.")
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
@@ -170,7 +179,8 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     env = options.env or (dataset and dataset.env_id) or ""
     environment = find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
-    settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides)
+    how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
+    settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides, **how)
     _check(options, algorithm)
     if options.n_envs > 0:
         settings.n_envs = options.n_envs
@@ -311,7 +321,7 @@ class _Run:
             found = RunFolder(path.parent, self.env_id).normalizer_of(path)
             if found is not None and has_no_statistics(path):
                 self._say(f"Loaded the normalisation statistics {found}")
-                return partial(load_statistics, found)
+                return partial(load_statistics, found, trust=self.options.trust)
         elif self.options.save_format == "sb3" and self.settings.normalize is not None:
             return partial(normalized, settings=self.settings)
         return None
@@ -349,6 +359,7 @@ class _Run:
             seed=self.options.seed,
             verbose=self.options.verbose,
             tensorboard_log=self._tensorboard_log(),
+            trust=self.options.trust,
             **arguments,
         )
         if self.dataset is not None:
@@ -357,7 +368,8 @@ class _Run:
             model.set_env(normalized(env, self.settings))  # type: ignore[arg-type]
         buffer = RunFolder(Path(self.options.trained_agent).parent, self.env_id).replay_buffer
         if buffer.is_file() and hasattr(model, "load_replay_buffer"):
-            model.load_replay_buffer(buffer, truncate_last_traj=self.options.truncate_last_trajectory)
+            how = {"truncate_last_traj": self.options.truncate_last_trajectory, "trust": self.options.trust}
+            model.load_replay_buffer(buffer, **how)
             self._say(f"Loaded the replay buffer {buffer}")
         return model
 

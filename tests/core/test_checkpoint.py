@@ -111,6 +111,24 @@ def test_only_classes_that_options_hold_are_looked_up(name: str) -> None:
         find_class(name)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        ["polyak.nn.policies.base:Policy", "load"],
+        ["polyak.data.replay:ReplayBuffer", "__init__"],
+        ["torch.nn:Linear", "__module__"],
+        ["polyak.data.hindsight.relabel:GoalSelectionStrategy", "__members__"],
+        ["polyak.data.hindsight.relabel:GoalSelectionStrategy", "mro"],
+        ["polyak.data.hindsight.relabel:GoalSelectionStrategy", ["FUTURE"]],
+    ],
+    ids=str,
+)
+def test_only_members_of_enums_are_read_as_such(body: list[Any]) -> None:
+    for trust in (False, True):
+        with pytest.raises(ValueError, match="is not a member of an enum"):
+            decode({"$enum": body}, trust)
+
+
 def test_a_module_that_is_not_imported_is_not_imported() -> None:
     assert "antigravity" not in sys.modules
     with pytest.raises(UntrustedError, match="antigravity"):

@@ -188,7 +188,7 @@ def test_settings_that_run_code_are_refused(peers: dict[str, bytes], tmp_path: P
 
 def test_settings_that_name_foreign_code_need_trust(peers: dict[str, bytes], tmp_path: Path) -> None:
     peers["config.yml"] = b"policy: MlpPolicy\nenv_wrapper: subprocess.Popen\n"
-    with pytest.raises(ZooError, match=r"name code of other packages: subprocess\.Popen"):
+    with pytest.raises(ZooError, match=r"ppo-CartPole-v1/config\.yml: env_wrapper names 'subprocess\.Popen'"):
         load_peers(tmp_path)
     assert left(tmp_path) == []
     assert load_peers(tmp_path, trust=True).read_yaml("config.yml")["env_wrapper"] == "subprocess.Popen"

@@ -7,8 +7,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from polyak.zoo.errors import ZooError
-from polyak.zoo.own_code import EnvFile, check_remembered, find_env_file
+from polyak.zoo.own_code import EnvFile, find_env_file
 from polyak.zoo.registry import env_name, find_env
 from tests.zoo.test_cli import run
 
@@ -99,8 +98,8 @@ def test_train_and_enjoy(home: Path, capsys: pytest.CaptureFixture[str], vec_env
     assert run("train", "--env", named, "--vec-env", vec_env, *SMALL) == 0
     assert f"Checked {named}: it follows the Gymnasium API." in capsys.readouterr().out
     assert (home / "logs" / "ppo" / f"{name}_1" / f"{name}.zip").is_file()
-    for again in (named, name):
-        assert run("enjoy", "--env", again, "-n", 60, "--no-render") == 0
+    for again in (["--env", named], ["--env", name, "--trust"]):
+        assert run("enjoy", *again, "-n", 60, "--no-render") == 0
         assert "Mean reward:" in capsys.readouterr().out
     assert run("plot", "--env", named, "-o", "x.png") == 0
     assert run("list", "--env", named) == 0
@@ -115,10 +114,15 @@ def test_a_function_makes_the_environment_with_the_given_arguments(home: Path) -
     assert limited.step(0)[3], "cut after one step"
 
 
-def test_packages_that_register_are_remembered_and_reach_workers(home: Path) -> None:
+def test_packages_that_register_reach_workers_and_are_named_again_or_trusted(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     packages = ["--gym-packages", "myenvs"]
     assert run("train", "--env", "Hall-v0", *packages, "--vec-env", "subproc", *SMALL) == 0
-    assert run("enjoy", "--env", "Hall-v0", "-n", 30, "--no-render") == 0
+    enjoy = ["enjoy", "--env", "Hall-v0", "-n", 30, "--no-render"]
+    assert run(*enjoy, *packages) == run(*enjoy, "--trust") == 0
+    assert run(*enjoy) == 2
+    assert "args.yml: gym_packages names 'myenvs', code that is not run unasked" in capsys.readouterr().err
 
 
 def test_advice_of_the_checker_is_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,16 +205,18 @@ def test_code_of_a_run_folder_is_not_run(
         with (settings / "config.yml").open("a") as file:
             file.write("env_wrapper: logs.ppo.Corridor_1.evil.Wrapper\n")
     capsys.readouterr()
-    assert run("enjoy", "--env", "Corridor", "-n", 5, "--no-render") == 2
-    assert "names code that is not run unasked" in capsys.readouterr().err
+    name = "Corridor" if kind in named else "corridor.py:Corridor"
+    assert run("enjoy", "--env", name, "-n", 5, "--no-render") == 2
+    message = capsys.readouterr().err
+    assert "code that is not run unasked" in message
+    assert str(Path("logs/ppo/Corridor_1/Corridor") / ("args.yml" if kind in named else "config.yml")) in message
     assert not marker.exists()
 
 
-def test_installed_modules_and_files_under_the_current_folder_may_be_remembered(home: Path) -> None:
-    (home / "envs").mkdir()
-    for module in ("corridor.py", "envs/x.py", "myenvs", "gymnasium.wrappers.FlattenObservation"):
-        check_remembered(module, home / "logs")
-    check_remembered("gymnasium", home)
-    for module in ("corridor.py", "myenvs", "envs.x"):
-        with pytest.raises(ZooError, match="not run unasked"):
-            check_remembered(module, home)
+def test_code_under_the_current_folder_is_run_only_if_the_user_names_it(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An archive of logs may hold code beside them: that it lies under the current folder says nothing."""
+    assert run("train", "--env", "corridor.py:Corridor", *SMALL) == 0
+    assert run("enjoy", "--env", "Corridor", "-n", 5, "--no-render") == 2
+    assert "env names 'corridor.py:Corridor', code that is not run unasked" in capsys.readouterr().err

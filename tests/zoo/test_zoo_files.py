@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.literals import import_name
 from polyak.zoo.peer_names import our_path
 from polyak.zoo.plain_yaml import read_yaml, write_yaml
 from polyak.zoo.registry import ALIASES, find_algorithm
-from polyak.zoo.settings import import_name, interpret, load_settings, read_blocks
+from polyak.zoo.settings import interpret, load_settings, read_blocks
 
 THE_ZOOS_NAMES = ["a2c", "ddpg", "dqn", "ppo", "sac", "td3", "ars", "crossq", "qrdqn", "tqc", "trpo", "ppo_lstm"]
 ZOO_HYPERPARAMS = os.environ.get("POLYAK_ZOO_HYPERPARAMS", "")
@@ -76,7 +77,7 @@ def test_a_block_with_everything(tmp_path: Path) -> None:
     assert settings.arguments["policy_kwargs"]["activation_fn"].__name__ == "GELU"
     assert settings.arguments["learning_rate"](0.5) == pytest.approx(5e-5)
     assert [spec.kwargs for spec in settings.env_wrapper] == [{"skip": 2}, {"shape": [64, 64]}, {"keep_dim": True}]
-    named = [import_name(our_path(spec.path)) for spec in settings.env_wrapper + settings.vec_env_wrapper]
+    named = [spec.find() for spec in settings.env_wrapper + settings.vec_env_wrapper]
     assert [(cls.__module__.partition(".")[0], cls.__name__) for cls in named] == [
         ("polyak", "FrameSkip"),
         ("polyak", "YAMLCompatResizeObservation"),

@@ -155,7 +155,7 @@ def decode(value: Any, trust: bool = False) -> Any:
     if tag == "$class":
         return find_class(body, trust)
     if tag == "$enum":
-        return getattr(find_class(body[0], trust), body[1])
+        return _member(find_class(body[0], trust), body[1])
     readers = {
         "$tuple": lambda: tuple(decode(item, trust) for item in body),
         "$dict": lambda: {decode(key, trust): decode(item, trust) for key, item in body},
@@ -169,6 +169,14 @@ def decode(value: Any, trust: bool = False) -> Any:
     if tag not in readers:
         raise ValueError(f"unknown tag {tag!r}: the file is damaged or from a newer polyak.")
     return readers[tag]()
+
+
+def _member(kind: type, name: Any) -> enum.Enum:
+    """The member of an enum; ValueError if `kind` is none, or has no such member: nothing else of a class is read."""
+    members = kind.__members__ if issubclass(kind, enum.Enum) else {}
+    if not isinstance(name, str) or name not in members:
+        raise ValueError(f"the file names {name!r:.100} of {class_name(kind)}, which is not a member of an enum.")
+    return members[name]
 
 
 def _unpickled(body: str, described: Any) -> Any:

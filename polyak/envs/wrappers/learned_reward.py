@@ -30,6 +30,7 @@ class LearnedReward(gym.Wrapper):
 
     def __init__(self, env: gym.Env, reward: Reward) -> None:
         super().__init__(env)
+        check_callable(reward)
         self.reward = reward
         self._observation: Any = None
 
@@ -67,6 +68,7 @@ class VecLearnedReward(VecEnvWrapper):
         self, venv: VecEnv, reward: Reward, watch: Callable[[Any, Any, Any, Any, Any], None] | None = None
     ) -> None:
         super().__init__(venv)
+        check_callable(reward)
         self.reward, self.watch = reward, watch
         self.late, self.waiting = False, cast("list[tuple[Any, Any, Any, Any, Any]]", [])
         self.true_rewards = np.zeros(self.num_envs, np.float32)
@@ -142,8 +144,7 @@ def with_reward(env: Any, reward: Reward) -> Any:
     Raises:
         ValueError: ``reward`` cannot be called, or belongs to other observations or actions.
     """
-    if not callable(reward):
-        raise ValueError(f"reward={reward!r} must be a function of observations, actions, successors and their ends.")
+    check_callable(reward)
     env = make_env(env) if isinstance(env, str) else env
     check_spaces(env if not isinstance(env, VecEnv) else beneath_normalisation(env), reward)
     if isinstance(env, VecEnv):
@@ -170,6 +171,12 @@ def beneath_normalisation(env: VecEnv) -> VecEnv:
     """What the normaliser wraps; ``env`` itself if there is none."""
     normalizer = unwrap_vec_normalize(env)
     return env if normalizer is None else normalizer.venv
+
+
+def check_callable(reward: Any) -> None:
+    """Raise ValueError if a reward cannot be called."""
+    if not callable(reward):
+        raise ValueError(f"reward={reward!r} must be a function of observations, actions, successors and their ends.")
 
 
 def check_spaces(env: gym.Env | VecEnv, reward: Any) -> None:

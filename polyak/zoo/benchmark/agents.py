@@ -9,20 +9,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from polyak.core.files.archive import replacing
+from polyak.zoo.agent import SavedAgent
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.repository import agents_of
 from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_folder
-from polyak.zoo.registry import algorithm_names, find_env
+from polyak.zoo.registry import algorithm_names, env_name
 from polyak.zoo.run_folder import RunFolder, file_name, run_name
+from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 
 COLUMNS = ("algo", "env_id", "mean_reward", "std_reward", "n_timesteps", "eval_timesteps", "eval_episodes")
 
@@ -34,19 +36,25 @@ class BenchmarkAgentsOptions:
     log_dir: str = option("rl-trained-agents", "--log-dir", help="Where the runs of the agents are.")
     benchmark_dir: str = option("logs/benchmark", "--benchmark-dir", help="Where episodes and table are kept.")
     n_timesteps: int = option(150_000, "--n-timesteps", "-n", help="Steps that each agent plays.")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side.")
+    n_envs: int = option(1, "--n-envs", help="Environments side by side.", at_most=MOST_ENVS)
     seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
-    num_threads: int = option(2, "--num-threads", help="PyTorch threads.")
+    num_threads: int = option(2, "--num-threads", help="PyTorch threads.", at_most=MOST_PROCESSES)
     test_mode: bool = option(False, "--test-mode", help="Measure one agent only.")
     with_mujoco: bool = option(False, "--with-mujoco", help="Measure agents of MuJoCo's robots too.")
     no_hub: bool = option(False, "--no-hub", help="Do not download the agents of the Hub that are missing.")
     organization: str = option("sb3", "--organization", "-orga", help="Whose agents on the Hub.")
+    trust: bool = option(
+        False, "--trust", help="Also run code that the runs' files name or hold; for files that you trust only."
+    )
     verbose: int = option(1, "--verbose", help="0 says little, 1 each episode.")
 
 
 @dataclass(frozen=True)
 class Agent:
-    """A trained agent: the latest run of an algorithm on an environment."""
+    """A trained agent: the latest run of an algorithm on an environment, by the name of that alone.
+
+    Where the environment comes from is for the run's args.yml to say and for `SavedAgent` to allow.
+    """
 
     algo: str
     env: str
@@ -76,7 +84,7 @@ def benchmark_agents(options: BenchmarkAgentsOptions) -> Path:
     rows = []
     for agent in agents:
         try:
-            if not options.with_mujoco and _is_mujoco(agent.env):
+            if not options.with_mujoco and _is_mujoco(_playing(agent, options)):
                 continue
             rows.append(_measured(agent, options, folder / agent.name))
         except (ZooError, ImportError) as error:
@@ -99,7 +107,7 @@ def find_agents(logs: Path) -> Iterator[Agent]:
         names = {run_name(path) for path in parent.iterdir() if path.is_dir()} if parent.is_dir() else set()
         for name in sorted(name for name in names if name):
             run = RunFolder.find(logs, parent.name, name)
-            yield Agent(parent.name, str(run.read_yaml("args.yml").get("env") or name))
+            yield Agent(parent.name, env_name(str(run.read_yaml("args.yml").get("env") or name)))
 
 
 def _download(options: BenchmarkAgentsOptions) -> None:
@@ -118,8 +126,24 @@ def _download(options: BenchmarkAgentsOptions) -> None:
             return
 
 
-def _is_mujoco(env: str) -> bool:
-    return "mujoco" in str(find_env(env).spec.entry_point).lower()
+def _is_mujoco(options: EnjoyOptions) -> bool:
+    return "mujoco" in str(SavedAgent(options).environment.spec.entry_point).lower()
+
+
+def _playing(agent: Agent, options: BenchmarkAgentsOptions) -> EnjoyOptions:
+    """Return how `polyak enjoy` would be asked to play an agent."""
+    return EnjoyOptions(
+        algo=agent.algo,
+        env=agent.env,
+        folder=options.log_dir,
+        n_timesteps=options.n_timesteps,
+        n_envs=options.n_envs,
+        seed=options.seed,
+        num_threads=options.num_threads,
+        trust=options.trust,
+        render=False,
+        verbose=options.verbose,
+    )
 
 
 def _measured(agent: Agent, options: BenchmarkAgentsOptions, folder: Path) -> dict[str, str]:
@@ -129,20 +153,7 @@ def _measured(agent: Agent, options: BenchmarkAgentsOptions, folder: Path) -> di
     if not folder.is_dir():
         growing = folder.with_name(f".{folder.name}.unfinished")
         shutil.rmtree(growing, ignore_errors=True)
-        enjoy(
-            EnjoyOptions(
-                algo=agent.algo,
-                env=agent.env,
-                folder=options.log_dir,
-                n_timesteps=options.n_timesteps,
-                n_envs=options.n_envs,
-                seed=options.seed,
-                num_threads=options.num_threads,
-                reward_log=str(growing),
-                render=False,
-                verbose=options.verbose,
-            )
-        )
+        enjoy(replace(_playing(agent, options), reward_log=str(growing)))
         os.rename(growing, folder)
     episodes = load_results(str(folder))
     if not len(episodes):

@@ -18,6 +18,7 @@ from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_file, writable_folder
 from polyak.zoo.registry import find_env
+from polyak.zoo.sizes import MOST_PROCESSES, MOST_SEEDS
 
 
 @dataclass
@@ -27,11 +28,15 @@ class BenchmarkOptions:
     suite: Sequence[str] = option(["classic"], "--suite", help=f"{', '.join(SUITES)}; several are possible.")
     algos: Sequence[str] = option([], "--algos", "-a", help="Only these algorithms, if tuned for the environment.")
     envs: Sequence[str] = option([], "--envs", "-e", help="Only these environments of the suite.")
-    seeds: int = option(3, "--seeds", help="Runs of each row, with the seeds 0, 1, 2, ...")
+    seeds: int = option(3, "--seeds", help="Runs of each row, with the seeds 0, 1, 2, ...", at_most=MOST_SEEDS)
     n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Steps of each run; -1 takes the suite's number.")
     eval_episodes: int = option(20, "--eval-episodes", help="Episodes in which each trained agent is measured.")
-    n_jobs: int = option(1, "--n-jobs", help="Runs at the same time, each in a process of its own.")
-    num_threads: int = option(1, "--num-threads", help="Threads of each run; -1 leaves the choice to polyak.")
+    n_jobs: int = option(
+        1, "--n-jobs", help="Runs at the same time, each in a process of its own.", at_most=MOST_PROCESSES
+    )
+    num_threads: int = option(
+        1, "--num-threads", help="Threads of each run; -1 leaves the choice to polyak.", at_most=MOST_PROCESSES
+    )
     device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
     log_folder: str = option("logs/benchmark", "--log-folder", "-f", help="Where the runs are kept.")
     output: str = option("", "--output", "-o", help="Markdown page to write; <log-folder>/results.md if not given.")

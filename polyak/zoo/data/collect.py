@@ -13,6 +13,7 @@ from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_file
 from polyak.zoo.registry import algorithm_names, find_algorithm, find_env
+from polyak.zoo.sizes import MOST_ENVS
 
 
 @dataclass
@@ -26,7 +27,7 @@ class CollectOptions:
     out: str = option("", "--out", "-o", help="File to write: .npz, .csv or .parquet.")
     format: str = option("", "--format", help="npz, csv, parquet or minari (a folder); by default as the name says.")
     seed: int = option(0, "--seed", help="Seed of the environments and of random actions.")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side, which share the steps.")
+    n_envs: int = option(1, "--n-envs", help="Environments side by side, which share the steps.", at_most=MOST_ENVS)
     deterministic: bool = option(False, "--deterministic/", help="Most likely actions instead of sampled ones.")
     whole_episodes: bool = option(False, "--whole-episodes/", help="Let the last episodes end, beyond --n.")
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")

@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from polyak.core.files.archive import DAMAGED, check_members
+from polyak.zoo.authors import Author
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hub_errors, repository_id, repository_name
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_folder
-from polyak.zoo.plain_yaml import read_yaml
+from polyak.zoo.plain_yaml import read_yaml_file
 from polyak.zoo.registry import env_name, find_algorithm
+from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
-from polyak.zoo.settings import import_paths
-
-#: Packages whose wrappers and policies the settings of a downloaded agent may name.
-KNOWN_PACKAGES = ("polyak", "stable_baselines3", "sb3_contrib", "rl_zoo3", "gymnasium")
+from polyak.zoo.settings import RUN_KEYS, interpret
 
 _MEASUREMENT = re.compile(r"evaluations\.npz|(\d+\.)?monitor\.csv")
 
@@ -43,7 +42,7 @@ class LoadOptions:
     exp_id: int = option(0, "--exp-id", help="Number of the run to make; 0 is the next free one, -1 no sub-folder.")
     force: bool = option(False, "--force", help="Replace the run if it exists.")
     trust: bool = option(
-        False, "--trust", help="Accept settings that name code of packages other than polyak, SB3 and gymnasium."
+        False, "--trust", help="Keep settings that name code other than polyak's, SB3's and gymnasium's; none is run."
     )
     verbose: int = option(1, "--verbose", help="0 says nothing, 1 what is done.")
 
@@ -73,7 +72,7 @@ def load_from_hub(options: LoadOptions) -> RunFolder:
                 there = ", ".join(sorted(api.list_repo_files(repo_id))) or "no files"
                 raise ZooError(f"{repo_id} holds no {model}, the model of --algo {options.algo}. It holds: {there}.")
         arranged = RunFolder(Path(temporary) / "run", env_id)
-        _arrange(downloaded, model, arranged, repo_id, options.trust)
+        _arrange(downloaded, model, arranged, repo_id, options)
         _install(arranged.path, run.path, alone=options.exp_id >= 0)
     if options.verbose > 0:
         print(f"Saved to {run.path}")
@@ -96,11 +95,11 @@ def _target(options: LoadOptions, env_id: str) -> RunFolder:
     return run
 
 
-def _arrange(source: Path, model: str, run: RunFolder, repo_id: str, trust: bool) -> None:
+def _arrange(source: Path, model: str, run: RunFolder, repo_id: str, options: LoadOptions) -> None:
     """Lay the files of a repository out as a run's."""
     run.settings_folder.mkdir(parents=True)
     contents = {name: _read_settings(source / name, f"{repo_id}/{name}") for name in SETTINGS}
-    _check_names(contents["config.yml"], repo_id, trust)
+    _check_settings(contents, repo_id, options)
     if contents["env_kwargs.yml"]:
         contents["args.yml"]["env_kwargs"] = contents["env_kwargs.yml"]
     for name, content in contents.items():
@@ -116,20 +115,24 @@ def _arrange(source: Path, model: str, run: RunFolder, repo_id: str, trust: bool
 def _read_settings(path: Path, source: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    content = read_yaml(path.read_text(encoding="utf-8", errors="replace"), source) or {}
+    content = read_yaml_file(path, source) or {}
     if not isinstance(content, dict):
         raise ZooError(f"{source} does not map names to values.")
     return content
 
 
-def _check_names(config: dict[str, Any], repo_id: str, trust: bool) -> None:
-    """Refuse settings that would run code that neither polyak nor its peers bring."""
-    strange = [path for path in import_paths(config) if re.split(r"[.:]", path)[0] not in KNOWN_PACKAGES]
-    if strange and not trust:
-        raise ZooError(
-            f"The settings of {repo_id} name code of other packages: {', '.join(strange)}. If you trust it and have "
-            "these packages installed, add --trust."
-        )
+def _check_settings(contents: dict[str, dict[str, Any]], repo_id: str, options: LoadOptions) -> None:
+    """Refuse settings that name code, or give arguments, that those of others may not."""
+    author = Author.of_file(options.trust)
+    config, arguments, env_kwargs = SETTINGS
+    run = {key: value for key, value in contents[config].items() if key in RUN_KEYS}
+    settings = interpret(find_algorithm(options.algo), options.algo, run, f"{repo_id}/{config}", author)
+    settings.check_classes()
+    if contents[arguments].get("env") != options.env:  # what the user names may be anything
+        named_env(contents[arguments], author, f"{repo_id}/{arguments}")
+    named_packages(contents[arguments], author, f"{repo_id}/{arguments}")
+    given_kwargs(contents[arguments], author, f"{repo_id}/{arguments}")
+    given_kwargs({"env_kwargs": contents[env_kwargs]}, author, f"{repo_id}/{env_kwargs}")
 
 
 def _unpack_measurements(path: Path, folder: Path, repo_id: str) -> None:

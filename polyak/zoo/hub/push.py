@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.agent import SavedAgent
+from polyak.zoo.authors import Author
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.card import Measured, write_card
@@ -36,7 +37,9 @@ from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.registry import env_name, find_algorithm
+from polyak.zoo.run_environment import given_kwargs
 from polyak.zoo.run_folder import RunFolder
+from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -65,12 +68,17 @@ class PushOptions:
     render: bool = option(True, "--render/--no-render", help="Record the film.")
     deterministic: bool = option(False, "--deterministic", help="Most likely actions (the default except on Atari).")
     stochastic: bool = option(False, "--stochastic", help="Sampled actions.")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side in the film.")
+    n_envs: int = option(1, "--n-envs", help="Environments side by side in the film.", at_most=MOST_ENVS)
     seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
     device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
-    num_threads: int = option(-1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.")
+    num_threads: int = option(
+        -1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.", at_most=MOST_PROCESSES
+    )
+    trust: bool = option(
+        False, "--trust", help="Also run code that the run's files name or hold; for files that you trust only."
+    )
     verbose: int = option(1, "--verbose", help="0 says little, 1 each episode.")
 
 
@@ -95,7 +103,7 @@ def push_to_hub(options: PushOptions) -> str:
     with tempfile.TemporaryDirectory(prefix="polyak-hub-") as temporary:
         folder = Path(temporary)
         with usage_errors(f"Cannot load {path}"):
-            model = algorithm.load(path, device="cpu")
+            model = algorithm.load(path, device="cpu", trust=options.trust)
         _copy_model(options, model, path, run, folder / repository_name(options.algo, env_id))
         _copy_settings(options, run, folder)
         _pack_measurements(run.path, folder / METRICS)
@@ -162,10 +170,8 @@ def _copy_settings(options: PushOptions, run: RunFolder, folder: Path) -> None:
     """Copy the run's settings; what was given to the environment stands in a file of its own too, as the Zoo has it."""
     import yaml
 
-    given = {
-        **(run.read_yaml("args.yml").get("env_kwargs") or {}),
-        **parse_pairs(options.env_kwargs, "--env-kwargs"),
-    }
+    typed, author = parse_pairs(options.env_kwargs, "--env-kwargs"), Author.of_file(options.trust)
+    given = given_kwargs(run.read_yaml("args.yml"), author, str(run.settings_folder / "args.yml"), typed) | typed
     config, arguments, env_kwargs = SETTINGS
     for name in (config, arguments):
         if (run.settings_folder / name).is_file():
@@ -194,7 +200,8 @@ def _playing(options: PushOptions, **how: Any) -> EnjoyOptions:
     # fmt: off
     same = (
         "algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint", "deterministic",
-        "stochastic", "seed", "env_kwargs", "gym_packages", "device", "num_threads", "verbose",
+        "stochastic", "seed", "env_kwargs", "gym_packages", "device", "num_threads", "trust",
+        "verbose",
     )
     # fmt: on
     return EnjoyOptions(**{**{name: getattr(options, name) for name in same}, **how})

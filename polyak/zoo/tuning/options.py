@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyak.zoo.options import option
+from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, MOST_SEEDS
 
 SAMPLERS = ("tpe", "random", "cmaes", "gp", "auto")
 PRUNERS = ("median", "percentile", "hyperband", "halving", "none")
@@ -18,7 +19,7 @@ class StudyOptions:
 
     n_trials: int = option(500, "--n-trials", help="Trials that the study has when it ends, earlier ones included.")
     max_total_trials: int = option(-1, "--max-total-trials", help="The same; wins over --n-trials if it is given.")
-    n_jobs: int = option(1, "--n-jobs", help="Processes that try settings side by side.")
+    n_jobs: int = option(1, "--n-jobs", help="Processes that try settings side by side.", at_most=MOST_PROCESSES)
     sampler: str = option("tpe", "--sampler", help="tpe, random, cmaes or gp; auto is tpe.")
     pruner: str = option("median", "--pruner", help="median, percentile, hyperband, halving or none.")
     n_startup_trials: int = option(
@@ -47,6 +48,9 @@ class OptimizeOptions(StudyOptions):
     optimize_hyperparameters: bool = option(
         False, "--optimize-hyperparameters", "-optimize", help="Look for better settings, as `polyak tune` does."
     )
+    trust: bool = option(
+        False, "--trust/", help="Also run code that settings and models name or hold; for files that you trust only."
+    )
 
 
 @dataclass
@@ -59,7 +63,7 @@ class TuneOptions(StudyOptions):
     seed: int = option(
         -1, "--seed", help="Seed of the sampler and of the first training of each trial; -1: from the study's name."
     )
-    seeds: int = option(1, "--seeds", help="Trainings of each trial, seeded one after the other.")
+    seeds: int = option(1, "--seeds", help="Trainings of each trial, seeded one after the other.", at_most=MOST_SEEDS)
     objective: str = option("median", "--objective", help="What the seeds of a trial come to: median or iqm.")
     percentile: float = option(25.0, "--percentile", help="Best share of trials that --pruner percentile keeps.")
     prune_confidence: float = option(
@@ -70,7 +74,7 @@ class TuneOptions(StudyOptions):
         [], "--hyperparams", "-params", help="key:value ... that stay as they are: they are not looked for."
     )
     conf_file: str = option("", "--conf-file", "-conf", help="YAML file of settings to begin from.")
-    n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.")
+    n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.", at_most=MOST_ENVS)
     vec_env: str = option("dummy", "--vec-env", help="dummy (in the same process) or subproc (worker processes).")
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
     eval_env_kwargs: Sequence[str] = option(
@@ -78,8 +82,13 @@ class TuneOptions(StudyOptions):
     )
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
     eval_episodes: int = option(5, "--eval-episodes", help="Episodes of each evaluation, per seed.")
-    n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.")
+    n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.", at_most=MOST_ENVS)
     device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
-    num_threads: int = option(-1, "--num-threads", help="PyTorch threads of each process; -1 leaves the choice.")
+    num_threads: int = option(
+        -1, "--num-threads", help="PyTorch threads of each process; -1 leaves the choice.", at_most=MOST_PROCESSES
+    )
     log_folder: str = option("logs", "--log-folder", "-f", help="Where the study and its report are kept.")
+    trust: bool = option(
+        False, "--trust/", help="Also run code that settings and models name or hold; for files that you trust only."
+    )
     verbose: int = option(1, "--verbose", help="0 prints the result only, 1 each trial, 2 also its settings.")

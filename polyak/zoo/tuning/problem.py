@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,7 +57,9 @@ class Problem:
         """
         algorithm = find_algorithm(options.algo)
         environment = find_env(options.env, options.gym_packages)
-        base = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, fixed(options))
+        how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
+        typed = fixed(options)
+        base = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, typed, **how)
         if options.n_envs > 0:
             base.n_envs = options.n_envs
         n_timesteps = options.n_timesteps if options.n_timesteps > 0 else base.n_timesteps
@@ -114,12 +116,16 @@ class Problem:
                 f"The space {self.options.space or self.options.algo} must give settings as they stand in YAML files: "
                 f"numbers, strings, lists and dicts. It gave {drawn!r}."
             )
-        return self.read({**merged(self.base.raw, drawn), **fixed(self.options)}, f"trial {trial.number}")
+        return self.read({**merged(self.base.raw, drawn), **fixed(self.options)}, f"trial {trial.number}", drawn)
 
-    def read(self, raw: dict[str, Any], source: str) -> Settings:
-        """Check settings against the algorithm, and set what is the same in all trials."""
+    def read(self, raw: dict[str, Any], source: str, drawn: Iterable[str] = ()) -> Settings:
+        """Check settings against the algorithm, and set what is the same in all trials.
+
+        Those called `drawn` are from a space, which is code that the user named or polyak's.
+        """
         raw = {**raw, "n_timesteps": self.task.n_timesteps, "n_envs": self.base.n_envs}
-        settings = interpret(self.algorithm, self.options.algo, raw, source)
+        typed = self.base.typed | frozenset(drawn)
+        settings = interpret(self.algorithm, self.options.algo, raw, source, self.base.author, typed).find_classes()
         if self.env_kwargs:
             settings.raw["env_kwargs"] = plain({**settings.env_kwargs, **self.env_kwargs})
         return settings

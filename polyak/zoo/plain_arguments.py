@@ -1,0 +1,100 @@
+"""Arguments that a file gives to what it names: numbers and words, and never files, folders, code or huge sizes.
+
+An argument is data to the class that takes it, but some classes write to a path or import a name that they are given.
+So in a file that may have come from others no argument is one: see `check_arguments`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from polyak.zoo.authors import Author
+from polyak.zoo.errors import ZooError
+
+MOST = 1_000
+"""Largest whole number among arguments of wrappers, environments and callbacks: frames to stack, pixels, repeats."""
+MOST_COUNTED = 10**15
+"""Largest of those that only count: steps, episodes, intervals, seeds, lengths."""
+MOST_REPEATED = 10_000
+"""Most passes over a batch and gradient steps at a time."""
+LONGEST_LIST = 1_000
+"""Most items of a list."""
+LONGEST_WORD = 1_000
+"""Most characters of a word."""
+
+_COUNTED = re.compile(r".*(step|episode|freq|seed|eval|length|duration|size).*")
+_REPEATED = re.compile(r"gradient_steps|n_epochs|n_updates")
+_SIZED = re.compile(r".*(screen|stack|image|frame|window|kernel)_?size")
+_TAKES_A_PATH = re.compile(r"(.*_)?(file|filename|files|path|paths|folder|dir|directory|tensorboard_log)")
+_LOOKS_LIKE_A_PATH = re.compile(r"[~.]{1,2}|[~.]*[/\\].*|.*[/\\].*", re.DOTALL)
+_LOOKS_LIKE_CODE = re.compile(r"[^\W\d]\w*([.:]+[^\W\d][\w-]*)+|.*\.py\b.*", re.DOTALL)
+
+
+def check_arguments(value: Any, author: Author, *, source: str, key: str, name: str = "") -> None:
+    """Refuse arguments that are, or hold at any depth, what a file of others may not give.
+
+    Refused without trust are words for a file, a folder or something to import, anything but None for an argument whose
+    name says that it takes a file or a folder, and numbers, words and lists of absurd size.
+
+    Args:
+        value: as it was read: numbers, words, None, classes of `literals.NAMES`, lists and dicts of these.
+        author: who wrote it.
+        source: the file where it stands.
+        key: the setting, such as ``env_kwargs``.
+        name: of the argument among the setting's.
+
+    Raises:
+        ZooError: the author may not give it; the message has file, key, argument and value.
+    """
+    if author.is_trusted:
+        return
+    reason = _reason(value, name, key)
+    if reason:
+        what = f"{key}: {name}={value!r:.200}" if name else f"{key}: {value!r:.200}"
+        raise ZooError(
+            f"{source}: {what} {reason}. A file may have come from others: give it yourself on the command line, or "
+            "add --trust if you trust the file."
+        )
+    if isinstance(value, dict):
+        for inner, item in value.items():
+            if not isinstance(inner, str | int | float) or isinstance(inner, bool):
+                raise ZooError(f"{source}: {key} has {inner!r} for a name. Names are words: put it in quotes.")
+            check_arguments(inner, author, source=source, key=key) if isinstance(inner, str) else None
+            check_arguments(item, author, source=source, key=key, name=str(inner))
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            check_arguments(item, author, source=source, key=key, name=name)
+
+
+def _reason(value: Any, name: str, key: str) -> str:
+    """Say what is wrong with one value of the argument `name` of the setting `key`; empty if nothing is."""
+    if value is None or isinstance(value, bool):
+        return ""
+    if _TAKES_A_PATH.fullmatch(name):
+        return "is taken for a file or a folder"
+    if isinstance(value, str):
+        return _reason_of_word(value)
+    if isinstance(value, int):
+        most = _most(name, key)
+        return f"is a number beyond {most:,}" if abs(value) > most else ""
+    if isinstance(value, list | tuple | dict | set) and len(value) > LONGEST_LIST:
+        return f"has more than {LONGEST_LIST:,} items"
+    return ""
+
+
+def _most(name: str, key: str) -> int:
+    """The largest whole number that the argument `name` of the setting `key` may be."""
+    if key == "policy_kwargs":  # whose networks are measured as they are made: see `sizes`
+        return MOST_COUNTED
+    if _REPEATED.fullmatch(name):
+        return MOST_REPEATED
+    return MOST_COUNTED if _COUNTED.fullmatch(name) and not _SIZED.fullmatch(name) else MOST
+
+
+def _reason_of_word(word: str) -> str:
+    if len(word) > LONGEST_WORD:
+        return f"has more than {LONGEST_WORD:,} characters"
+    if _LOOKS_LIKE_A_PATH.fullmatch(word):
+        return "names a file or a folder"
+    return "names code" if _LOOKS_LIKE_CODE.fullmatch(word) else ""

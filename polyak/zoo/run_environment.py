@@ -1,0 +1,53 @@
+"""The environment of a run as its args.yml has it, a file that may have come from others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from polyak.zoo.authors import Author, check_module
+from polyak.zoo.errors import ZooError
+from polyak.zoo.plain_arguments import check_arguments
+
+
+def named_env(arguments: dict[str, Any], author: Author, source: str) -> str:
+    """Return how the training run was given its environment; empty if the file does not say.
+
+    Args:
+        arguments: content of args.yml.
+        author: who wrote it.
+        source: its path, for messages.
+
+    Raises:
+        ZooError: it is ``file.py:NAME``, or ``module:EnvId`` of a module that the author may not name.
+    """
+    env = arguments.get("env") or ""
+    if not isinstance(env, str):
+        raise ZooError(f"{source}: env must be the name of an environment, got {env!r:.200}.")
+    module = env.rpartition(":")[0]
+    if module or env.endswith(".py"):
+        check_module(module or env, author, source=source, key="env", value=env)
+    return env
+
+
+def named_packages(arguments: dict[str, Any], author: Author, source: str) -> list[str]:
+    """Return the packages that register environments; raises ZooError for those that `author` may not name."""
+    packages = arguments.get("gym_packages") or []
+    if not isinstance(packages, list) or not all(isinstance(package, str) for package in packages):
+        raise ZooError(f"{source}: gym_packages must be a list of packages, got {packages!r:.200}.")
+    for package in packages:
+        check_module(package, author, source=source, key="gym_packages", value=package)
+    return packages
+
+
+def given_kwargs(arguments: dict[str, Any], author: Author, source: str, typed: Collection[str] = ()) -> dict[str, Any]:
+    """Return what the environment's constructor was given, without what the user has `typed`, which replaces it.
+
+    Raises ZooError for what `author` may not give.
+    """
+    kwargs = arguments.get("env_kwargs") or {}
+    if not isinstance(kwargs, dict) or not all(isinstance(name, str) for name in kwargs):
+        raise ZooError(f"{source}: env_kwargs must map names to values, got {kwargs!r:.200}.")
+    kwargs = {name: value for name, value in kwargs.items() if name not in typed}
+    check_arguments(kwargs, author, source=source, key="env_kwargs")
+    return kwargs
