@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from polyak.envs.sizes import MOST_PROCESSES as MOST_PROCESSES
 from polyak.zoo.errors import ZooError
 
 MOST_ENVS = 10_000
 """Most environments side by side in one process."""
-MOST_PROCESSES = 1_024
-"""Most worker processes, trainings at a time, or threads."""
 MOST_FRAMES = 256
 """Most frames that are stacked."""
 MOST_SEEDS = 10_000
