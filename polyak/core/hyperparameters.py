@@ -42,8 +42,8 @@ Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 
-Argument = TypeVar("Argument")
-Value = TypeVar("Value")
+Argument = TypeVar("Argument", contravariant=True)
+Value = TypeVar("Value", covariant=True)
 
 if TYPE_CHECKING:
 

@@ -327,7 +327,7 @@ def check_nesting(value: Any, depth: int = 0) -> None:
 
 
 def load(
-    cls: type[M],
+    cls: type[M] | Callable[[Mapping[str, Any]], type[M]],
     source: Any,
     env: Any,
     device: torch.device | str,
@@ -338,13 +338,20 @@ def load(
     trust: bool,
     resume: bool,
 ) -> M:
-    """Build a model from a file; see :meth:`Algorithm.load`."""
+    """Build a model from a file; see :meth:`Algorithm.load`.
+
+    Args:
+        cls: the model's class, or what finds it by the file's description.
+    """
     saved = read(source, trust=trust, skip=custom_objects.keys() | (overrides.keys() - {"policy_kwargs"}))
     info = saved.info
     if print_system_info:
         _print_system_info(info)
     if resume and saved.foreign:
         raise ValueError("resume=True needs a file that polyak wrote: another library's holds no random states.")
+    if not isinstance(cls, type):
+        with damage_named(source):
+            cls = cls(info)
     return built(cls, saved, source, env, device, custom_objects, overrides, force_reset, trust, resume)
 
 

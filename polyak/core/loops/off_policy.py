@@ -33,13 +33,13 @@ from polyak.core.loops.collection import Collection
 from polyak.core.loops.from_data import CHUNK, LearnsFromData, watched
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
-from polyak.data import HerReplayBuffer, ReplayBuffer
+from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
 from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.sampling.samplers import make_prioritized
 from polyak.data.step import Step
-from polyak.envs import DummyVecEnv
+from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.wrappers.normalize import detached
 
 _NOMINAL_EPISODE = 200
@@ -76,6 +76,9 @@ class RolloutReturn(NamedTuple):
 class OffPolicyAlgorithm(LearnsFromData):
     """Algorithms that learn from a replay buffer, a dataset, or both."""
 
+    env: Becomes[GymEnv | Dataset | str | None, VecEnv | None] = later()
+    """An environment, a vector of them, a registered name, or a :class:`~polyak.data.Dataset` to learn from without
+    any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
     _: KW_ONLY
     buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""

@@ -19,6 +19,7 @@ from polyak.core.advice import advise
 from polyak.core.files.archive import replacing
 from polyak.core.watching.evaluation import as_vector, evaluate_policy, fitted, seeded
 from polyak.core.watching.logger import Logger
+from polyak.core.watching.watched import Watched
 from polyak.envs import VecEnv, sync_envs_normalization
 
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
@@ -41,7 +42,7 @@ class BaseCallback(ABC):
         verbose: 0 prints nothing, 1 information, 2 debugging messages.
     """
 
-    model: Any
+    model: Watched
     # Not inherited: a subclass of a callback that does not read the loop's variables may do so.
     _reads_locals: bool
 
