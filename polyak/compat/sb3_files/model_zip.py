@@ -27,6 +27,7 @@ from polyak.compat.sb3_files.names import renamed, renamed_memory
 from polyak.core.files.archive import DAMAGED, check_members
 from polyak.core.files.checkpoint import Saved, check_nesting
 from polyak.core.files.parameters import optimizer_key, split_optimizer
+from polyak.nn.compiled import plain_name
 
 _VARIABLES = ("pytorch_variables", "tensors")
 _UNREADABLE = (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
@@ -116,7 +117,7 @@ def _tensors(state: Any, what: str) -> _Tensors:
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
             raise ValueError(f"{what}: {name!r:.80} is not a tensor: it is damaged.")
         _check_tensor(tensor, f"{what}: {name}")
-    return {name: (t.float() if t.dtype == torch.bfloat16 else t).detach() for name, t in state.items()}
+    return {plain_name(name): (t.float() if t.dtype == torch.bfloat16 else t).detach() for name, t in state.items()}
 
 
 def _check_tensor(tensor: Tensor, what: str) -> None:
