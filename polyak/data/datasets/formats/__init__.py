@@ -20,12 +20,14 @@ class Format(NamedTuple):
     write: Callable[[Recording, Path], None] | None = None
     suffixes: tuple[str, ...] = ()
     """Of the names of the files that are written in it."""
+    is_table: bool = False
+    """Whether it has columns, which may have any names if :class:`Source` says what they are."""
 
 
 FORMATS: dict[str, Format] = {
     "npz": Format(npz.recognises, npz.read, npz.write, (".npz",)),
-    "csv": Format(csv.recognises, csv.read, csv.write, (".csv",)),
-    "parquet": Format(parquet.recognises, parquet.read, parquet.write, (".parquet", ".pq")),
+    "csv": Format(csv.recognises, csv.read, csv.write, (".csv",), is_table=True),
+    "parquet": Format(parquet.recognises, parquet.read, parquet.write, (".parquet", ".pq"), is_table=True),
     "minari": Format(minari.recognises, minari.read, minari.write),
     "d4rl": Format(d4rl.recognises, d4rl.read),
     "d3rlpy": Format(d3rlpy.recognises, d3rlpy.read),
@@ -51,8 +53,10 @@ def read(path: Any, format: str | None = None, **options: Any) -> Recording:
     if not source.exists and not minari.recognises(source):
         raise FileNotFoundError(f"path={str(path)!r}: there is no such file, and it is no id of a Minari dataset.")
     candidates = FORMATS if format is None else {format: FORMATS[format]}
-    for kind in candidates.values():
+    for name, kind in candidates.items():
         if format is not None or kind.recognises(source):
+            if source.columns and not kind.is_table:
+                raise DatasetError(f"{source} is of the format {name}, not a table: it has no {list(source.columns)}.")
             return kind.read(source)
     raise DatasetError(f"{source}: it is in none of the formats that are read: {', '.join(FORMATS)}.{source.hint}")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyak.data.datasets.formats.frames import frame_of, recording_of_frame
+from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, pandas
 from polyak.data.datasets.parts import DatasetError, Recording
 from polyak.data.datasets.writing import replacing
@@ -35,6 +36,7 @@ def read(source: Source) -> Recording:
         frame = pd.read_csv(source.path, sep=separator, float_precision="round_trip", encoding="utf-8-sig")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise DatasetError(f"{source} is no table: {error}.") from error
+    frame = frame.rename(columns=renamed(frame.columns, source.columns, str(source)))
     return recording_of_frame(frame.apply(_narrowed), str(source))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polyak.data.datasets.formats.frames import frame_of, recording_of_frame
+from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, pandas
 from polyak.data.datasets.parts import DatasetError, Recording
 from polyak.data.datasets.writing import replacing
@@ -27,7 +28,9 @@ def read(source: Source) -> Recording:
         table = pq.read_table(source.path)
     except pa.ArrowInvalid as error:
         raise DatasetError(f"{source} is damaged: {error}.") from error
-    recording = recording_of_frame(table.to_pandas(), str(source))
+    frame = table.to_pandas()
+    frame = frame.rename(columns=renamed(frame.columns, source.columns, str(source)))
+    recording = recording_of_frame(frame, str(source))
     about = json.loads((table.schema.metadata or {}).get(_KEY, b"null"))
     if about is None:
         return recording

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
+
+from polyak.data.datasets.formats.own_names import Columns
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
@@ -28,6 +31,8 @@ class Source:
     observation_space: spaces.Space | None = None
     """For files that need it to be understood; so with the actions'."""
     action_space: spaces.Space | None = None
+    columns: Mapping[str, Columns] = field(default_factory=dict)
+    """Of tables: what columns are whose names do not say so."""
 
     @property
     def path(self) -> Path:
