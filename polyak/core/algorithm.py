@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
+from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from polyak.core.hyperparameters import (
     declared,
     fitted,
     later,
+    names_checked,
     require,
 )
 from polyak.core.seeding import set_random_seed
@@ -88,6 +90,8 @@ class Algorithm:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         setattr(cls, "__doc__", Documentation(cls.__doc__))  # noqa: B010  # type checkers see a text
+        if isinstance(learn := vars(cls).get("learn"), FunctionType) and not hasattr(learn, "__wrapped__"):
+            setattr(cls, "learn", names_checked(learn))  # noqa: B010
 
     if not TYPE_CHECKING:  # which know the constructors themselves
 
@@ -178,6 +182,7 @@ class Algorithm:
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
+    @names_checked
     def learn(
         self,
         total_timesteps: int,

@@ -494,7 +494,8 @@ def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> N
         return
     known = {*(f.name for f in fields(cls)), *parameters, *saved.info["hyperparameters"], *saved.foreign}
     if unknown := sorted(overrides.keys() - known - _NOT_HYPERPARAMETERS):
-        raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}")
+        hint = did_you_mean(unknown[0], known)
+        raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}.{hint}")
 
 
 def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
