@@ -130,7 +130,7 @@ class Algorithm:
             if name not in ("policy", "env"):  # which are found and built later
                 setattr(self, name, fitted(name, getattr(self, name), declaration))
         if self.tensorboard_log is not None:
-            self.tensorboard_log = os.fspath(self.tensorboard_log)
+            self.tensorboard_log = os.path.expanduser(self.tensorboard_log)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

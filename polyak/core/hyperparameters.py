@@ -106,6 +106,15 @@ def fitted(name: str, value: Any, declaration: Any) -> Any:
     return fit
 
 
+def whole(name: str, value: Any) -> int:
+    """``value`` as an ``int``, also where it is written as a float (1e4).
+
+    Raises:
+        HyperparameterError: it is no integer.
+    """
+    return fitted(name, value, int)
+
+
 _REFUSED = object()
 
 

@@ -6,7 +6,7 @@ import gymnasium as gym
 
 from polyak.envs.composed import is_nested
 from polyak.envs.make import is_wrapped, make_env
-from polyak.envs.native.gym_vector import GymVectorEnv
+from polyak.envs.native.gym_vector import GymVectorEnv, resettable
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
@@ -37,13 +37,9 @@ def as_vec_env(
         say(f"Making the environment {env!r}.")
         env = make_env(env)
     if isinstance(env, gym.vector.VectorEnv):
-        env = GymVectorEnv(env)
+        env = GymVectorEnv(resettable(env))
     if not isinstance(env, VecEnv):
-        if not isinstance(env, gym.Env):
-            raise ValueError(
-                f"env={env!r:.200} is not an environment. Pass a gymnasium.Env, a VecEnv, a gymnasium.vector.VectorEnv "
-                f"or the name of a registered environment.{_way_out(env)}"
-            )
+        check_is_env(env)
         if monitor_wrapper and not is_wrapped(env, Monitor):
             say("Adding a Monitor.")
             env = Monitor(env)
@@ -59,6 +55,19 @@ def as_vec_env(
         say("Adding a VecTransposeImage.")
         env = VecTransposeImage(env)
     return env
+
+
+def check_is_env(given: Any) -> None:
+    """Accept a Gymnasium environment.
+
+    Raises:
+        ValueError: it is something else, which environments are made of perhaps.
+    """
+    if not isinstance(given, gym.Env):
+        raise ValueError(
+            f"env={given!r:.200} is not an environment. Pass a gymnasium.Env, a VecEnv, a gymnasium.vector.VectorEnv "
+            f"or the name of a registered environment.{_way_out(given)}"
+        )
 
 
 def _way_out(given: Any) -> str:

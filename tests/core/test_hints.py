@@ -36,7 +36,7 @@ class Made(gym.Env):
         (SAC, "start_steps", "learning_starts"),
         (DQN, "discount", "gamma"),
         (DQN, "hidden_sizes", "policy_kwargs"),
-        (IQL, "temprature", "temperature"),
+        (IQL, "expectil", "expectile"),
     ],
 )
 def test_arguments_by_other_libraries_names(cls: Any, given: str, meant: str) -> None:

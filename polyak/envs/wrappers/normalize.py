@@ -275,7 +275,7 @@ class VecNormalize(VecEnvWrapper):
 
         The file appears under its name only when it is complete; missing folders are made.
         """
-        path = Path(save_path)
+        path = Path(save_path).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
         state = self.state_dict()
         arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
@@ -303,7 +303,7 @@ class VecNormalize(VecEnvWrapper):
         Raises:
             ValueError: for another file, a damaged one, or statistics of other observations.
         """
-        return VecNormalize.from_state_dict(venv, _read_state(Path(load_path), trust))
+        return VecNormalize.from_state_dict(venv, _read_state(Path(load_path).expanduser(), trust))
 
     def save_sb3(self, save_path: str | os.PathLike[str]) -> None:
         """Write settings and statistics as Stable-Baselines3's ``VecNormalize.load`` reads them."""

@@ -91,7 +91,7 @@ def target_of(path: Any, format: str | None = None) -> tuple[Path, str]:
     """
     writable = {name: kind for name, kind in FORMATS.items() if kind.write is not None}
     _check(format, list(writable))
-    target = Path(path)
+    target = Path(path).expanduser()
     if format is None:
         target = target if target.suffix else target.with_name(f"{target.name}.npz")
         format = next((name for name, kind in writable.items() if target.suffix.lower() in kind.suffixes), None)

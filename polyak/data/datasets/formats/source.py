@@ -36,7 +36,7 @@ class Source:
 
     @property
     def path(self) -> Path:
-        return Path(self.given)
+        return Path(self.given).expanduser()
 
     @property
     def exists(self) -> bool:
