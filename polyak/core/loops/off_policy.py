@@ -30,7 +30,7 @@ from polyak.core.hyperparameters import (
 )
 from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collection
-from polyak.core.loops.from_data import CHUNK, LearnsFromData, watched
+from polyak.core.loops.from_data import LearnsFromData, watched
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
@@ -293,13 +293,28 @@ class OffPolicyAlgorithm(LearnsFromData):
         eval_freq: int | None = None,
         n_eval_episodes: int = 10,
     ) -> Self:
+        """Train, on experience, on a dataset, or on both.
+
+        Args:
+            total_timesteps: environment steps to make, over all environments; from a dataset alone, gradient steps.
+            callback: called at every step; a function, a callback object, or a list of them.
+            log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
+                ``None`` for none.
+            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
+            reset_num_timesteps: start counting at zero; ``False`` goes on with the counters and logs.
+            progress_bar: show one; needs ``polyak[extra]``.
+            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
+            eval_freq: steps between two evaluations; ``None``: ten in all.
+            n_eval_episodes: episodes of each.
+
+        Returns:
+            the model itself.
+
+        Raises:
+            ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
+        """
         callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
-    learn.__doc__ = f"""{Algorithm.learn.__doc__}
-        From a dataset alone ``total_timesteps`` counts gradient steps, of which {CHUNK} are an iteration. ``eval_env``
-        is evaluated in, for ``n_eval_episodes`` each time, after every ``eval_freq`` steps; ``None``: ten times in all.
-        """
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         if self.learns_offline:
