@@ -142,7 +142,7 @@ def load(path: Any, env: Any = None, device: Any = "auto", **options: Any) -> "A
 
     Args:
         path: a path or a file opened for reading, of polyak or of Stable-Baselines3.
-        env: the environment to go on with.
+        env: the environment to continue in.
         device: where to put the model.
         options: the others of :meth:`~polyak.core.algorithm.Algorithm.load`.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from polyak.envs.names import did_you_mean
 
@@ -65,7 +66,7 @@ def _widths(arch: Any) -> Iterator[Any]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
 
 
 def _annotations_of(module_class: type) -> dict[str, Any]:

@@ -215,14 +215,14 @@ def test_what_gymnasium_makes_of_a_name_is_taken() -> None:
         PPO("MlpPolicy", gym.wrappers.vector.RecordEpisodeStatistics(gym.make_vec("CartPole-v1", num_envs=2)))
 
 
-def test_stacked_pictures() -> None:
+def test_stacked_images() -> None:
     observed = spaces.Box(0, 255, (4, 40, 40, 3), np.uint8)
     for policy in ("CnnPolicy", "MultiInputPolicy"):
         space = observed if policy == "CnnPolicy" else spaces.Dict(eye=observed)
-        pictures = short(observation_space=space)
+        images = short(observation_space=space)
         if policy == "CnnPolicy":
-            with pytest.raises(ValueError, match=r"4 pictures.*use VecFrameStack\(make_vec_env\(...\), n_stack=4\)"):
-                PPO(policy, pictures)
+            with pytest.raises(ValueError, match=r"4 images.*use VecFrameStack\(make_vec_env\(...\), n_stack=4\)"):
+                PPO(policy, images)
 
 
 def test_an_environment_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +239,6 @@ def test_an_environment_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None
             raise Enough
 
     forget()
-    with pytest.warns(UserWarning, match="has taken 50 steps and.*max_steps_per_episode"), pytest.raises(Enough):
+    with pytest.warns(UserWarning, match="has taken 50 steps.*max_steps_per_episode"), pytest.raises(Enough):
         evaluation.evaluate_policy(model, endless, n_eval_episodes=1, callback=stop, warn=False)
     assert evaluate(model, endless, n_episodes=2, max_steps_per_episode=60).n_capped == 2

@@ -301,7 +301,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
                 ``None`` for none.
             tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
-            reset_num_timesteps: start counting at zero; ``False`` goes on with the counters and logs.
+            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
             progress_bar: show one; needs ``polyak[extra]``.
             eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
             eval_freq: steps between two evaluations; ``None``: ten in all.

@@ -297,8 +297,8 @@ class _Seat:
         if self.game_steps == LONG and self.max_steps is None:
             advise(
                 "an episode without end",
-                f"an episode of the evaluation has taken {LONG:,} steps and goes on; perhaps the environment never "
-                "ends it. Set a limit: max_steps_per_episode=1000, or gymnasium.wrappers.TimeLimit(env, 1000).",
+                f"an episode of the evaluation has taken {LONG:,} steps and has no end yet; the environment may never "
+                "end it. Set a limit: max_steps_per_episode=1000, or gymnasium.wrappers.TimeLimit(env, 1000).",
             )
         ended = done and (not self.monitored or "episode" in info)
         return ended, not ended and self.max_steps is not None and self.game_steps >= self.max_steps

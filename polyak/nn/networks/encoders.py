@@ -226,11 +226,11 @@ def _nature_size(size: int) -> int:
 
 
 def stacked_hint(space: spaces.Space) -> str:
-    """What to do with several pictures in one observation; nothing where that is not what it is."""
+    """What to do with several images in one observation; nothing where that is not what it is."""
     if not isinstance(space, spaces.Box) or len(space.shape) != 4:
         return ""
     return (
-        f"These are {space.shape[0]} pictures, as FrameStackObservation gives them; a CNN reads one, with more "
+        f"These are {space.shape[0]} images, as FrameStackObservation gives them; a CNN reads one, with more "
         f"channels: use VecFrameStack(make_vec_env(...), n_stack={space.shape[0]}) in place of that wrapper."
     )
 
