@@ -66,7 +66,7 @@ def _widths(arch: Any) -> Iterator[Any]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
 
 
 def _annotations_of(module_class: type) -> dict[str, Any]:
