@@ -1,32 +1,99 @@
-"""polyak: reinforcement learning in PyTorch."""
+# ruff: noqa: I001 - one statement for each file, which isort would split
+"""polyak: reinforcement learning in PyTorch.
 
+Every name is imported from its file when it is first used, so that ``import polyak`` stays light.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from polyak.algorithms import class_names, get
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from polyak.algorithms import *  # noqa: F403  # as their registry lists them for those who read types
+if TYPE_CHECKING:  # the same names for those who read types without running anything; a test compares them
+    from polyak import (
+        callbacks as callbacks,
+        data as data,
+        envs as envs,
+        evaluation as evaluation,
+        logging as logging,
+        noise as noise,
+        schedules as schedules,
+    )
+    from polyak.algorithms import *  # noqa: F403
+    from polyak.algorithms import load as load
+    from polyak.callbacks import (
+        BaseCallback as BaseCallback,
+        CallbackList as CallbackList,
+        CheckpointCallback as CheckpointCallback,
+        EvalCallback as EvalCallback,
+        EveryNTimesteps as EveryNTimesteps,
+        OfflineEvalCallback as OfflineEvalCallback,
+        ProgressBarCallback as ProgressBarCallback,
+        StopTrainingOnMaxEpisodes as StopTrainingOnMaxEpisodes,
+        StopTrainingOnNoModelImprovement as StopTrainingOnNoModelImprovement,
+        StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold,
+    )
     from polyak.core.search.mcts import MCTS as MCTS
-    from polyak.data import HerReplayBuffer as HerReplayBuffer
+    from polyak.data import Dataset as Dataset, HerReplayBuffer as HerReplayBuffer, collect as collect
+    from polyak.envs import (
+        DummyVecEnv as DummyVecEnv,
+        Monitor as Monitor,
+        SubprocVecEnv as SubprocVecEnv,
+        VecFrameStack as VecFrameStack,
+        VecMonitor as VecMonitor,
+        VecNormalize as VecNormalize,
+        check_env as check_env,
+        make_atari_env as make_atari_env,
+        make_vec_env as make_vec_env,
+    )
+    from polyak.evaluation import evaluate as evaluate, evaluate_policy as evaluate_policy
+    from polyak.noise import (
+        NormalActionNoise as NormalActionNoise,
+        OrnsteinUhlenbeckActionNoise as OrnsteinUhlenbeckActionNoise,
+    )
+    from polyak.schedules import (
+        ConstantSchedule as ConstantSchedule,
+        CosineSchedule as CosineSchedule,
+        LinearSchedule as LinearSchedule,
+        PiecewiseSchedule as PiecewiseSchedule,
+    )
 
-__all__ = sorted([*class_names(), "HerReplayBuffer", "MCTS", "__version__"])
+_NAMES_BY_PLACE = {
+    "algorithms": "load",
+    "callbacks": "BaseCallback CallbackList CheckpointCallback EvalCallback EveryNTimesteps OfflineEvalCallback "
+    "ProgressBarCallback StopTrainingOnMaxEpisodes StopTrainingOnNoModelImprovement StopTrainingOnRewardThreshold",
+    "core.search.mcts": "MCTS",
+    "data": "Dataset HerReplayBuffer collect",
+    "envs": "DummyVecEnv Monitor SubprocVecEnv VecFrameStack VecMonitor VecNormalize check_env make_atari_env "
+    "make_vec_env",
+    "evaluation": "evaluate evaluate_policy",
+    "noise": "NormalActionNoise OrnsteinUhlenbeckActionNoise",
+    "schedules": "ConstantSchedule CosineSchedule LinearSchedule PiecewiseSchedule",
+}
+_PLACES = {name: f"{__name__}.{place}" for place, names in _NAMES_BY_PLACE.items() for name in names.split()}
+_MODULES = frozenset(("callbacks", "data", "envs", "evaluation", "logging", "noise", "schedules"))
+"""Public modules: attributes of the package, but no part of ``from polyak import *``, since ``logging`` is Python's."""
+
+__all__ = sorted([*class_names(), *_PLACES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name in (names := class_names()):
         return get(names[name])
-    if name == "HerReplayBuffer":
-        from polyak.data import HerReplayBuffer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_nearest(name)}")
 
-        return HerReplayBuffer
-    if name == "MCTS":
-        from polyak.core.search.mcts import MCTS
 
-        return MCTS
-    raise AttributeError(f"module 'polyak' has no attribute {name!r}")
+def _nearest(name: str) -> str:
+    from polyak.envs.names import did_you_mean
+
+    return f".{hint}" if not name.startswith("_") and (hint := did_you_mean(name, [*__all__, *_MODULES])) else ""
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*__all__, *_MODULES})

@@ -17,8 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import polyak
-from polyak.core.watching.callbacks import EvalCallback
-from polyak.data import Dataset
+from polyak import Dataset, EvalCallback
 
 ENV = "Pendulum-v1"
 SMALL = {"policy_kwargs": {"net_arch": [64, 64]}, "learning_rate": 1e-3}

@@ -3,6 +3,7 @@
 The package itself, the command line, the documentation and the conformance tests read it.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.td3_bc import TD3BC as TD3BC
     from polyak.algorithms.tqc import TQC as TQC
     from polyak.algorithms.trpo import TRPO as TRPO
+    from polyak.core.algorithm import Algorithm
 
 REGISTRY = {
     "a2c": "polyak.algorithms.a2c:A2C",
@@ -133,6 +135,41 @@ def get(name: str) -> type[Any]:
         raise ValueError(f"algorithm {name!r} is unknown; there are {', '.join(REGISTRY)}.{hint}")
     module, _, attribute = REGISTRY[name.lower()].partition(":")
     return getattr(import_module(module), attribute)
+
+
+def load(path: Any, env: Any = None, device: Any = "auto", **options: Any) -> "Algorithm":
+    """The model in a file, of whichever algorithm wrote it: as that algorithm's own ``load``.
+
+    Args:
+        path: a path or a file opened for reading, of polyak or of Stable-Baselines3.
+        env: the environment to continue in.
+        device: where to put the model.
+        options: the others of :meth:`~polyak.core.algorithm.Algorithm.load`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: not a model file, or of a class that only the program that wrote it has, or it does not fit ``env``.
+    """
+    from polyak.core.algorithm import Algorithm
+
+    return Algorithm.load.__func__(class_of, path, env=env, device=device, **options)  # type: ignore[attr-defined]
+
+
+def class_of(description: Mapping[str, Any]) -> type[Any]:
+    """The class of the model that a file describes.
+
+    Raises:
+        ValueError: it is of a program's own.
+    """
+    name, bases = description["algorithm"], description.get("bases", ())
+    if name in (known := class_names()):
+        return get(known[name])
+    nearest = next((base for base in bases if base in known), None)
+    as_ours = f", or {nearest}.load(path) for what polyak knows of it" if nearest else ""
+    raise ValueError(
+        f"the file holds a model of {name!r}, which is not polyak's: it is a program's own. Use {name}.load(path)"
+        f"{as_ours}."
+    )
 
 
 def __getattr__(name: str) -> Any:

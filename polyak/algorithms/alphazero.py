@@ -369,7 +369,7 @@ class AlphaZero(DeepAlgorithm):
         *,
         action_masks: np.ndarray | None = None,
         simulations: int | None = None,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[np.ndarray, Any]:
         """The move for one observation or a batch of them.
 
         Args:

@@ -10,6 +10,7 @@ Shapes: B batch rows, A actions.
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -120,7 +121,7 @@ class BCQ(OfflineAlgorithm, DQN):
         super()._turn_dials()
         self._constrain()
 
-    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
+    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         self._constrain()
         return super().predict(observation, *args, **kwargs)
 

@@ -220,7 +220,7 @@ class DecisionTransformer(OfflineAlgorithm):
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": 1e-4})
 
-    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
+    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         self._ask()
         return super().predict(observation, *args, **kwargs)
 

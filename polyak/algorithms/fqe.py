@@ -225,7 +225,7 @@ class FQE(OfflineAlgorithm):
         deterministic: bool = False,
         *,
         action_masks: np.ndarray | None = None,
-    ) -> tuple[Any, tuple[np.ndarray, ...] | None]:
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The action of the policy that is evaluated; arguments and result as of its own ``predict``.
 
         Raises:

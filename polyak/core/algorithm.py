@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
+from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -35,6 +36,7 @@ from polyak.core.hyperparameters import (
     declared,
     fitted,
     later,
+    names_checked,
     require,
 )
 from polyak.core.seeding import set_random_seed
@@ -90,6 +92,8 @@ class Algorithm:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         setattr(cls, "__doc__", Documentation(cls.__doc__))  # noqa: B010  # type checkers see a text
+        if isinstance(learn := vars(cls).get("learn"), FunctionType) and not hasattr(learn, "__wrapped__"):
+            setattr(cls, "learn", names_checked(learn))  # noqa: B010
 
     if not TYPE_CHECKING:  # which know the constructors themselves
 
@@ -128,7 +132,7 @@ class Algorithm:
             if name not in ("policy", "env"):  # which are found and built later
                 setattr(self, name, fitted(name, getattr(self, name), declaration))
         if self.tensorboard_log is not None:
-            self.tensorboard_log = os.fspath(self.tensorboard_log)
+            self.tensorboard_log = os.path.expanduser(self.tensorboard_log)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -180,6 +184,7 @@ class Algorithm:
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
+    @names_checked
     def learn(
         self,
         total_timesteps: int,

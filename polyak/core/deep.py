@@ -313,7 +313,7 @@ class DeepAlgorithm(Algorithm):
         deterministic: bool = False,
         *,
         action_masks: np.ndarray | None = None,
-    ) -> tuple[Any, tuple[np.ndarray, ...] | None]:
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The policy's action for one observation or a batch of them.
 
         Args:
@@ -328,8 +328,8 @@ class DeepAlgorithm(Algorithm):
                 or what a Dict observation says under ``"action_mask"``.
 
         Returns:
-            the action or actions, in the environment's units, and the next state. Of a Dict or Tuple space one action
-            is a value of the space, and several are a list of such.
+            the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
+            action is a value of the space, and several are a list of such, which type checkers are not shown.
         """
         observation = as_named(observation, self.observation_space)
         masks = self._allowed(observation, action_masks)

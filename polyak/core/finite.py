@@ -20,6 +20,7 @@ from polyak.core.learner import Learner
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
 from polyak.envs.composed import parts
 from polyak.envs.finite import SMALL, TINY, NonFiniteError, all_finite, check_finite, is_finite
+from polyak.nn.compiled import plain_name
 
 UPDATES_PER_COPY = 500
 """Gradient steps between two copies of the learner: a copy takes as long as one or two of them."""
@@ -110,7 +111,7 @@ class Guard:
         self._looked = learner.steps
         self._constants: set[str] = set()
         self._constants = set(self.broken())  # a buffer of a user's network may hold infinities, as a mask
-        if lost := sorted(self._constants & {name for name, _ in learner.named_parameters()}):
+        if lost := sorted(self._constants & {plain_name(name) for name, _ in learner.named_parameters()}):
             raise NonFiniteError(
                 f"There is NaN or infinity in {_listed(lost)} before training begins. Load or make another model."
             )

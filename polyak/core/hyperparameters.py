@@ -7,12 +7,13 @@ may be: type checkers read ``Fraction`` as ``float``, and constructors refuse wh
     \"\"\"Rate at which target networks follow, in [0, 1]; 1 copies.\"\"\"
 """
 
+import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
@@ -49,8 +50,8 @@ Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 
-Argument = TypeVar("Argument")
-Value = TypeVar("Value")
+Argument = TypeVar("Argument", contravariant=True)
+Value = TypeVar("Value", covariant=True)
 
 if TYPE_CHECKING:
 
@@ -110,6 +111,15 @@ def fitted(name: str, value: Any, declaration: Any) -> Any:
     fit = _fit(value, declaration)
     require(fit is not _REFUSED, name, value, f"it must be {described(declaration)}.{_hint(name, value, declaration)}")
     return fit
+
+
+def whole(name: str, value: Any) -> int:
+    """``value`` as an ``int``, also where it is written as a float (1e4).
+
+    Raises:
+        HyperparameterError: it is no integer.
+    """
+    return fitted(name, value, int)
 
 
 _REFUSED = object()
@@ -197,10 +207,29 @@ def check_names(cls: type, given: Iterable[str]) -> None:
     Raises:
         TypeError: as Python does, with the likeliest correction.
     """
-    parameters = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+    _check_names(f"{cls.__name__}.__init__", cls.__init__, given)  # type: ignore[misc]
+
+
+def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
+    parameters = inspect.signature(function).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in given:
         if name not in parameters:
-            hint = did_you_mean(name, parameters)
-            raise TypeError(f"{cls.__name__}.__init__() got an unexpected keyword argument {name!r}.{hint}")
+            hint = did_you_mean(name, set(parameters) - {"self"})
+            raise TypeError(f"{called}() got an unexpected keyword argument {name!r}.{hint}")
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def names_checked(method: Method) -> Method:
+    """A method that refuses keyword arguments which it does not know as Python does, with the likeliest correction."""
+
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            _check_names(f"{type(self).__name__}.{method.__name__}", method, kwargs)
+        return method(self, *args, **kwargs)
+
+    return cast(Method, checked)

@@ -1,5 +1,6 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,9 +13,10 @@ from gymnasium import spaces
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
 from polyak.core.files.checkpoint import Saved, check_counter, join_state, prefixed, split_state
-from polyak.core.hyperparameters import Becomes, later
+from polyak.core.hyperparameters import Becomes, declared, later
 from polyak.core.runner import Acting, Runner
 from polyak.core.seeding import derived_seed
+from polyak.data import Dataset
 from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.composed import is_composed, parts
@@ -25,6 +27,24 @@ from polyak.envs.wrappers.normalize import detached
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 _FURTHER_EPISODES = 1
 """Sets the seeds of environments apart from those of evaluations after as many steps."""
+
+
+TAKE = {
+    spaces.Box: "SAC, TD3 or PPO",
+    spaces.Discrete: "DQN, PPO or DiscreteSAC",
+    spaces.MultiDiscrete: "PPO, A2C or TRPO",
+    spaces.MultiBinary: "PPO, A2C or TRPO",
+    spaces.Dict: "PPO, A2C or TRPO",
+    spaces.Tuple: "PPO, A2C or TRPO",
+}
+"""Kind of an action space -> algorithms that learn by acting in it."""
+FROM_DATA = {
+    spaces.Box: "IQL, CQL or BC",
+    spaces.Discrete: "DiscreteCQL, BCQ or BC",
+    spaces.MultiDiscrete: "BC",
+    spaces.MultiBinary: "BC",
+}
+"""Kind of an action space -> algorithms that learn from recorded actions."""
 
 
 class SpaceError(ValueError, AssertionError):
@@ -38,6 +58,8 @@ class Interaction(Algorithm):
     """Action spaces that the algorithm can handle."""
     policies_squash: ClassVar[bool] = False
     """Whether actions are scaled to the bounds of a Box, however wide it is."""
+    _alternatives: ClassVar[Mapping[type[spaces.Space], str]] = TAKE
+    """Kind of an action space -> algorithms to use instead, where this one cannot act in it."""
     raw_experience: ClassVar[bool] = False
     """Whether experience is stored as it was before normalisation."""
     heeds_masks: ClassVar[bool] = False
@@ -57,12 +79,20 @@ class Interaction(Algorithm):
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         env, self.env = self.env, None
+        self._check_no_policy(env)
         super().__post_init__(_init_setup_model)
         if env is not None:
             self._take_up(env)
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
+
+    def _check_no_policy(self, env: Any) -> None:
+        """Refuse the name of a policy where the environment belongs, before other arguments are taken for wrong."""
+        if isinstance(env, str) and re.fullmatch(r"\w*Policy", env):
+            name, takes_one = type(self).__name__, "policy" in declared(type(self))
+            fix = f"the policy comes first: {name}({env!r}, env)" if takes_one else f"{name} takes none: {name}(env)"
+            raise ValueError(f"env={env!r} is a policy, not an environment; {fix}.")
 
     def _card(self) -> dict[str, str]:
         env = vars(self).get("env")
@@ -88,6 +118,11 @@ class Interaction(Algorithm):
 
     def _take_up(self, env: Any) -> None:
         """Use what a constructor got as ``env``."""
+        if isinstance(env, Dataset):
+            raise ValueError(
+                f"env={env!r:.200} is a dataset, but {type(self).__name__} learns by acting. Pass an environment, or "
+                f"learn from it with {FROM_DATA.get(type(env.action_space), 'BC')}."
+            )
         self._use_env(as_vec_env(env, verbose=self.verbose))
 
     @property
@@ -132,10 +167,10 @@ class Interaction(Algorithm):
         name = type(self).__name__
         if not isinstance(space, self.action_spaces):
             supported = ", ".join(kind.__name__ for kind in self.action_spaces)
-            others = ": PPO, A2C, TRPO and REINFORCE take it" if is_composed(space) else ""
+            others = self._alternatives.get(type(space), "")
             raise SpaceError(
                 f"{name} does not support the action space {space}. The algorithm only supports {supported}: use "
-                f"another algorithm{others}, or wrap the environment."
+                f"another algorithm{others and f', such as {others}'}, or wrap the environment."
             )
         if is_composed(space):
             self._check_parts(space)

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from polyak.core.engine.optimizer_rules import TracedOptimizer
 from polyak.core.group import Group
 from polyak.data.batch import gathered
+from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.base import Policy
 from polyak.ops.updates import clip_gradients
@@ -142,6 +143,7 @@ class Learner(nn.Module):
 
     def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
+        keep_plain_names(self)
         self.steps = 0
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
@@ -361,6 +363,7 @@ class Learner(nn.Module):
         Raises:
             RuntimeError: names or shapes differ; torch's message lists them. Nothing has changed then.
         """
+        tensors = {plain_name(name): tensor for name, tensor in tensors.items()}
         expected = self.networks()
         wrong = [
             f"{name}: file {tuple(tensors[name].shape)}, model {tuple(expected[name].shape)}"
@@ -373,7 +376,7 @@ class Learner(nn.Module):
                 f"these weights do not fit the model: missing {missing}, unexpected {unknown}, wrong shape {wrong}. "
                 "Check policy_kwargs and the spaces."
             )
-        self.load_state_dict(dict(tensors), strict=False)
+        self.load_state_dict(tensors, strict=False)
 
 
 def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tensor | None]:

@@ -16,6 +16,7 @@ from polyak.core.files import checkpoint
 from polyak.core.files.building import no_larger_than
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.serialise import decode, encode
+from polyak.nn.compiled import plain_name
 from polyak.nn.networks.rewards import RewardNet
 
 RewardForm = Literal["positive", "negative", "logit"]
@@ -129,7 +130,7 @@ def judged(network: Any, observations: Any, actions: Any, next_observations: Any
 
 
 def _load(network: nn.Module, saved: Saved) -> None:
-    own = network.state_dict()
-    if own.keys() != saved.networks.keys() or any(own[n].shape != a.shape for n, a in saved.networks.items()):
+    own, found = network.state_dict(), {plain_name(name): array for name, array in saved.networks.items()}
+    if own.keys() != found.keys() or any(own[name].shape != array.shape for name, array in found.items()):
         raise ValueError("the file's weights are not those of the network that it describes: it is damaged.")
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in saved.networks.items()})
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in found.items()})

@@ -1,4 +1,4 @@
-# ruff: noqa: F401 - the imports are for type checkers; __all__ is built from the table
+# ruff: noqa: I001 - one statement for each file, which isort would split
 """Environments: vectorised execution, wrappers, normalisation, checking and test environments.
 
 Names are imported from their files when first used, so that importing this package stays light.
@@ -9,74 +9,104 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from polyak.envs.checker import check_env
-    from polyak.envs.games.self_play import SelfPlayVecEnv
-    from polyak.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
-    from polyak.envs.native.gym_vector import GymVectorEnv
-    from polyak.envs.native.make import AtariGameVecEnv, make_native_vec_env
-    from polyak.envs.testing.bit_flipping import BitFlippingEnv
+if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
+    from polyak.envs.checker import check_env as check_env
+    from polyak.envs.games.self_play import SelfPlayVecEnv as SelfPlayVecEnv
+    from polyak.envs.make import (
+        is_wrapped as is_wrapped,
+        make_atari_env as make_atari_env,
+        make_env as make_env,
+        make_vec_env as make_vec_env,
+        unwrap_wrapper as unwrap_wrapper,
+    )
+    from polyak.envs.native.gym_vector import GymVectorEnv as GymVectorEnv
+    from polyak.envs.native.make import AtariGameVecEnv as AtariGameVecEnv, make_native_vec_env as make_native_vec_env
+    from polyak.envs.testing.bit_flipping import BitFlippingEnv as BitFlippingEnv
     from polyak.envs.testing.identity import (
-        FakeImageEnv,
-        IdentityEnv,
-        IdentityEnvBox,
-        IdentityEnvMultiBinary,
-        IdentityEnvMultiDiscrete,
+        FakeImageEnv as FakeImageEnv,
+        IdentityEnv as IdentityEnv,
+        IdentityEnvBox as IdentityEnvBox,
+        IdentityEnvMultiBinary as IdentityEnvMultiBinary,
+        IdentityEnvMultiDiscrete as IdentityEnvMultiDiscrete,
     )
     from polyak.envs.testing.invalid_actions import (
-        InvalidActionEnvDiscrete,
-        InvalidActionEnvMultiBinary,
-        InvalidActionEnvMultiDiscrete,
+        InvalidActionEnvDiscrete as InvalidActionEnvDiscrete,
+        InvalidActionEnvMultiBinary as InvalidActionEnvMultiBinary,
+        InvalidActionEnvMultiDiscrete as InvalidActionEnvMultiDiscrete,
     )
-    from polyak.envs.testing.multi_input import SimpleMultiObsEnv
-    from polyak.envs.vec.dummy import DummyVecEnv
-    from polyak.envs.vec.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
+    from polyak.envs.testing.multi_input import SimpleMultiObsEnv as SimpleMultiObsEnv
+    from polyak.envs.vec.dummy import DummyVecEnv as DummyVecEnv
+    from polyak.envs.vec.subproc import (
+        EnvTimeoutError as EnvTimeoutError,
+        EnvWorkerError as EnvWorkerError,
+        SubprocVecEnv as SubprocVecEnv,
+    )
     from polyak.envs.vec.vec_env import (
-        CloudpickleWrapper,
-        VecEnv,
-        VecEnvWrapper,
-        is_vecenv_wrapped,
-        tile_images,
-        unwrap_vec_wrapper,
+        CloudpickleWrapper as CloudpickleWrapper,
+        VecEnv as VecEnv,
+        VecEnvWrapper as VecEnvWrapper,
+        is_vecenv_wrapped as is_vecenv_wrapped,
+        tile_images as tile_images,
+        unwrap_vec_wrapper as unwrap_vec_wrapper,
     )
-    from polyak.envs.wrap import as_vec_env
-    from polyak.envs.wrappers.action_masker import ActionMasker
-    from polyak.envs.wrappers.actions import ActionNoiseWrapper, ActionSmoothingWrapper
+    from polyak.envs.wrap import as_vec_env as as_vec_env
+    from polyak.envs.wrappers.action_masker import ActionMasker as ActionMasker
+    from polyak.envs.wrappers.actions import (
+        ActionNoiseWrapper as ActionNoiseWrapper,
+        ActionSmoothingWrapper as ActionSmoothingWrapper,
+    )
     from polyak.envs.wrappers.atari import (
-        AtariWrapper,
-        ClipRewardEnv,
-        EpisodicLifeEnv,
-        FireResetEnv,
-        MaxAndSkipEnv,
-        NoopResetEnv,
-        StickyActionEnv,
-        WarpFrame,
+        AtariWrapper as AtariWrapper,
+        ClipRewardEnv as ClipRewardEnv,
+        EpisodicLifeEnv as EpisodicLifeEnv,
+        FireResetEnv as FireResetEnv,
+        MaxAndSkipEnv as MaxAndSkipEnv,
+        NoopResetEnv as NoopResetEnv,
+        StickyActionEnv as StickyActionEnv,
+        WarpFrame as WarpFrame,
     )
-    from polyak.envs.wrappers.by_name import NamedObservation, VecNamedObservation
-    from polyak.envs.wrappers.check_nan import VecCheckNan
-    from polyak.envs.wrappers.delayed_reward import DelayedRewardWrapper
-    from polyak.envs.wrappers.extract_dict import VecExtractDictObs
-    from polyak.envs.wrappers.fixed_horizon import FixedHorizon
-    from polyak.envs.wrappers.frame_skip import FrameSkip
-    from polyak.envs.wrappers.frame_stack import StackedObservations, VecFrameStack
-    from polyak.envs.wrappers.history import HistoryWrapper, HistoryWrapperObsDict
-    from polyak.envs.wrappers.learned_reward import LearnedReward, VecLearnedReward, with_reward
-    from polyak.envs.wrappers.mask_velocity import MaskVelocityWrapper
+    from polyak.envs.wrappers.by_name import (
+        NamedObservation as NamedObservation,
+        VecNamedObservation as VecNamedObservation,
+    )
+    from polyak.envs.wrappers.check_nan import VecCheckNan as VecCheckNan
+    from polyak.envs.wrappers.delayed_reward import DelayedRewardWrapper as DelayedRewardWrapper
+    from polyak.envs.wrappers.extract_dict import VecExtractDictObs as VecExtractDictObs
+    from polyak.envs.wrappers.fixed_horizon import FixedHorizon as FixedHorizon
+    from polyak.envs.wrappers.frame_skip import FrameSkip as FrameSkip
+    from polyak.envs.wrappers.frame_stack import (
+        StackedObservations as StackedObservations,
+        VecFrameStack as VecFrameStack,
+    )
+    from polyak.envs.wrappers.history import (
+        HistoryWrapper as HistoryWrapper,
+        HistoryWrapperObsDict as HistoryWrapperObsDict,
+    )
+    from polyak.envs.wrappers.learned_reward import (
+        LearnedReward as LearnedReward,
+        VecLearnedReward as VecLearnedReward,
+        with_reward as with_reward,
+    )
+    from polyak.envs.wrappers.mask_velocity import MaskVelocityWrapper as MaskVelocityWrapper
     from polyak.envs.wrappers.monitor import (
-        LoadMonitorResultsError,
-        Monitor,
-        ResultsWriter,
-        get_monitor_files,
-        load_results,
+        LoadMonitorResultsError as LoadMonitorResultsError,
+        Monitor as Monitor,
+        ResultsWriter as ResultsWriter,
+        get_monitor_files as get_monitor_files,
+        load_results as load_results,
     )
-    from polyak.envs.wrappers.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
-    from polyak.envs.wrappers.resize import YAMLCompatResizeObservation
-    from polyak.envs.wrappers.running import RunningMeanStd
-    from polyak.envs.wrappers.success import TruncatedOnSuccessWrapper
-    from polyak.envs.wrappers.time_feature import TimeFeatureWrapper
-    from polyak.envs.wrappers.transpose import VecTransposeImage
-    from polyak.envs.wrappers.vec_monitor import VecMonitor
-    from polyak.envs.wrappers.video import VecVideoRecorder
+    from polyak.envs.wrappers.normalize import (
+        VecNormalize as VecNormalize,
+        sync_envs_normalization as sync_envs_normalization,
+        unwrap_vec_normalize as unwrap_vec_normalize,
+    )
+    from polyak.envs.wrappers.resize import YAMLCompatResizeObservation as YAMLCompatResizeObservation
+    from polyak.envs.wrappers.running import RunningMeanStd as RunningMeanStd
+    from polyak.envs.wrappers.success import TruncatedOnSuccessWrapper as TruncatedOnSuccessWrapper
+    from polyak.envs.wrappers.time_feature import TimeFeatureWrapper as TimeFeatureWrapper
+    from polyak.envs.wrappers.transpose import VecTransposeImage as VecTransposeImage
+    from polyak.envs.wrappers.vec_monitor import VecMonitor as VecMonitor
+    from polyak.envs.wrappers.video import VecVideoRecorder as VecVideoRecorder
 
 _NAMES_BY_FILE = {
     "wrappers.action_masker": "ActionMasker",

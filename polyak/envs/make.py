@@ -187,8 +187,9 @@ def make_vec_env(
                 env.action_space.seed(seeds[rank])
             monitor_path = None
             if monitor_dir is not None:
-                os.makedirs(monitor_dir, exist_ok=True)
-                monitor_path = os.path.join(monitor_dir, str(rank))
+                folder = os.path.expanduser(monitor_dir)
+                os.makedirs(folder, exist_ok=True)
+                monitor_path = os.path.join(folder, str(rank))
             env = Monitor(env, filename=monitor_path, **(monitor_kwargs or {}))
             env = env if wrapper_class is None else wrapper_class(env, **(wrapper_kwargs or {}))
             return name_parts(env)

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import compose, is_composed, parts
-from polyak.envs.vec.env_slot import FINAL, METHOD
+from polyak.envs.vec.env_slot import FINAL, METHOD, joined
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
 
@@ -161,7 +161,7 @@ def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
     Raises:
         ValueError: they are of another shape, or forbid everything.
     """
-    rows = np.asarray(masks, dtype=bool)
+    rows = np.asarray(_joined(masks), dtype=bool)
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] != size:
         raise ValueError(
@@ -175,6 +175,13 @@ def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
             "Allow at least one, such as doing nothing."
         )
     return rows
+
+
+def _joined(masks: Any) -> Any:
+    """Masks of which some are lists of arrays, one for each choice, with these one after the other."""
+    if isinstance(masks, np.ndarray) and masks.dtype != object:
+        return masks
+    return [joined(row) for row in masks]
 
 
 def _choice_sizes(space: spaces.Space) -> list[int]:

@@ -53,6 +53,40 @@ def check_info(env: gym.Env, info: Any) -> None:
         )
 
 
+def check_success(env: gym.Env, info: dict[str, Any]) -> None:
+    """Accept ``info["is_success"]`` that is true or false, or a number from 0 to 1, or missing.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    success = info.get("is_success")
+    if success is None or isinstance(success, bool | np.bool_):
+        return
+    number = np.asarray(success)
+    if number.size != 1 or number.dtype.kind not in "biuf" or not 0 <= number.item() <= 1:
+        raise ValueError(
+            f"step() of {class_of(env)} returned info['is_success']={_shown(success)}, which is neither true nor "
+            "false. Return True or False at the end of an episode."
+        )
+
+
+MASKS = "action_masks"
+"""The method by which an environment says which choices it allows."""
+
+
+def check_masks_are_a_method(env: gym.Env) -> None:
+    """Accept an environment without masks, or with a method for them.
+
+    Raises:
+        ValueError: it has an attribute of that name.
+    """
+    if env.has_wrapper_attr(MASKS) and not callable(masks := env.get_wrapper_attr(MASKS)):
+        raise ValueError(
+            f"{class_of(env)} has {MASKS} as an attribute, {_shown(masks)}. Make it a method, which is asked before "
+            f"every step: def {MASKS}(self): return self._masks."
+        )
+
+
 def check_has_spaces(env: gym.Env) -> None:
     """Accept an environment with both spaces.
 

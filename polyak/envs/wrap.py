@@ -1,10 +1,12 @@
 """Whatever a user calls an environment, as a :class:`~polyak.envs.VecEnv`."""
 
+from typing import Any
+
 import gymnasium as gym
 
 from polyak.envs.composed import is_nested
 from polyak.envs.make import is_wrapped, make_env
-from polyak.envs.native.gym_vector import GymVectorEnv
+from polyak.envs.native.gym_vector import GymVectorEnv, resettable
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
@@ -35,13 +37,9 @@ def as_vec_env(
         say(f"Making the environment {env!r}.")
         env = make_env(env)
     if isinstance(env, gym.vector.VectorEnv):
-        env = GymVectorEnv(env)
+        env = GymVectorEnv(resettable(env))
     if not isinstance(env, VecEnv):
-        if not isinstance(env, gym.Env):
-            raise ValueError(
-                f"env={env!r} is not an environment. Pass a gymnasium.Env, a VecEnv, a gymnasium.vector.VectorEnv or "
-                "the name of a registered environment."
-            )
+        check_is_env(env)
         if monitor_wrapper and not is_wrapped(env, Monitor):
             say("Adding a Monitor.")
             env = Monitor(env)
@@ -57,6 +55,36 @@ def as_vec_env(
         say("Adding a VecTransposeImage.")
         env = VecTransposeImage(env)
     return env
+
+
+def check_is_env(given: Any) -> None:
+    """Accept a Gymnasium environment.
+
+    Raises:
+        ValueError: it is something else, which environments are made of perhaps.
+    """
+    if not isinstance(given, gym.Env):
+        raise ValueError(
+            f"env={given!r:.200} is not an environment. Pass a gymnasium.Env, a VecEnv, a gymnasium.vector.VectorEnv "
+            f"or the name of a registered environment.{_way_out(given)}"
+        )
+
+
+def _way_out(given: Any) -> str:
+    """What to write where something is given that environments are made of."""
+    if isinstance(given, list | tuple):
+        if given and all(isinstance(item, str) for item in given):
+            return f" Of several: make_vec_env({given[0]!r}, n_envs={len(given)})."
+        made = "" if given and all(callable(item) for item in given) else ", where each function makes one,"
+        return f" A list is made into a vector by DummyVecEnv([lambda: env0, lambda: env1]){made} or make_vec_env()."
+    if isinstance(given, type) or callable(given):
+        name = getattr(given, "__name__", "make")
+        what = "class" if isinstance(given, type) else "function"
+        name = "function" if name == "<lambda>" else name
+        return f" This is a {what} that makes one: make_vec_env({name}, n_envs=4), or {name}() for a single one."
+    if any(kind.__module__.partition(".")[0] == "gym" for kind in type(given).__mro__):
+        return " This one is made for gym, which is no longer maintained: import gymnasium instead, or use shimmy."
+    return ""
 
 
 def _has_channels_last(env: VecEnv) -> bool:

@@ -15,8 +15,9 @@ from polyak.nn.networks.encoders import (
     FlattenExtractor,
     NatureCNN,
     default_extractor,
+    stacked_hint,
 )
-from polyak.nn.options import check_keywords
+from polyak.nn.options import check_counts, check_keywords
 from polyak.nn.policies.base import Policy
 
 POLICY_EXTRACTORS: Mapping[str, ExtractorClass] = {
@@ -61,6 +62,8 @@ class PolicyRecipe:
         else:
             cls = self.remembering
         check_keywords(self.name, policy_kwargs, cls.keywords(**self.defaults))
+        parts = (value for value in self.defaults.values() if isinstance(value, type))
+        check_counts((cls, *parts), policy_kwargs)
         if policy_kwargs.get("features_extractor_class") is None:
             check_policy_fits(self.name, observation_space, policy_kwargs.get("normalize_images", True))
             policy_kwargs = {**policy_kwargs, "features_extractor_class": POLICY_EXTRACTORS[self.name]}
@@ -107,5 +110,5 @@ def check_policy_fits(name: str, observation_space: spaces.Space, normalize_imag
     if name == f"Cnn{lstm}Policy" and not pictures:
         raise PolicyError(
             f"{name!r} reads pictures (a Box of three dimensions), but the space is {observation_space}. "
-            f"Use {better!r}."
+            + (stacked_hint(observation_space) or f"Use {better!r}.")
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from polyak.envs.names import did_you_mean
 
@@ -39,6 +41,40 @@ def check_keywords(owner: str, given: Mapping[str, Any], known: Collection[str])
             f"{owner} got an unexpected keyword argument {name!r} in policy_kwargs.{did_you_mean(name, known)} "
             f"It knows: {', '.join(sorted(known))}; and optimizer_class, optimizer_kwargs."
         )
+
+
+def check_counts(classes: Iterable[type], given: Mapping[str, Any]) -> None:
+    """Check those ``policy_kwargs`` that classes take as integers, and the widths of layers.
+
+    Raises:
+        ValueError: naming the option that is something else.
+    """
+    counted = {name for cls in classes for name, hint in _annotations_of(cls).items() if hint in (int, "int")}
+    for name, value in given.items():
+        numbers = [value] if name in counted else _widths(value) if name == "net_arch" else ()
+        if not all(map(_is_count, numbers)):
+            raise ValueError(f"policy_kwargs[{name!r}]={value!r} cannot be used: give integers of at least 0.")
+
+
+def _widths(arch: Any) -> Iterator[Any]:
+    """The widths in a ``net_arch`` of whatever form; there are none in what is no list."""
+    for part in arch.values() if isinstance(arch, Mapping) else arch if isinstance(arch, list | tuple) else ():
+        if isinstance(part, Mapping | list | tuple):
+            yield from _widths(part)
+        else:
+            yield part
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
+
+
+def _annotations_of(module_class: type) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for owner in reversed(module_class.__mro__):
+        if "__init__" in vars(owner):
+            found |= {p.name: p.annotation for p in inspect.signature(vars(owner)["__init__"]).parameters.values()}
+    return found
 
 
 def warn_without_sde(**options: tuple[Any, Any]) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: F401 - the imports are for type checkers; names are found in the table
+# ruff: noqa: I001 - one statement for each file, which isort would split
 """RLlib's way of speaking: configs that build algorithms, modules and catalogs, on polyak's own algorithms. Beside it,
 what lets games be played on Ray.
 
@@ -10,49 +10,64 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from polyak.scale.algorithm import Algorithm
-    from polyak.scale.callbacks import DefaultCallbacks, RLlibCallback
-    from polyak.scale.columns import ACTOR, CRITIC, DEFAULT_MODULE_ID, ENCODER_OUT, Columns
-    from polyak.scale.config.base import AlgorithmConfig
-    from polyak.scale.config.dqn import DQNConfig, RainbowConfig
-    from polyak.scale.config.impala import APPOConfig, IMPALAConfig
-    from polyak.scale.config.ppo import PPOConfig
-    from polyak.scale.config.sac import SACConfig
-    from polyak.scale.environments import EnvContext, register_env
-    from polyak.scale.errors import NotThereYetError
-    from polyak.scale.filters import MeanStdFilter
-    from polyak.scale.models.catalog import Catalog, DefaultModelConfig, DQNCatalog, DQNRainbowCatalog, PPOCatalog
+if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
+    from polyak.scale.algorithm import Algorithm as Algorithm
+    from polyak.scale.callbacks import DefaultCallbacks as DefaultCallbacks, RLlibCallback as RLlibCallback
+    from polyak.scale.columns import (
+        ACTOR as ACTOR,
+        CRITIC as CRITIC,
+        DEFAULT_MODULE_ID as DEFAULT_MODULE_ID,
+        ENCODER_OUT as ENCODER_OUT,
+        Columns as Columns,
+    )
+    from polyak.scale.config.base import AlgorithmConfig as AlgorithmConfig
+    from polyak.scale.config.dqn import DQNConfig as DQNConfig, RainbowConfig as RainbowConfig
+    from polyak.scale.config.impala import APPOConfig as APPOConfig, IMPALAConfig as IMPALAConfig
+    from polyak.scale.config.ppo import PPOConfig as PPOConfig
+    from polyak.scale.config.sac import SACConfig as SACConfig
+    from polyak.scale.environments import EnvContext as EnvContext, register_env as register_env
+    from polyak.scale.errors import NotThereYetError as NotThereYetError
+    from polyak.scale.filters import MeanStdFilter as MeanStdFilter
+    from polyak.scale.models.catalog import (
+        Catalog as Catalog,
+        DefaultModelConfig as DefaultModelConfig,
+        DQNCatalog as DQNCatalog,
+        DQNRainbowCatalog as DQNRainbowCatalog,
+        PPOCatalog as PPOCatalog,
+    )
     from polyak.scale.models.configs import (
-        ActorCriticEncoderConfig,
-        CNNEncoderConfig,
-        FreeLogStdMLPHeadConfig,
-        MLPEncoderConfig,
-        MLPHeadConfig,
-        ModelConfig,
-        RecurrentEncoderConfig,
+        ActorCriticEncoderConfig as ActorCriticEncoderConfig,
+        CNNEncoderConfig as CNNEncoderConfig,
+        FreeLogStdMLPHeadConfig as FreeLogStdMLPHeadConfig,
+        MLPEncoderConfig as MLPEncoderConfig,
+        MLPHeadConfig as MLPHeadConfig,
+        ModelConfig as ModelConfig,
+        RecurrentEncoderConfig as RecurrentEncoderConfig,
     )
     from polyak.scale.models.default_modules import (
-        DefaultDQNTorchRLModule,
-        DefaultPPOTorchRLModule,
-        DQNRainbowTorchRLModule,
-        PPORLModule,
-        PPOTorchRLModule,
+        DefaultDQNTorchRLModule as DefaultDQNTorchRLModule,
+        DefaultPPOTorchRLModule as DefaultPPOTorchRLModule,
+        DQNRainbowTorchRLModule as DQNRainbowTorchRLModule,
+        PPORLModule as PPORLModule,
+        PPOTorchRLModule as PPOTorchRLModule,
     )
-    from polyak.scale.models.encoders import Encoder, TorchModel
-    from polyak.scale.models.multi import MultiRLModule, MultiRLModuleSpec
+    from polyak.scale.models.encoders import Encoder as Encoder, TorchModel as TorchModel
+    from polyak.scale.models.multi import MultiRLModule as MultiRLModule, MultiRLModuleSpec as MultiRLModuleSpec
     from polyak.scale.models.rl_module import (
-        InferenceOnlyAPI,
-        QNetAPI,
-        RLModule,
-        RLModuleSpec,
-        TargetNetworkAPI,
-        TorchRLModule,
-        ValueFunctionAPI,
+        InferenceOnlyAPI as InferenceOnlyAPI,
+        QNetAPI as QNetAPI,
+        RLModule as RLModule,
+        RLModuleSpec as RLModuleSpec,
+        TargetNetworkAPI as TargetNetworkAPI,
+        TorchRLModule as TorchRLModule,
+        ValueFunctionAPI as ValueFunctionAPI,
     )
-    from polyak.scale.processes.players import RayCrew
-    from polyak.scale.trainables import get_algorithm_class, get_trainable_cls
-    from polyak.scale.tuning import tune_trainable
+    from polyak.scale.processes.players import RayCrew as RayCrew
+    from polyak.scale.trainables import (
+        get_algorithm_class as get_algorithm_class,
+        get_trainable_cls as get_trainable_cls,
+    )
+    from polyak.scale.tuning import tune_trainable as tune_trainable
 
 _PLACES = {
     "algorithm": "Algorithm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,12 @@ def creator_of(env: Any) -> Callable[[EnvContext], gym.Env]:
     if not isinstance(env, str):
         fix = "give a registered name, or a class or function of one argument, the EnvContext."
         require(callable(env), "env", env, fix)
+        require(
+            _takes_one(env),
+            "env",
+            env,
+            "it is called with its config, an EnvContext: add that argument, such as def __init__(self, config=None).",
+        )
         return env
     if env in _REGISTERED:
         return _REGISTERED[env]
@@ -84,6 +91,17 @@ def creator_of(env: Any) -> Callable[[EnvContext], gym.Env]:
         known = env in gym.registry or ":" in env or "/" in env
         require(known, "env", env, f"nothing has that name.{hint}")
     return partial(_by_name, env)
+
+
+def _takes_one(create: Callable[..., Any]) -> bool:
+    """Whether it can be called with one argument; true where Python cannot tell."""
+    try:
+        inspect.signature(create).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def _by_name(name: str, context: EnvContext) -> gym.Env:

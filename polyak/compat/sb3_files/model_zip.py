@@ -27,6 +27,7 @@ from polyak.core.files.archive import DAMAGED, check_members, open_zip
 from polyak.core.files.checkpoint import Saved
 from polyak.core.files.parameters import optimizer_key, split_optimizer
 from polyak.envs.reading import plain_json
+from polyak.nn.compiled import plain_name
 
 _VARIABLES = ("pytorch_variables", "tensors")
 _UNREADABLE = (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
@@ -126,7 +127,7 @@ def _tensors(state: Any, what: str) -> _Tensors:
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             raise ValueError(f"{what}: {name!r:.80} is not a tensor: it is damaged.")
         _check_tensor(tensor, f"{what}: {name}")
-    return {name: _widened(tensor).detach() for name, tensor in state.items()}
+    return {plain_name(name): _widened(tensor).detach() for name, tensor in state.items()}
 
 
 def _check_tensor(tensor: Tensor, what: str) -> None:

@@ -44,7 +44,7 @@ def opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
             raise TypeError(f"path={target!r} is neither a path nor an open binary file.")
         yield target
         return
-    path = Path(target)
+    path = Path(target).expanduser()
     if (mode == "wb" and not path.suffix) or (mode == "rb" and not path.is_file()):
         path = path.with_name(path.name + suffix)
     if mode == "rb":

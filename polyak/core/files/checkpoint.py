@@ -307,7 +307,7 @@ def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
 
 
 def load(
-    cls: type[M],
+    cls: type[M] | Callable[[Mapping[str, Any]], type[M]],
     source: Any,
     env: Any,
     device: torch.device | str,
@@ -318,13 +318,20 @@ def load(
     trust: bool,
     resume: bool,
 ) -> M:
-    """Build a model from a file; see :meth:`Algorithm.load`."""
+    """Build a model from a file; see :meth:`Algorithm.load`.
+
+    Args:
+        cls: the model's class, or what finds it by the file's description.
+    """
     saved = read(source, trust=trust, skip=custom_objects.keys() | (overrides.keys() - {"policy_kwargs"}))
     info = saved.info
     if print_system_info:
         _print_system_info(info)
     if resume and saved.foreign:
         raise ValueError("resume=True needs a file that polyak wrote: another library's holds no random states.")
+    if not isinstance(cls, type):
+        with damage_named(source):
+            cls = cls(info)
     return built(cls, saved, source, env, device, custom_objects, overrides, force_reset, trust, resume)
 
 
@@ -428,7 +435,8 @@ def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> N
         return
     known = {*(f.name for f in fields(cls)), *parameters, *saved.info["hyperparameters"], *saved.foreign}
     if unknown := sorted(overrides.keys() - known - _NOT_HYPERPARAMETERS):
-        raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}")
+        hint = did_you_mean(unknown[0], known)
+        raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}.{hint}")
 
 
 def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

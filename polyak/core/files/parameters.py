@@ -9,6 +9,7 @@ from torch import Tensor
 from polyak.core.files.checkpoint import Arrays, Saved, check_counter
 from polyak.core.files.serialise import decode, encode
 from polyak.core.learner import Learner
+from polyak.nn.compiled import plain_name
 
 _KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
 """How an optimizer computes; that is chosen where it runs and not taken from a file."""
@@ -105,7 +106,7 @@ def restore(learner: Learner, saved: Saved) -> None:
         RuntimeError: names or shapes of weights differ.
     """
     own = learner.networks()
-    for name, array in saved.networks.items():
+    for name, array in ((plain_name(name), array) for name, array in saved.networks.items()):
         if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
             raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
     learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})

@@ -510,7 +510,7 @@ class AdversarialImitation(DeepAlgorithm):
         deterministic: bool = False,
         *,
         action_masks: np.ndarray | None = None,
-    ) -> tuple[Any, tuple[np.ndarray, ...] | None]:
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The generator's action; see :meth:`DeepAlgorithm.predict`."""
         return self.generator.predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 

@@ -30,16 +30,16 @@ from polyak.core.hyperparameters import (
 )
 from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collection
-from polyak.core.loops.from_data import CHUNK, LearnsFromData, watched
+from polyak.core.loops.from_data import LearnsFromData, watched
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
-from polyak.data import HerReplayBuffer, ReplayBuffer
+from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
 from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.sampling.samplers import make_prioritized
 from polyak.data.step import Step
-from polyak.envs import DummyVecEnv
+from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.wrappers.normalize import detached
 
 _NOMINAL_EPISODE = 200
@@ -76,6 +76,9 @@ class RolloutReturn(NamedTuple):
 class OffPolicyAlgorithm(LearnsFromData):
     """Algorithms that learn from a replay buffer, a dataset, or both."""
 
+    env: Becomes[GymEnv | Dataset | str | None, VecEnv | None] = later()
+    """An environment, a vector of them, a registered name, or a :class:`~polyak.data.Dataset` to learn from without
+    any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
     _: KW_ONLY
     buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
@@ -310,13 +313,28 @@ class OffPolicyAlgorithm(LearnsFromData):
         eval_freq: int | None = None,
         n_eval_episodes: int = 10,
     ) -> Self:
+        """Train, on experience, on a dataset, or on both.
+
+        Args:
+            total_timesteps: environment steps to make, over all environments; from a dataset alone, gradient steps.
+            callback: called at every step; a function, a callback object, or a list of them.
+            log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
+                ``None`` for none.
+            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
+            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
+            progress_bar: show one; needs ``polyak[extra]``.
+            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
+            eval_freq: steps between two evaluations; ``None``: ten in all.
+            n_eval_episodes: episodes of each.
+
+        Returns:
+            the model itself.
+
+        Raises:
+            ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
+        """
         callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
-    learn.__doc__ = f"""{Algorithm.learn.__doc__}
-        From a dataset alone ``total_timesteps`` counts gradient steps, of which {CHUNK} are an iteration. ``eval_env``
-        is evaluated in, for ``n_eval_episodes`` each time, after every ``eval_freq`` steps; ``None``: ten times in all.
-        """
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         if self.learns_offline:

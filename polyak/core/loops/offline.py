@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from polyak.core.interaction import FROM_DATA
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
@@ -36,6 +37,7 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     episodes' returns (IQL's); ``(scale, shift)`` multiplies and adds. All are taken from the dataset, kept in the
     model, and used for what it experiences afterwards, too."""
 
+    _alternatives = FROM_DATA
     # Not annotated: not a hyper-parameter.
     reward_affine = 1.0, 0.0
     """Scale and shift that ``reward_scaling`` stands for, given the dataset."""

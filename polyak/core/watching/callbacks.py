@@ -17,11 +17,13 @@ import numpy as np
 
 from polyak.core.advice import advise
 from polyak.core.files.archive import replacing
+from polyak.core.hyperparameters import whole
 from polyak.core.seeding import derived_seed
 from polyak.core.watching.evaluation import as_vector, evaluate_policy, fitted
 from polyak.core.watching.evaluation_log import Evaluations, read_evaluations
 from polyak.core.watching.logger import Logger
 from polyak.core.watching.undisturbed import undisturbed
+from polyak.core.watching.watched import Watched
 from polyak.envs import VecEnv, sync_envs_normalization
 
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
@@ -44,7 +46,7 @@ class BaseCallback(ABC):
         verbose: 0 prints nothing, 1 information, 2 debugging messages.
     """
 
-    model: Any
+    model: Watched
     # Not inherited: a subclass of a callback that does not read the loop's variables may do so.
     _reads_locals: bool
 
@@ -418,12 +420,12 @@ class CheckpointCallback(BaseCallback):
     ) -> None:
         super().__init__(verbose)
         self._saver = _saver(file_format)
+        self.save_freq = whole("save_freq", save_freq)
         if save_freq < 1:
             raise ValueError(
                 f"save_freq must be at least 1, got {save_freq!r}. Leave the callback out to save nothing."
             )
-        self.save_freq = save_freq
-        self.save_path = os.fspath(save_path)
+        self.save_path = os.path.expanduser(save_path)
         self.name_prefix = name_prefix
         self.save_replay_buffer = save_replay_buffer
         self.save_vecnormalize = save_vecnormalize
@@ -524,13 +526,13 @@ class EvalCallback(EventCallback):
     ) -> None:
         super().__init__(callback_after_eval, verbose=verbose)
         self._saver = _saver(file_format)
+        self.n_eval_episodes = whole("n_eval_episodes", n_eval_episodes)
+        self.eval_freq = whole("eval_freq", eval_freq)
         if n_eval_episodes < 1:
             raise ValueError(f"n_eval_episodes must be at least 1, got {n_eval_episodes!r}.")
         self.callback_on_new_best = self._adopt(callback_on_new_best)
         self.eval_env = as_vector(eval_env)
         self._env_name = eval_env if isinstance(eval_env, str) else None
-        self.n_eval_episodes = n_eval_episodes
-        self.eval_freq = eval_freq
         self.best_mean_reward = -np.inf
         self.last_mean_reward = -np.inf
         self.deterministic = deterministic
@@ -538,8 +540,8 @@ class EvalCallback(EventCallback):
         self.warn = warn
         self.seed = seed
         self.max_steps_per_episode = max_steps_per_episode
-        self.best_model_save_path = None if best_model_save_path is None else os.fspath(best_model_save_path)
-        self.log_path = None if log_path is None else os.path.join(log_path, "evaluations")
+        self.best_model_save_path = None if best_model_save_path is None else os.path.expanduser(best_model_save_path)
+        self.log_path = None if log_path is None else os.path.join(os.path.expanduser(log_path), "evaluations")
         self.evaluations_timesteps: list[int] = []
         self.evaluations_results: list[list[float]] = []
         self.evaluations_length: list[list[int]] = []
@@ -817,10 +819,10 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
 
     def __init__(self, max_episodes: int, verbose: int = 0) -> None:
         super().__init__(verbose=verbose)
+        self.max_episodes = whole("max_episodes", max_episodes)
         if max_episodes < 1:
             raise ValueError(f"max_episodes must be at least 1, got {max_episodes!r}.")
-        self.max_episodes = max_episodes
-        self._total_max_episodes = max_episodes
+        self._total_max_episodes = self.max_episodes
         self.n_episodes = 0
 
     def _init_callback(self) -> None:
@@ -857,9 +859,9 @@ class EveryNTimesteps(EventCallback):
 
     def __init__(self, n_steps: int, callback: BaseCallback | CallbackFunction | None) -> None:
         super().__init__(callback)
+        self.n_steps = whole("n_steps", n_steps)
         if n_steps < 1:
             raise ValueError(f"n_steps must be at least 1, got {n_steps!r}.")
-        self.n_steps = n_steps
         self.last_time_trigger = 0
 
     def _on_training_start(self) -> None:

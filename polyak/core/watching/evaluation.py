@@ -10,12 +10,13 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.core.advice import advise
+from polyak.core.hyperparameters import whole
 from polyak.core.watching.undisturbed import is_exposed, undisturbed
 from polyak.envs.masks import Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
-from polyak.envs.wrap import as_vec_env
+from polyak.envs.wrap import as_vec_env, check_is_env
 from polyak.envs.wrappers.by_name import name_parts
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
@@ -260,6 +261,10 @@ class Episode(NamedTuple):
     capped: bool
 
 
+LONG = 100_000
+"""Steps of an episode from which on it may have no end."""
+
+
 @dataclass
 class _Seat:
     """One environment of the vector: what its episode has gathered, and how many episodes it has still to play."""
@@ -277,6 +282,12 @@ class _Seat:
         self.total += reward
         self.steps += 1
         self.game_steps += 1
+        if self.game_steps == LONG and self.max_steps is None:
+            advise(
+                "an episode without end",
+                f"an episode of the evaluation has taken {LONG:,} steps and has no end yet; the environment may never "
+                "end it. Set a limit: max_steps_per_episode=1000, or gymnasium.wrappers.TimeLimit(env, 1000).",
+            )
         ended = done and (not self.monitored or "episode" in info)
         return ended, not ended and self.max_steps is not None and self.game_steps >= self.max_steps
 
@@ -304,7 +315,10 @@ def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
     """
     if isinstance(env, VecEnv):
         return env
+    if isinstance(env, gym.vector.VectorEnv):
+        return as_vec_env(env)
     if not isinstance(env, str):
+        check_is_env(env)
         single = name_parts(env)
         return DummyVecEnv([lambda: single])
     return fitted(env, as_vec_env(env), _normalisation_of(model), model)
@@ -367,7 +381,7 @@ def _play(
     counted, until it ends by itself or until all those that still have to play idle and the vector is reset.
     """
     for name, number in (("n_eval_episodes", n_episodes), ("max_steps_per_episode", max_steps)):
-        if number is not None and number < 1:
+        if number is not None and whole(name, number) < 1:
             raise ValueError(f"{name} must be at least 1, got {number!r}.")
     n_envs, monitored = env.num_envs, _is_monitored(env)
     seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]

@@ -518,6 +518,7 @@ def configure(folder: str | None = None, format_strings: Iterable[str] | None = 
         folder = os.getenv("SB3_LOGDIR") or os.path.join(tempfile.gettempdir(), stamp)
     elif not isinstance(folder, str | os.PathLike):
         raise TypeError(f"folder must be a path or None, got {folder!r}.")
+    folder = os.path.expanduser(folder)
     if format_strings is None:
         format_strings = os.getenv("SB3_LOG_FORMAT", "stdout,log,csv").split(",")
     names = [name for name in format_strings if name]

@@ -20,6 +20,8 @@ from gymnasium import spaces
 
 from polyak.data.datasets import formats
 from polyak.data.datasets.checks import action_space_of, check_numbers, check_spaces, observation_space_of
+from polyak.data.datasets.formats import own_names
+from polyak.data.datasets.formats.own_names import Columns
 from polyak.data.datasets.formats.source import damage_named
 from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, arrays_of, assemble, each
 from polyak.data.datasets.rings import Buffer, recording_of_ring
@@ -137,6 +139,7 @@ class Dataset:
         env_id: str | None = None,
         in_memory: bool | None = None,
         trust: bool = False,
+        **columns: Columns,
     ) -> Dataset:
         """Read a file, whatever its format, which is found by the content.
 
@@ -149,15 +152,21 @@ class Dataset:
                 are needed; True reads them; None reads what takes at most a quarter of the free memory.
             trust: also read a pickle that holds other things than Stable-Baselines3's buffers do. It can run any code:
                 set this only for files that you trust.
+            columns: of a table whose columns have names of your own, what they are: ``observations=["x", "y"]``,
+                ``actions=["force"]``, ``rewards="gain"``, ``terminations``, ``truncations``, ``dones``,
+                ``next_observations``, ``episodes``, ``steps``. A list is an array, one name a number for each step,
+                and a dict of these Dict observations.
 
         Raises:
+            TypeError: another keyword.
             FileNotFoundError: there is no such file.
             DatasetError: it is in no format that is known, damaged, claims more than a file of its size can hold (see
                 :mod:`polyak.envs.reading.limits`), names other files, or its data cannot be learned from.
             ImportError: a library that the format needs is missing; it names the extra.
         """
         known: dict[str, Any] = {"observation_space": observation_space, "action_space": action_space}
-        recording = formats.read(path, format, in_memory=in_memory, trust=trust, **known)
+        own_names.check(columns)
+        recording = formats.read(path, format, in_memory=in_memory, trust=trust, columns=columns, **known)
         given = {name: value for name, value in (known | {"env_id": env_id}).items() if value is not None}
         with damage_named(f"path={str(path)!r}"):
             return cls.from_recording(recording._replace(**given))

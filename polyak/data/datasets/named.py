@@ -47,7 +47,8 @@ def by_meaning(arrays: Mapping[str, Any], source: str) -> tuple[dict[str, Any], 
             known[meaning] = array
     if missing := [name for name in _NEEDED if name not in known]:
         raise DatasetError(
-            f"{source} has no {missing[0]}: it has {sorted(arrays)}. They may be called {NAMES[missing[0]].split()}."
+            f"{source} has no {missing[0]}: it has {sorted(arrays)}. They may be called {NAMES[missing[0]].split()}; "
+            f"of a table, say which columns they are: Dataset.load(path, {missing[0]}=[...])."
         )
     if "terminations" not in known and "dones" not in known:
         may = [*NAMES["terminations"].split(), *NAMES["dones"].split()]

@@ -15,6 +15,7 @@ from polyak.data.hindsight.episodes import Episodes
 from polyak.data.randomness import Randomness
 from polyak.data.sampling.window import Window
 from polyak.data.storage.storage import Storage
+from polyak.envs.vec.env_slot import add_note
 from polyak.envs.vec.vec_env import VecEnv
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
@@ -195,7 +196,7 @@ class Hindsight(Randomness):
             infos: list[Any] = [{}] * len(cells)
         else:
             infos = copy.deepcopy(self.infos.reshape(-1)[cells].tolist())
-        rewards = self.env.env_method("compute_reward", achieved, desired, infos, indices=[0])[0]
+        rewards = self._asked(achieved, desired, infos)
         rewards = np.asarray(rewards, np.float32)
         if rewards.shape != (len(cells),):
             raise ValueError(
@@ -203,6 +204,20 @@ class Hindsight(Randomness):
                 "It is called with arrays of goals [B, ...], so write it without assuming a single goal."
             )
         return rewards
+
+    def _asked(self, achieved: np.ndarray, desired: np.ndarray, infos: list[dict[str, Any]]) -> Any:
+        """What the environment says."""
+        assert self.env is not None
+        try:
+            return self.env.env_method("compute_reward", achieved, desired, infos, indices=[0])[0]
+        except Exception as error:
+            if self.infos is None:
+                add_note(
+                    error,
+                    "raised by compute_reward(), which hindsight replay calls with empty infos. If it reads them, keep "
+                    "them: replay_buffer_kwargs={'copy_info_dict': True}.",
+                )
+            raise
 
     def state_dict(self, slots: np.ndarray) -> dict[str, Any]:
         state: dict[str, Any] = {"rng": self.rng_state()}

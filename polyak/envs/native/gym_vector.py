@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -301,6 +302,35 @@ def _check_can_reset_some(env: gym.vector.VectorEnv, reset_mask: bool | None) ->
             "vector_kwargs={'autoreset_mode': 'SameStep'}), or use make_vec_env(env_id, n_envs=n). "
             "If it does take a reset_mask, pass reset_mask=True to GymVectorEnv."
         )
+
+
+def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
+    """``env``; or, where it resets late and can not do otherwise, the same environments made again, one by one.
+
+    What ``gymnasium.make_vec("CartPole-v1")`` makes is such. One that stands in wrappers, or was not made by name, is
+    returned as it is, for :class:`GymVectorEnv` to refuse.
+    """
+    late = _autoreset_mode(env, None) == NEXT_STEP and env.num_envs > 1
+    if not late or env.unwrapped is not env or env.spec is None:
+        return env
+    try:
+        _check_can_reset_some(env, None)
+    except ValueError:
+        own = {key: value for key, value in env.spec.kwargs.items() if key not in _OF_THE_VECTOR}
+        options = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
+        again = gym.make_vec(env.spec.id, env.num_envs, vectorization_mode="sync", vector_kwargs=options, **own)
+        warnings.warn(
+            f"{env} resets an environment in the step after its end, which is no experience: its environments were "
+            "made again, one by one, by gymnasium.make_vec(..., vectorization_mode='sync'). make_vec_env(name, "
+            "n_envs=n) makes such at once.",
+            stacklevel=4,
+        )
+        return again
+    return env
+
+
+_OF_THE_VECTOR = frozenset(("num_envs", "vectorization_mode", "vector_kwargs", "wrappers"))
+"""Entries of a spec that say how environments are made into a vector."""
 
 
 def _mentions_reset_mask(vector_class: type) -> bool:

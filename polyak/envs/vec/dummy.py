@@ -15,6 +15,7 @@ from polyak.envs.vec.env_slot import (
     EnvSlot,
     allocate_observations,
     build_env,
+    check_env_fns,
     get_env_attr,
     is_env_wrapped,
     set_env_attr,
@@ -34,6 +35,7 @@ class DummyVecEnv(VecEnv):
     """
 
     def __init__(self, env_fns: Sequence[Callable[[], gym.Env]]):
+        check_env_fns(env_fns)
         self.envs = [build_env(env_fn, index) for index, env_fn in enumerate(env_fns)]
         _check_envs(self.envs)
         check_same_spaces([(env.observation_space, env.action_space) for env in self.envs])

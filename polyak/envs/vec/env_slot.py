@@ -9,17 +9,25 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.mistakes import NUMBERS, check_has_spaces, check_info, check_reward
+from polyak.envs.mistakes import (
+    MASKS,
+    NUMBERS,
+    check_has_spaces,
+    check_info,
+    check_masks_are_a_method,
+    check_reward,
+    check_success,
+)
 from polyak.envs.spaces import Key, obs_space_info
 
-METHOD, FINAL = "action_masks", "terminal_action_masks"
+METHOD, FINAL = MASKS, "terminal_action_masks"
 """The method by which an environment says which choices it allows, and the key of the last info of an episode under
 which that is kept, since the environment is reset then."""
 
@@ -31,6 +39,26 @@ def allocate_observations(observation_space: spaces.Space, num_envs: int) -> dic
     """Zeroed arrays for the observations of ``num_envs`` environments, one per key."""
     keys, shapes, dtypes = obs_space_info(observation_space)
     return {key: np.zeros((num_envs, *shapes[key]), dtype=dtypes[key]) for key in keys}
+
+
+def joined(mask: Any) -> Any:
+    """A mask; one that is given as a list of arrays, one for each choice, as these one after the other."""
+    by_choice = isinstance(mask, list | tuple) and len(mask) > 0 and all(np.ndim(part) == 1 for part in mask)
+    return np.concatenate(mask) if by_choice else mask
+
+
+def check_env_fns(env_fns: Any) -> None:
+    """Accept several things, one for each environment.
+
+    Raises:
+        TypeError: it is one function or one environment.
+    """
+    if callable(env_fns) or isinstance(env_fns, str | gym.Env) or not isinstance(env_fns, Iterable):
+        one = "lambda: env" if isinstance(env_fns, gym.Env) else "make"
+        raise TypeError(
+            f"env_fns={env_fns!r:.200} must be a list of functions, one for each environment: [{one}], or "
+            f"[make for _ in range(4)]. make_vec_env(..., n_envs=4) does that by itself."
+        )
 
 
 def build_env(env_fn: Callable[[], gym.Env], index: int) -> gym.Env:
@@ -48,6 +76,7 @@ def build_env(env_fn: Callable[[], gym.Env], index: int) -> gym.Env:
     env = env_fn()
     if isinstance(env, gym.Env):
         check_has_spaces(env)
+        check_masks_are_a_method(env)
         return env
     if isinstance(env, gym.vector.VectorEnv):
         raise ValueError(
@@ -128,9 +157,10 @@ class EnvSlot:
                 info["TimeLimit.truncated"] = False
                 return reward, False, info, None
             info["TimeLimit.truncated"] = not terminated
+            check_success(env, info)
             info["terminal_observation"] = self._read(obs)
             if env.has_wrapper_attr(METHOD):
-                info[FINAL] = np.array(get_env_attr(env, METHOD)())
+                info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))
             return reward, True, info, self._accept_reset(env, env.reset())
         except Exception as error:
             add_note(

@@ -26,6 +26,7 @@ from polyak.envs.mistakes import check_same_spaces
 from polyak.envs.sizes import MOST_PROCESSES, check_size
 from polyak.envs.spaces import dict_to_obs
 from polyak.envs.vec import env_worker
+from polyak.envs.vec.env_slot import check_env_fns
 from polyak.envs.vec.env_worker import Assignment, EnvBlock, Failure, run_worker
 from polyak.envs.vec.info_codec import decode_step_infos, pickled
 from polyak.envs.vec.shared_arrays import Channel, channel_ends, create_shared_arrays
@@ -181,6 +182,7 @@ class SubprocVecEnv(VecEnv):
             # This process is a worker being started: it imports the script, which builds the VecEnv at its top level.
             # The parent sees the exit code and explains; going on would print a long traceback from each worker.
             os._exit(_UNGUARDED_MAIN)
+        check_env_fns(env_fns)
         fns = list(env_fns)
         if not fns:
             raise ValueError("env_fns must hold at least one function that returns an environment, got none.")

@@ -200,7 +200,7 @@ class ResultsWriter:
 
 def monitor_path(filename: str | os.PathLike[str]) -> Path:
     """Path of the monitor file that ``filename`` (a file, a prefix or a folder) stands for."""
-    name = os.fspath(filename)
+    name = os.path.expanduser(filename)
     if name.endswith(Monitor.EXT):
         return Path(name)
     if name == "" or os.path.isdir(name):
@@ -210,7 +210,7 @@ def monitor_path(filename: str | os.PathLike[str]) -> Path:
 
 def get_monitor_files(path: str | os.PathLike[str]) -> list[str]:
     """Paths of the monitor files in a folder, sorted."""
-    return sorted(glob.glob(os.path.join(glob.escape(os.fspath(path)), "*" + Monitor.EXT)))
+    return sorted(glob.glob(os.path.join(glob.escape(os.path.expanduser(path)), "*" + Monitor.EXT)))
 
 
 def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:

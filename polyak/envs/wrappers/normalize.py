@@ -294,7 +294,7 @@ class VecNormalize(VecEnvWrapper):
 
         The file appears under its name only when it is complete; missing folders are made.
         """
-        path = Path(save_path)
+        path = Path(save_path).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
         state = self.state_dict()
         arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
@@ -322,7 +322,7 @@ class VecNormalize(VecEnvWrapper):
         Raises:
             ValueError: for another file, a damaged one, or statistics of other observations.
         """
-        state = read_state(Path(load_path), trust)
+        state = read_state(Path(load_path).expanduser(), trust)
         try:
             return VecNormalize.from_state_dict(venv, state)
         except ValueError as error:

@@ -25,6 +25,7 @@ class VecVideoRecorder(VecEnvWrapper):
         name_prefix: a film is called ``{name_prefix}-step-{start}-to-step-{start + video_length}.mp4``.
 
     Raises:
+        TypeError: ``record_video_trigger`` is no function.
         ValueError: for another render mode, or a ``video_length`` below 1.
         ImportError: without imageio and ffmpeg.
     """
@@ -43,10 +44,15 @@ class VecVideoRecorder(VecEnvWrapper):
                 f"The render_mode must be 'rgb_array' to record videos, got {self.render_mode!r}. "
                 "Pass render_mode='rgb_array' when making the environments."
             )
+        if not callable(record_video_trigger):
+            raise TypeError(
+                f"record_video_trigger={record_video_trigger!r} must be a function of the number of steps: "
+                "lambda step: step % 1000 == 0."
+            )
         if video_length < 1:
             raise ValueError(f"video_length must be at least 1, got {video_length}.")
         _import_imageio()
-        self.video_folder = os.path.abspath(video_folder)
+        self.video_folder = os.path.abspath(os.path.expanduser(video_folder))
         self.record_video_trigger = record_video_trigger
         self.video_length = video_length
         self.name_prefix = name_prefix

@@ -225,11 +225,21 @@ def _nature_size(size: int) -> int:
     return size
 
 
+def stacked_hint(space: spaces.Space) -> str:
+    """What to do with several images in one observation; nothing where that is not what it is."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 4:
+        return ""
+    return (
+        f"These are {space.shape[0]} images, as FrameStackObservation gives them; a CNN reads one, with more "
+        f"channels: use VecFrameStack(make_vec_env(...), n_stack={space.shape[0]}) in place of that wrapper."
+    )
+
+
 def _check_picture(space: spaces.Space, normalized_image: bool) -> None:
     if not isinstance(space, spaces.Box) or len(space.shape) != 3:
         raise PolicyError(
             f"NatureCNN reads pictures, a Box of three dimensions, but the observation space is {space}. "
-            "Use 'MlpPolicy' for vectors and 'MultiInputPolicy' for Dict spaces."
+            + (stacked_hint(space) or "Use 'MlpPolicy' for vectors and 'MultiInputPolicy' for Dict spaces.")
         )
     if not is_image_space(space, normalized_image=normalized_image):
         raise PolicyError(

@@ -16,6 +16,7 @@ from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import checked, mask_size
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
 from polyak.nn.codec import ActionCodec, make_codec
+from polyak.nn.compiled import keep_plain_names
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
@@ -52,6 +53,7 @@ class Network(nn.Module):
         self, observation_space: spaces.Space, action_space: spaces.Space, *, normalize_images: bool = True
     ) -> None:
         super().__init__()
+        keep_plain_names(self)
         self.observation_space = observation_space
         self.action_space = action_space
         self.normalize_images = normalize_images

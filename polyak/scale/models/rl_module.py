@@ -29,6 +29,7 @@ from polyak.core.files.damage import damage_named
 from polyak.core.files.serialise import decode, encode, find_class
 from polyak.core.hyperparameters import require
 from polyak.envs.reading import plain_json
+from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.scale.columns import DEFAULT_MODULE_ID, Columns
 from polyak.scale.models.distributions import Distribution, distribution_for
 
@@ -211,6 +212,7 @@ class TorchRLModule(nn.Module, RLModule):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         nn.Module.__init__(self)
+        keep_plain_names(self)
         RLModule.__init__(self, *args, **kwargs)
         if self.inference_only:
             for name in self._only_learned():
@@ -256,6 +258,7 @@ class TorchRLModule(nn.Module, RLModule):
         """
         own = self.state_dict()
         left_out = self._only_learned() if self.inference_only else []
+        state = {plain_name(name): value for name, value in state.items()}
         state = {k: v for k, v in state.items() if not any(k.startswith(part + ".") for part in left_out)}
         wrong = [name for name, value in state.items() if name not in own or own[name].shape != np.shape(value)]
         if wrong:

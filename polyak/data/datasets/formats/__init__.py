@@ -20,12 +20,14 @@ class Format(NamedTuple):
     write: Callable[[Recording, Path], None] | None = None
     suffixes: tuple[str, ...] = ()
     """Of the names of the files that are written in it."""
+    is_table: bool = False
+    """Whether it has columns, which may have any names if :class:`Source` says what they are."""
 
 
 FORMATS: dict[str, Format] = {
     "npz": Format(npz.recognises, npz.read, npz.write, (".npz",)),
-    "csv": Format(csv.recognises, csv.read, csv.write, (".csv",)),
-    "parquet": Format(parquet.recognises, parquet.read, parquet.write, (".parquet", ".pq")),
+    "csv": Format(csv.recognises, csv.read, csv.write, (".csv",), is_table=True),
+    "parquet": Format(parquet.recognises, parquet.read, parquet.write, (".parquet", ".pq"), is_table=True),
     "minari": Format(minari.recognises, minari.read, minari.write),
     "d4rl": Format(d4rl.recognises, d4rl.read),
     "d3rlpy": Format(d3rlpy.recognises, d3rlpy.read),
@@ -54,8 +56,12 @@ def read(path: Any, format: str | None = None, **options: Any) -> Recording:
         raise DatasetError(f"{source} is a pipe or a device, neither a file nor a folder.")
     candidates = FORMATS if format is None else {format: FORMATS[format]}
     with damage_named(str(source)):
-        for kind in candidates.values():
+        for name, kind in candidates.items():
             if format is not None or kind.recognises(source):
+                if source.columns and not kind.is_table:
+                    raise DatasetError(
+                        f"{source} is of the format {name}, not a table: it has no {list(source.columns)}."
+                    )
                 return kind.read(source)
     raise DatasetError(f"{source}: it is in none of the formats that are read: {', '.join(FORMATS)}.{source.hint}")
 
@@ -90,7 +96,7 @@ def target_of(path: Any, format: str | None = None) -> tuple[Path, str]:
     """
     writable = {name: kind for name, kind in FORMATS.items() if kind.write is not None}
     _check(format, list(writable))
-    target = Path(path)
+    target = Path(path).expanduser()
     if format is None:
         target = target if target.suffix else target.with_name(f"{target.name}.npz")
         format = next((name for name, kind in writable.items() if target.suffix.lower() in kind.suffixes), None)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
+from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, pandas
 from polyak.data.datasets.parts import DatasetError, Recording
 from polyak.data.datasets.writing import replacing
@@ -37,7 +38,8 @@ def read(source: Source) -> Recording:
         frame = pd.read_csv(source.path, sep=separator, float_precision="round_trip", encoding="utf-8-sig")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise DatasetError(f"{source} is no table: {' '.join(str(error).split())}.") from error
-    return recording_of_columns({str(name): _narrowed(frame[name].to_numpy()) for name in frame.columns}, str(source))
+    names = renamed(frame.columns, source.columns, str(source))
+    return recording_of_columns({names[name]: _narrowed(frame[name].to_numpy()) for name in frame.columns}, str(source))
 
 
 def _narrowed(column: np.ndarray) -> np.ndarray:

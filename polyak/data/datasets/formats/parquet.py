@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
+from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, decoded_space, pandas
 from polyak.data.datasets.named import NAMES
 from polyak.data.datasets.parts import DatasetError, Recording
@@ -42,9 +43,9 @@ def read(source: Source) -> Recording:
         raise DatasetError(f"{source} is damaged: {' '.join(str(error).split())}.") from error
     columns = {name: _numbers(table[name]) for name in table.column_names} | texts
     ordered = {name: columns.get(name, np.full(table.num_rows, None)) for name in schema.names}
-    recording = recording_of_columns(
-        {name: ordered[name] for name in ordered if not _INDEX.fullmatch(name)}, str(source)
-    )
+    used = {name: ordered[name] for name in ordered if not _INDEX.fullmatch(name)}
+    names = renamed(used, source.columns, str(source))
+    recording = recording_of_columns({names[name]: column for name, column in used.items()}, str(source))
     what = f"{source}: its metadata"
     about = plain_json.parse((schema.metadata or {}).get(_KEY, b"null"), what)
     if about is None:
@@ -79,7 +80,8 @@ def _numbers(column: Any) -> np.ndarray:
 def _texts(pa: Any, pq: Any, source: Source, schema: Any) -> dict[str, np.ndarray]:
     """The names of episodes, if they are texts. Each is read once, however often it is repeated."""
     is_text = {field.name: pa.types.is_string(field.type) or pa.types.is_large_string(field.type) for field in schema}
-    names = [name for name in schema.names if is_text[name] and name.lower() in EPISODES]
+    called = {*EPISODES, source.columns.get("episodes")}
+    names = [name for name in schema.names if is_text[name] and (name.lower() in called or name in called)]
     if not names:
         return {}
     table = pq.read_table(source.path, columns=names, read_dictionary=names)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from gymnasium import spaces
 
 from polyak.data.datasets.formats import hdf5
+from polyak.data.datasets.formats.own_names import Columns
 from polyak.data.datasets.parts import DatasetError
 from polyak.envs.space_json import decode_space
 
@@ -37,10 +38,12 @@ class Source:
     observation_space: spaces.Space | None = None
     """For files that need it to be understood; so with the actions'."""
     action_space: spaces.Space | None = None
+    columns: Mapping[str, Columns] = field(default_factory=dict)
+    """Of tables: what columns are whose names do not say so."""
 
     @property
     def path(self) -> Path:
-        return Path(self.given)
+        return Path(self.given).expanduser()
 
     @property
     def exists(self) -> bool:

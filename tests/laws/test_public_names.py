@@ -1,0 +1,98 @@
+"""What programs import: names that are found lazily are those that type checkers are shown, and they are short."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import polyak
+from tests.laws.floors import FACES, PACKAGE
+
+ROOT = PACKAGE.parent
+LAZY = ("polyak", "polyak.envs", "polyak.scale")
+PUBLIC = [f"polyak.{name}" for name in (*FACES, "data", "envs", "nn")]
+
+
+def shown(module: ModuleType) -> dict[str, str]:
+    """Name -> module, of what stands as ``name as name`` under ``if TYPE_CHECKING``: type checkers offer that alone."""
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text())
+    [block] = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    found: dict[str, str] = {}
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        assert node.module is not None
+        for alias in node.names:
+            if alias.name == "*":
+                found |= shown(importlib.import_module(node.module))
+            elif alias.asname is not None:
+                assert alias.asname == alias.name
+                found[alias.name] = node.module
+    return found
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_type_checkers_are_shown_what_is_found(name: str) -> None:
+    module = importlib.import_module(name)
+    places = shown(module)
+    modules = set(getattr(module, "_MODULES", ()))
+    not_shown = {"__version__", *(polyak.scale._ALGORITHMS if name == "polyak.scale" else ())}
+    assert set(places) == ({*module.__all__} - not_shown) | modules
+    for public, place in places.items():
+        there = importlib.import_module(f"{place}.{public}") if public in modules else None
+        assert getattr(module, public) is (there or getattr(importlib.import_module(place), public)), public
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_module_says_what_it_promises(name: str) -> None:
+    module = importlib.import_module(name)
+    assert list(module.__all__) == sorted(module.__all__)
+    assert all(hasattr(module, public) for public in module.__all__)
+    assert module.__doc__
+
+
+def test_examples_and_pages_import_short_names() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    assert len(pages) > 50
+    for page in pages:
+        for module, names in re.findall(r"^ *from (polyak[\w.]*) import ([\w, ]+)$", page.read_text(), re.MULTILINE):
+            assert not module.startswith(("polyak.core", "polyak.ops")), f"{page.name}: from {module} import {names}"
+
+
+def test_a_misspelt_name_is_corrected() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'EvalCalback'. Did you mean 'EvalCallback'?"):
+        polyak.EvalCalback  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'Evaluate'"):
+        from polyak import Evaluate  # noqa: F401
+    assert not hasattr(polyak, "__wrapped__")
+
+
+def test_all_names_and_modules_are_listed_but_star_does_not_hide_pythons_logging() -> None:
+    assert {"PPO", "evaluate", "load", "logging", "callbacks"} <= set(dir(polyak))
+    assert not set(FACES) & set(polyak.__all__)
+
+
+PROGRAM = Path(__file__).with_name("typed_program.py")
+
+
+def test_the_typed_program_names_what_there_is() -> None:
+    """Its imports, here; its types are :func:`test_mypy_knows_the_types_of_a_users_program`'s."""
+    imports = [node for node in ast.parse(PROGRAM.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    exec(compile(ast.Module(imports, []), PROGRAM.name, "exec"), {})
+
+
+@pytest.mark.slow
+def test_mypy_knows_the_types_of_a_users_program(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    assert pytestconfig.cache is not None
+    config = tmp_path / "mypy.ini"
+    config.write_text("[mypy]\nstrict = True\nfollow_imports = silent\nignore_missing_imports = True\n")
+    command = [sys.executable, "-m", "mypy", "--config-file", str(config)]
+    command += ["--cache-dir", str(pytestconfig.cache.mkdir("mypy")), str(PROGRAM)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, result.stdout + result.stderr
