@@ -11,6 +11,7 @@ from polyak.core.watching.evaluation import (
     evaluate_policy,
     interquartile_mean,
 )
+from polyak.core.watching.undisturbed import undisturbed
 
 __all__ = [
     "Estimate",
@@ -22,4 +23,5 @@ __all__ = [
     "evaluate_policy",
     "interquartile_mean",
     "log_prob_of",
+    "undisturbed",
 ]
