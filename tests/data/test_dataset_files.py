@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+import socket
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -550,3 +551,41 @@ def test_arrays_can_stay_in_the_file(kind, tmp_path):
     path.unlink()  # what is mapped stays
     told.check(dataset.transitions())
     assert not isinstance(Dataset.load(told.dataset("with last").save(path)).rewards.base, np.memmap)
+
+
+def test_a_minari_folder_may_be_named_relative_to_where_one_is(tmp_path, monkeypatch):
+    needs("minari")
+    monkeypatch.chdir(tmp_path)
+    dataset = collect("Pendulum-v1", None, 20, seed=0)
+    assert dataset.save("pendulum/random-v0", format="minari") == Path("pendulum/random-v0")
+    assert len(Dataset.load("pendulum/random-v0")) == 20
+    assert sorted(path.name for path in Path("pendulum").iterdir()) == ["random-v0"]
+
+
+def test_without_a_network_an_unknown_minari_id_is_an_error_at_once(monkeypatch):
+    """Neither is anything downloaded nor is it tried again and again."""
+    minari = pytest.importorskip("minari")
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "MINARI_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(host, port):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(minari, "download_dataset", None)
+    with pytest.raises(DatasetError, match=r"'D4RL/pen/human-v2': .*minari.* has no dataset of this id.*is not found"):
+        Dataset.load("D4RL/pen/human-v2")
+
+
+def test_what_minari_says_of_an_id_that_it_does_not_have_is_passed_on(monkeypatch):
+    minari = pytest.importorskip("minari")
+
+    def refuse(name):
+        raise ValueError(f"Couldn't find any version for dataset {name} in the remote Farama server.")
+
+    monkeypatch.setenv("MINARI_REMOTE", "gcp://somewhere")
+    monkeypatch.setattr(minari, "download_dataset", refuse)
+    with pytest.raises(
+        DatasetError, match="cannot be downloaded: Couldn't find any version for dataset D4RL/pen/wrong"
+    ):
+        Dataset.load("D4RL/pen/wrong-v2")

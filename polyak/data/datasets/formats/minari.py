@@ -6,10 +6,14 @@ and, if it is not there, asked for in the net.
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 from gymnasium import spaces
@@ -52,7 +56,7 @@ def read(source: Source) -> Recording:
     if folder is None:
         folder = Path(minari.storage.get_dataset_path(str(source.given))) / _DATA
         if not folder.is_dir():
-            minari.download_dataset(str(source.given))
+            _download(minari, str(source.given))
     check(folder, str(source))
     data = minari.MinariDataset(folder)
     episodes = list(data.iterate_episodes())
@@ -69,6 +73,36 @@ def read(source: Source) -> Recording:
     )
     env_id = None if data.env_spec is None else data.env_spec.id
     return Recording(parts, named_space(data.observation_space), data.action_space, env_id)
+
+
+def _download(minari: Any, name: str) -> None:
+    """Fetch a dataset into the folder where Minari looks.
+
+    Raises:
+        DatasetError: there is none of that id, or no way to where it is kept.
+    """
+    try:
+        _check_reachable()
+        minari.download_dataset(name)
+    except Exception as error:  # of Minari, of the client of the Hub, of its transport
+        folder = minari.storage.get_dataset_path("")
+        raise DatasetError(
+            f"path={name!r}: {folder} has no dataset of this id, and it cannot be downloaded: "
+            f"{' '.join(str(error).split()).rstrip('.') or type(error).__name__}. Check the id and the connection, or "
+            "give the path of a folder; MINARI_DATASETS_PATH says where datasets lie."
+        ) from error
+
+
+def _check_reachable() -> None:
+    """Find out at once that there is no network: the Hub's client would try for half a minute."""
+    proxies = getproxies()
+    if "https" in proxies or "all" in proxies or os.environ.get("MINARI_REMOTE"):
+        return  # not the Hub, or not by this machine's own name service
+    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError as error:
+        raise ConnectionError(f"{host} is not found ({error.strerror or error})") from error
 
 
 def _named(observations: Any) -> Any:
@@ -108,8 +142,8 @@ def write(recording: Recording, path: Path) -> None:
     from minari.data_collector import EpisodeBuffer
     from minari.dataset.minari_storage import MinariStorage
 
-    root = Path(minari.storage.get_dataset_path(""))
-    name = str(path.relative_to(root)) if path.is_absolute() and path.is_relative_to(root) else path.name
+    root, path = Path(minari.storage.get_dataset_path("")), path.absolute()
+    name = str(path.relative_to(root)) if path.is_relative_to(root) else path.name
     if not re.fullmatch(_ID, name):
         raise DatasetError(f"path={str(path)!r}: Minari's names end in a version, such as {path.name}-v0.")
     pixels = {"jpeg_encoding": False}  # which would lose some
