@@ -128,8 +128,42 @@ def get_action_dim(action_space: spaces.Space) -> int:
 
 
 def get_action_dtype(action_space: spaces.Space) -> np.dtype:
-    """Type of stored actions: that of the space; float32, which holds those of all parts, for Dict and Tuple."""
-    return np.dtype(np.float32) if is_composed(action_space) else np.dtype(action_space.dtype)
+    """Type of stored actions, which are in the network's units: that of the space where it holds these, as float32 or
+    wider for a Box and 64 bits for choices; else float32 for a Box (of integers, say, while networks act in between),
+    int64 for choices (which count from 0) and float32, which holds those of all parts, for Dict and Tuple."""
+    if is_composed(action_space):
+        return np.dtype(np.float32)
+    own = np.dtype(action_space.dtype)
+    if isinstance(action_space, spaces.Box):
+        return own if own.kind == "f" and own.itemsize >= 4 else np.dtype(np.float32)
+    return np.dtype(np.int64) if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) else own
+
+
+def wide_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    """Low and high of a Box in a type of floats in which actions are reckoned: float32, or wider where that does not
+    hold the Box's own type. Only those of 64-bit integers may be rounded; they can still be converted back."""
+    wide = np.result_type(space.dtype, np.float32)
+    low, high = space.low.astype(wide), space.high.astype(wide)
+    if np.dtype(space.dtype).kind in "iu":
+        beyond = wide.type(int(np.iinfo(space.dtype).max) + 1)
+        high = np.minimum(high, np.nextafter(beyond, wide.type(0)))
+    return low, high
+
+
+def rounded(numbers: np.ndarray, space: spaces.Box) -> np.ndarray:
+    """Floats in the dtype of a Box; of a Box of integers the nearest of those."""
+    dtype = np.dtype(space.dtype)
+    if dtype.kind == "f":
+        return numbers.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore"):  # NaN is found by those who look at the floats
+        return np.rint(numbers).astype(dtype)
+
+
+def own_actions(actions: Any, action_space: spaces.Space) -> Any:
+    """Actions [N, ...] so that each entry is as the space has it: those of a Box of shape () are arrays, no numbers."""
+    if isinstance(action_space, spaces.Box) and action_space.shape == ():
+        return [np.asarray(actions[i], action_space.dtype) for i in range(len(actions))]
+    return actions
 
 
 def check_for_nested_spaces(obs_space: spaces.Space) -> None:

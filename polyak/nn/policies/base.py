@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyak.envs.composed import as_named
 from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import checked, mask_size
-from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
+from polyak.envs.spaces import is_vectorized_observation, maybe_transpose, wide_bounds
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
@@ -454,6 +454,11 @@ def _rows(obs: Obs) -> int:
     return len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
 
 
+def shaped(actions: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """[B, A] as networks give actions -> [B, *shape]; [B] of choices stay as they are."""
+    return actions if len(shape) == 1 or actions.ndim == 1 else actions.reshape(-1, *shape)
+
+
 def check_bounded(action_space: spaces.Space) -> None:
     """Check that an action space is a Box of finite bounds, as squashed actions need.
 
@@ -462,8 +467,9 @@ def check_bounded(action_space: spaces.Space) -> None:
     """
     if not isinstance(action_space, spaces.Box):
         raise PolicyError(f"this policy acts in a Box, but the action space is {action_space}.")
+    low, high = wide_bounds(action_space)
     with np.errstate(over="ignore", invalid="ignore"):
-        span = action_space.high - action_space.low
+        span = high - low
     if not np.isfinite(span).all():
         raise PolicyError(
             f"this policy needs finite bounds to scale actions to, but the action space is {action_space}. "
