@@ -159,6 +159,18 @@ def rounded(numbers: np.ndarray, space: spaces.Box) -> np.ndarray:
         return np.rint(numbers).astype(dtype)
 
 
+def clipped(numbers: Any, space: spaces.Box) -> np.ndarray:
+    """The nearest to ``numbers`` [..., *shape] that the Box contains, in its dtype.
+
+    Exact: its bounds are so in the type in which numbers are clipped, and rounding to the Box's own type cannot pass a
+    number of that type.
+    """
+    low, high = wide_bounds(space)
+    found = rounded(np.minimum(np.maximum(numbers, low), high), space)
+    # no float has all 64 bits of an integer
+    return found if found.dtype.kind == "f" else np.clip(found, space.low, space.high)
+
+
 def own_actions(actions: Any, action_space: spaces.Space) -> Any:
     """Actions [N, ...] so that each entry is as the space has it: those of a Box of shape () are arrays, no numbers."""
     if isinstance(action_space, spaces.Box) and action_space.shape == ():
@@ -335,7 +347,7 @@ def obs_space_info(
         TypeError: for a space whose elements are not arrays (Text, Graph, Sequence, OneOf).
     """
     check_for_nested_spaces(obs_space)
-    subspaces = _children(obs_space) or {None: obs_space}
+    subspaces = subspaces_of(obs_space)
     for key, subspace in subspaces.items():
         if subspace.shape is None or subspace.dtype is None:
             where = "" if key is None else f" at key {key!r}"
@@ -355,6 +367,29 @@ def dict_to_obs(obs_space: spaces.Space, obs_dict: Mapping[Key, np.ndarray]) -> 
     if isinstance(obs_space, spaces.Tuple):
         return tuple(obs_dict[index] for index in range(len(obs_space.spaces)))
     return obs_dict[None]
+
+
+def subspaces_of(obs_space: spaces.Space) -> dict[Key, spaces.Space]:
+    """Spaces of the arrays that one observation consists of, by the keys of :func:`obs_space_info`."""
+    return _children(obs_space) or {None: obs_space}
+
+
+def outside_of(values: Any, space: spaces.Space) -> Any:
+    """The first of values [..., *shape] that a Discrete, MultiDiscrete or MultiBinary does not have; None where it has
+    all of them, and of other spaces."""
+    if isinstance(space, spaces.Discrete):
+        low, high = int(space.start), int(space.start) + int(space.n) - 1
+    elif isinstance(space, spaces.MultiDiscrete):
+        low, high = space.start, space.start + (space.nvec - 1)
+    elif isinstance(space, spaces.MultiBinary):
+        low, high = 0, 1
+    else:
+        return None
+    array = np.asarray(values)
+    fits = (array >= low) & (array <= high)  # not so NaN
+    if array.dtype.kind == "f":
+        fits &= array == np.rint(array)
+    return None if fits.all() else array[~fits][0].item()
 
 
 def _children(space: spaces.Space) -> dict[Key, spaces.Space]:

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import compose, is_composed, parts
-from polyak.envs.spaces import get_action_dim, own_actions, rounded, wide_bounds
+from polyak.envs.spaces import clipped, get_action_dim, own_actions, wide_bounds
 from polyak.nn.errors import PolicyError
 
 
@@ -48,19 +48,10 @@ class ActionCodec:
         return action if action.dtype is self._dtype else action.astype(self._dtype)
 
     def _inside(self, numbers: np.ndarray) -> np.ndarray:
-        """The nearest that the Box contains. Its bounds are exact in the type that is clipped in, and rounding to the
-        Box's own type cannot pass a number of that type."""
+        """:func:`~polyak.envs.spaces.clipped`, quick where the Box has the dtype in which it is clipped."""
         # np.clip costs several times as much on arrays this small
-        clipped = np.minimum(np.maximum(numbers, self._low), self._high)
-        return clipped if clipped.dtype is self._dtype else self._converted(clipped)
-
-    def _converted(self, clipped: np.ndarray) -> np.ndarray:
-        """Numbers within the bounds, in the dtype of the Box."""
-        assert isinstance(self.space, spaces.Box)
-        numbers = rounded(clipped, self.space)
-        if numbers.dtype.kind == "f":
-            return numbers
-        return np.clip(numbers, self.space.low, self.space.high)  # no float has all 64 bits of an integer
+        found = np.minimum(np.maximum(numbers, self._low), self._high)
+        return found if found.dtype is self._dtype else clipped(found, self.space)  # type: ignore[arg-type]
 
     def from_env(self, action: Any) -> np.ndarray:
         """From the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""

@@ -12,7 +12,7 @@ import numpy as np
 from polyak.core.hyperparameters import require
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, make_env
 from polyak.envs.names import did_you_mean
-from polyak.envs.spaces import is_image_space, is_image_space_channels_first
+from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first
 from polyak.scale.filters import filtered
 
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ def scaled(env: gym.Env) -> gym.Env:
 
 class ScaledActions(gym.wrappers.RescaleAction):
     """Actions in [-1, 1] for those of the environment."""
+
+    def action(self, action: Any) -> np.ndarray:
+        """The environment's own action, which is in its space."""
+        return clipped(super().action(action), self.env.action_space)  # type: ignore[arg-type]
 
     @property
     def own_action_space(self) -> gym.Space:
