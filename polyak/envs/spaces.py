@@ -168,7 +168,7 @@ def clipped(numbers: Any, space: spaces.Box) -> np.ndarray:
     low, high = wide_bounds(space)
     found = rounded(np.minimum(np.maximum(numbers, low), high), space)
     # no float has all 64 bits of an integer
-    return found if found.dtype.kind == "f" else np.clip(found, space.low, space.high)
+    return np.asarray(found if found.dtype.kind == "f" else np.clip(found, space.low, space.high))
 
 
 def own_actions(actions: Any, action_space: spaces.Space) -> Any:

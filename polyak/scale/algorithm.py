@@ -17,11 +17,11 @@ from typing_extensions import Self
 from polyak.core.hyperparameters import require
 from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.envs.names import did_you_mean
-from polyak.envs.spaces import clipped, wide_bounds
 from polyak.scale import checkpoints, results
 from polyak.scale.callbacks import EpisodeEnds, Hooks
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
+from polyak.scale.environments import in_units_of
 from polyak.scale.evaluation import LocalEvaluators, order_of
 from polyak.scale.filters import filter_around
 from polyak.scale.groups import LocalLearner
@@ -311,8 +311,7 @@ class Algorithm:
         """Of the environment itself, where the model acts in [-1, 1]."""
         if not isinstance(self.action_space, gym.spaces.Box) or self.action_space == self.model.action_space:
             return action
-        low, high = wide_bounds(self.action_space)
-        return clipped(low + (np.asarray(action) + 1) / 2 * (high - low), self.action_space)
+        return in_units_of(self.action_space, action)
 
     @property
     def observation_space(self) -> gym.Space:
