@@ -144,8 +144,9 @@ def wide_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
     hold the Box's own type. Only those of 64-bit integers may be rounded; they can still be converted back."""
     wide = np.result_type(space.dtype, np.float32)
     low, high = space.low.astype(wide), space.high.astype(wide)
-    if np.dtype(space.dtype).kind in "iu":
-        beyond = wide.type(int(np.iinfo(space.dtype).max) + 1)
+    own: Any = np.dtype(space.dtype)
+    if own.kind in "iu":
+        beyond = wide.type(int(np.iinfo(own).max) + 1)
         high = np.minimum(high, np.nextafter(beyond, wide.type(0)))
     return low, high
 
@@ -377,6 +378,8 @@ def subspaces_of(obs_space: spaces.Space) -> dict[Key, spaces.Space]:
 def outside_of(values: Any, space: spaces.Space) -> Any:
     """The first of values [..., *shape] that a Discrete, MultiDiscrete or MultiBinary does not have; None where it has
     all of them, and of other spaces."""
+    low: Any
+    high: Any
     if isinstance(space, spaces.Discrete):
         low, high = int(space.start), int(space.start) + int(space.n) - 1
     elif isinstance(space, spaces.MultiDiscrete):

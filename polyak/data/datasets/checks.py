@@ -105,8 +105,9 @@ def as_actions(chosen: Any, space: spaces.Space, count: int, who: str, named: An
         actions = np.asarray(chosen).reshape(count, *(space.shape or ()))
     except ValueError as error:
         raise DatasetError(refusal) from error
-    whole = actions.dtype.kind in "biu" and np.dtype(space.dtype).kind in "iu"
-    if not (whole or np.can_cast(actions.dtype, space.dtype, "same_kind")):
+    dtype = np.dtype(space.dtype)
+    whole = actions.dtype.kind in "biu" and dtype.kind in "iu"
+    if not (whole or np.can_cast(actions.dtype, dtype, "same_kind")):
         raise DatasetError(refusal)
     check_actions(actions, space, named or (lambda i: f"{who} for environment {i}"))
     return clipped(actions, space) if isinstance(space, spaces.Box) else actions.astype(space.dtype, copy=False)
