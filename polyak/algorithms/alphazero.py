@@ -49,6 +49,7 @@ from polyak.core.watching.undisturbed import undisturbed
 from polyak.data.positions import PositionBuffer, Positions
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import GAMES, find_game
+from polyak.envs.masks import masks_for_rows
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
 
@@ -377,14 +378,16 @@ class AlphaZero(DeepAlgorithm):
                 Connect-4: planes [2, 6, 7] of own discs and the other's, row 0 at the bottom.
             state, episode_start: handed back, and ignored.
             deterministic: the best move; False draws by visits.
-            action_masks: [A] or [B, A] bool, to forbid moves; illegal ones are left alone anyway.
+            action_masks: [A] or [B, A] bool, to forbid moves; illegal ones are left alone anyway, and all legal ones
+                cannot be forbidden.
             simulations: positions that the search looks at; None: the model's own number; 0: the network alone.
 
         Returns:
             the move or moves, and ``state``.
 
         Raises:
-            ValueError: no such position can be, or its game is over.
+            ValueError: no such position can be, or its game is over; masks are of another shape than that of so many
+                observations, have other entries than 0 and 1, or forbid all that is legal.
         """
         search = self._searching()
         self.policy.set_training_mode(False)
@@ -394,7 +397,8 @@ class AlphaZero(DeepAlgorithm):
         else:
             shares = search.search(positions, simulations).policy
         if action_masks is not None:
-            shares = np.where(np.atleast_2d(action_masks), shares, 0)
+            allowed = masks_for_rows(action_masks, len(positions), search.game.n_moves, search.game.action_space)
+            shares = _of_allowed(shares, allowed & search.game.legal(positions))
         moves = shares.argmax(1) if deterministic else draw(shares, np.random)
         return (moves[0] if single else moves), state
 
@@ -490,6 +494,19 @@ def judged(policy: Any, game: Any, positions: np.ndarray, legal: np.ndarray) -> 
     with torch.inference_mode():
         logits, values = policy.judge(torch.from_numpy(game.observe(positions)).to(policy.device))
     return softmax(np.where(legal, logits.numpy(force=True), -np.inf)), values.numpy(force=True)
+
+
+def _of_allowed(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Shares [B, A] of what is allowed [B, A]; where a search has looked at none of it, equal ones.
+
+    Raises:
+        ValueError: nothing legal is allowed.
+    """
+    if not allowed.any(1).all():
+        at = int(np.argmin(allowed.any(1)))
+        raise ValueError(f"action_masks forbid all that is legal in position {at}. Allow at least one legal move.")
+    shares = np.where(allowed, shares, 0)
+    return np.where(shares.sum(1, keepdims=True) > 0, shares, allowed)
 
 
 def _frozen(policy: Any) -> Any:

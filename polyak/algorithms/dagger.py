@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from polyak.algorithms.bc import BC
 from polyak.core.acting.actor import Actor
@@ -23,6 +24,7 @@ from polyak.core.runner import Acted
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import Dataset, ReplayBuffer
+from polyak.data.datasets.checks import as_actions
 from polyak.data.step import Observations, Step
 from polyak.envs import VecNormalize
 
@@ -48,23 +50,33 @@ class Teacher:
 
     Args:
         expert: a model, or a function of one observation.
+        space: of the environments' actions.
         normalizer: what observations of the environments were changed by, which the expert gets as they were.
     """
 
-    def __init__(self, expert: Any, normalizer: VecNormalize | None) -> None:
-        self.expert, self.normalizer = expert, normalizer
+    def __init__(self, expert: Any, space: spaces.Space, normalizer: VecNormalize | None) -> None:
+        self.expert, self.space, self.normalizer = expert, space, normalizer
         self.state: Any = None
 
+    @property
+    def _named(self) -> str:
+        return f"expert={getattr(self.expert, '__qualname__', type(self.expert).__name__)}"
+
     def __call__(self, observations: Observations, starts: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
-        """Observations [N, ...], where episodes begin [N], what is allowed -> actions [N, ...] of the environments."""
+        """Observations [N, ...], where episodes begin [N], what is allowed -> actions [N, ...] of the environments.
+
+        Raises:
+            DatasetError: the expert gave something else.
+        """
         if self.normalizer is not None:
             observations = self.normalizer.get_original_obs()
         if not hasattr(self.expert, "predict"):
-            return np.stack([np.asarray(self.expert(row)) for row in _rows(observations, len(starts))])
+            chosen = [self.expert(row) for row in _rows(observations, len(starts))]
+            return as_actions(chosen, self.space, len(starts), self._named)
         heeds = masks is not None and getattr(self.expert, "_heeds_masks", False)
         more = {"action_masks": masks} if heeds else {}
         actions, self.state = self.expert.predict(observations, self.state, starts, deterministic=True, **more)
-        return np.asarray(actions)
+        return as_actions(actions, self.space, len(starts), self._named)
 
 
 class Apprentice(Actor):
@@ -89,7 +101,7 @@ class Apprentice(Actor):
         heeded = masks if self.policy.heeds_masks else None
         own, actions, extras = super().act(observations, episode_starts, heeded)
         starts = np.zeros(len(own), bool) if episode_starts is None else episode_starts
-        wanted = self.teacher(observations, starts, masks).astype(own.dtype).reshape(own.shape)
+        wanted = self.teacher(observations, starts, masks)
         teaches = torch.rand(len(own)).numpy() < self.beta
         taken = np.where(teaches.reshape(-1, *[1] * (own.ndim - 1)), wanted, own)
         return Acted(taken, actions, {**extras, "expert_actions": wanted})
@@ -177,7 +189,7 @@ class DAgger(BC):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy or the expert, and asks the expert."""
-        teacher = Teacher(self.expert, self._vec_normalize_env)
+        teacher = Teacher(self.expert, self.action_space, self._vec_normalize_env)
         actor = Apprentice(self.policy, self._exploration(), teacher=teacher)
         self._explored = self._exploration_options()
         return actor

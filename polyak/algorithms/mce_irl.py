@@ -23,6 +23,7 @@ from polyak.core.hyperparameters import require
 from polyak.core.reward import RewardFunction
 from polyak.data import Dataset
 from polyak.nn.networks.rewards import RewardNet
+from polyak.nn.policies.base import check_starts
 
 # -- exact planning ----------------------------------------------------------------------------------------------------
 
@@ -305,9 +306,19 @@ class MCEIRL:
             state: with a horizon: how many steps of the episode are over [N], as the last call returned it.
             episode_start: [N] where a new episode begins.
             deterministic: the likeliest action instead of a sample.
+
+        Raises:
+            ValueError: a state that there is not, or ``state`` or ``episode_start`` of another length.
         """
-        states = np.atleast_1d(np.asarray(observation, np.int64))
+        states = np.atleast_1d(observation).astype(np.int64)
+        fix = f"states have the numbers 0 to {self.n_states - 1}."
+        fits = np.all((states == np.atleast_1d(observation)) & (states >= 0) & (states < self.n_states))
+        require(bool(fits), "observation", observation, fix)
+        if episode_start is not None:
+            check_starts(episode_start, len(states))
         times = np.zeros(len(states), np.int64) if state is None else np.asarray(state[0])
+        fix = f"it must hold how many steps are over in each of {len(states)} episodes: pass what predict() returned."
+        require(times.shape == (len(states),), "state", state, fix)
         if episode_start is not None:
             times = np.where(episode_start, 0, times)
         if self.horizon is None:

@@ -49,7 +49,7 @@ from polyak.nn.policies import actor_critic, direct, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import crossq as crossq_policy
 from polyak.nn.policies import value as value_policy
-from polyak.nn.policies.base import Network, Policy
+from polyak.nn.policies.base import Network, Policy, shaped
 
 Kwargs = dict[str, Any]
 P = TypeVar("P", bound=Policy)
@@ -163,7 +163,7 @@ class _PolicysCodec(ActionCodec):
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         if self._policy is not None and self.squash:
-            return self._policy.unscale_action(action)
+            return self._inside(self._policy.unscale_action(action))
         return super().to_env(action)
 
     def from_env(self, action: np.ndarray) -> np.ndarray:
@@ -771,8 +771,7 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
 
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        actions, shape = torch.as_tensor(self._predict(obs, deterministic)), self.action_space.shape
-        return actions.unflatten(1, shape) if shape is not None and len(shape) > 1 else actions
+        return shaped(torch.as_tensor(self._predict(obs, deterministic)), self.codec.shape)
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in [-1, 1]."""

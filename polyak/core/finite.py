@@ -52,12 +52,12 @@ class StepCheck:
 
         Args:
             env_actions: in the environment's units.
-            actions: in the network's, which are looked at where the others are no array.
+            actions: in the network's, which are looked at where the others are no array of floats.
 
         Raises:
             NonFiniteError: an action is not finite.
         """
-        numbers = actions if isinstance(env_actions, list) else env_actions
+        numbers = actions if isinstance(env_actions, list) or env_actions.dtype.kind != "f" else env_actions
         if self.continuous and not is_finite(numbers):
             check_finite("action", numbers, self.steps + 1)
 

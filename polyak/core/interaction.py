@@ -21,7 +21,7 @@ from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.composed import is_composed, parts
 from polyak.envs.masks import Masks, find_masks
-from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
+from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose, wide_bounds
 from polyak.envs.wrappers.normalize import detached
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
@@ -180,7 +180,8 @@ class Interaction(Algorithm):
                 "gymnasium.wrappers.RescaleAction or give the Box finite low and high."
             )
         if isinstance(space, spaces.Box) and not self.policies_squash:
-            half = float(np.max(space.high - space.low)) / 2
+            low, high = wide_bounds(space)
+            half = float(np.max(high - low)) / 2
             if not 0.1 <= half <= 10:
                 advise(
                     "scale of actions",

@@ -54,7 +54,7 @@ class MethodMasks:
         return self.after_reset(observations)
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
-        return info.get(FINAL)
+        return _last(info.get(FINAL), self.env.action_space)
 
 
 class ObservationMasks:
@@ -70,7 +70,7 @@ class ObservationMasks:
         return self.after_reset(observations)
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
-        return successors[KEY][row]
+        return _last(successors[KEY][row], self.env.action_space)
 
 
 class InfoMasks:
@@ -87,7 +87,7 @@ class InfoMasks:
         return checked([_of(info) for info in newest], self.size, self.env.action_space)
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
-        return info.get(KEY)
+        return _last(info.get(KEY), self.env.action_space)
 
 
 def mask_size(space: spaces.Space) -> int | None:
@@ -133,7 +133,7 @@ def mask_of(env: gym.Env, observation: Any, info: dict[str, Any]) -> np.ndarray 
     """What one environment allows after a reset or step that returned these: [M] bool; None if it does not say.
 
     Raises:
-        ValueError: the mask is of another shape, or forbids everything.
+        ValueError: the mask is of another shape, has other entries than 0 and 1, or forbids everything.
     """
     space = env.action_space
     size = mask_size(space)
@@ -159,9 +159,9 @@ def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
     """Masks [N, M] bool.
 
     Raises:
-        ValueError: they are of another shape, or forbid everything.
+        ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.
     """
-    rows = np.asarray(_joined(masks), dtype=bool)
+    rows = as_bools(masks, space)
     rows = rows.reshape(len(rows), -1)
     if rows.shape[1] != size:
         raise ValueError(
@@ -182,6 +182,53 @@ def _joined(masks: Any) -> Any:
     if isinstance(masks, np.ndarray) and masks.dtype != object:
         return masks
     return [joined(row) for row in masks]
+
+
+def masks_for_rows(masks: Any, rows: int, size: int, space: spaces.Space) -> np.ndarray:
+    """What ``predict`` takes as ``action_masks``, [M] or [B, M], as [B, M] bool.
+
+    Args:
+        masks: which choices are allowed.
+        rows: B, of the observations.
+        size: M.
+        space: of the actions.
+
+    Raises:
+        ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.
+    """
+    by_choice = np.asarray(joined(masks))
+    array = by_choice if by_choice.size == size or not isinstance(masks, list | tuple) else np.asarray(_joined(masks))
+    allowed = checked(array.reshape(1, -1) if array.ndim < 2 or array.size == size else array, size, space)
+    if len(allowed) not in (1, rows):
+        raise ValueError(
+            f"action_masks has the shape {array.shape}, {len(allowed)} masks for {rows} observations. Pass one for "
+            f"each, ({rows}, {size}), or one for all, ({size},)."
+        )
+    return allowed if len(allowed) == rows else np.repeat(allowed, rows, axis=0)
+
+
+def as_bools(masks: Any, space: spaces.Space) -> np.ndarray:
+    """Masks of any shape as bool.
+
+    Raises:
+        ValueError: an entry is neither 0 nor 1, and so may mean the opposite, as 0 and -inf of logarithms do.
+    """
+    array = np.asarray(_joined(masks))
+    if array.dtype.kind == "b":
+        return array
+    rows = array.astype(bool) if array.dtype.kind in "iuf" else np.zeros(array.shape, bool)
+    strange = rows != array
+    if np.any(strange):
+        raise ValueError(
+            f"masks of {space} must have the entries True and False, or 1 and 0, got {array[strange][0]!r}. Of "
+            "logarithms, which are -inf where a choice is forbidden, pass `logarithms > -np.inf`."
+        )
+    return rows
+
+
+def _last(mask: Any, space: spaces.Space) -> Any:
+    """The mask of a state in which an episode ended, where nothing need be allowed; None: nobody says."""
+    return None if mask is None else as_bools(mask, space)
 
 
 def _choice_sizes(space: spaces.Space) -> list[int]:

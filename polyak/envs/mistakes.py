@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.spaces import obs_space_info
+from polyak.envs.spaces import Key, obs_space_info, outside_of, subspaces_of
 
 NUMBERS = frozenset({bool, int, float, np.bool_, *(np.dtype(code).type for code in "bBhHiIlLqQefdg")})
 """Types of numbers, as a reward may be without further ado."""
@@ -38,6 +38,85 @@ def check_reward(env: gym.Env, reward: Any) -> None:
         f"step() of {class_of(env)} returned the reward {_shown(reward)}, which is not a number. "
         "Return a float: one reward for the one environment."
     )
+
+
+def is_over(env: gym.Env, terminated: Any, truncated: Any) -> bool:
+    """Whether a step has ended the episode.
+
+    Raises:
+        ValueError: one of them is neither a bool nor 0 or 1.
+    """
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if type(flag) not in _FLAGS and not _is_flag(flag):
+            raise ValueError(
+                f"step() of {class_of(env)} returned {name}={_shown(flag)}, which is not a bool. Return True or False: "
+                "one for the one environment."
+            )
+    return bool(terminated or truncated)
+
+
+_FLAGS = frozenset({bool, np.bool_})
+
+
+def _is_flag(value: Any) -> bool:
+    """Whether it is 0 or 1, or an array or tensor without dimensions that is."""
+    if isinstance(value, str | bytes) or value is None or np.shape(value) != ():
+        return False
+    try:
+        return np.asarray(value).dtype.kind in "biuf" and float(value) in (0.0, 1.0)
+    except (TypeError, ValueError):
+        return False
+
+
+def check_whole(env: gym.Env, key: Key, value: Any, dtype: np.dtype) -> None:
+    """Accept an observation that can be stored as whole numbers without becoming another.
+
+    Args:
+        env: gave it.
+        key: of a Dict or Tuple; None of another space.
+        value: the observation, or what it has under the key.
+        dtype: the integers as which it is stored, those of its space.
+
+    Raises:
+        ValueError: it is not numbers, or some of them have fractions or are too large.
+    """
+    array = np.asarray(value)
+    if array.dtype == dtype:
+        return
+    if array.dtype.kind not in "biuf":
+        bad: Any = value
+    elif np.can_cast(array.dtype, dtype):
+        return
+    else:
+        limits = np.iinfo(dtype)
+        fits = (array >= limits.min) & (array <= limits.max) & (array == np.rint(array))
+        if fits.all():
+            return
+        bad = array[~fits][0].item()
+    raise ValueError(
+        f"{class_of(env)} returned an observation{_at(key)} with {_shown(bad)}, but its space "
+        f"{subspaces_of(env.observation_space)[key]} has whole numbers of the type {dtype}. Return such, or make the "
+        "space a Box of np.float32."
+    )
+
+
+def check_choices(env: gym.Env, observation: Any) -> None:
+    """Accept an observation whose parts in Discrete, MultiDiscrete and MultiBinary spaces lie in them.
+
+    Raises:
+        ValueError: one does not.
+    """
+    for key, space in subspaces_of(env.observation_space).items():
+        value = observation if key is None else observation[key]
+        if (bad := outside_of(value, space)) is not None:
+            raise ValueError(
+                f"{class_of(env)} returned an observation{_at(key)} with {bad}, which is not in its space {space}. "
+                "Correct the space, or what reset() and step() return (polyak.envs.check_env(env) finds such mistakes)."
+            )
+
+
+def _at(key: Key) -> str:
+    return "" if key is None else f" at key {key!r}"
 
 
 def check_info(env: gym.Env, info: Any) -> None:

@@ -128,8 +128,55 @@ def get_action_dim(action_space: spaces.Space) -> int:
 
 
 def get_action_dtype(action_space: spaces.Space) -> np.dtype:
-    """Type of stored actions: that of the space; float32, which holds those of all parts, for Dict and Tuple."""
-    return np.dtype(np.float32) if is_composed(action_space) else np.dtype(action_space.dtype)
+    """Type of stored actions, which are in the network's units: that of the space where it holds these, as float32 or
+    wider for a Box and 64 bits for choices; else float32 for a Box (of integers, say, while networks act in between),
+    int64 for choices (which count from 0) and float32, which holds those of all parts, for Dict and Tuple."""
+    if is_composed(action_space):
+        return np.dtype(np.float32)
+    own = np.dtype(action_space.dtype)
+    if isinstance(action_space, spaces.Box):
+        return own if own.kind == "f" and own.itemsize >= 4 else np.dtype(np.float32)
+    return np.dtype(np.int64) if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) else own
+
+
+def wide_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    """Low and high of a Box in a type of floats in which actions are reckoned: float32, or wider where that does not
+    hold the Box's own type. Only those of 64-bit integers may be rounded; they can still be converted back."""
+    wide = np.result_type(space.dtype, np.float32)
+    low, high = space.low.astype(wide), space.high.astype(wide)
+    own: Any = np.dtype(space.dtype)
+    if own.kind in "iu":
+        beyond = wide.type(int(np.iinfo(own).max) + 1)
+        high = np.minimum(high, np.nextafter(beyond, wide.type(0)))
+    return low, high
+
+
+def rounded(numbers: np.ndarray, space: spaces.Box) -> np.ndarray:
+    """Floats in the dtype of a Box; of a Box of integers the nearest of those."""
+    dtype = np.dtype(space.dtype)
+    if dtype.kind == "f":
+        return numbers.astype(dtype, copy=False)
+    with np.errstate(invalid="ignore"):  # NaN is found by those who look at the floats
+        return np.rint(numbers).astype(dtype)
+
+
+def clipped(numbers: Any, space: spaces.Box) -> np.ndarray:
+    """The nearest to ``numbers`` [..., *shape] that the Box contains, in its dtype.
+
+    Exact: its bounds are so in the type in which numbers are clipped, and rounding to the Box's own type cannot pass a
+    number of that type.
+    """
+    low, high = wide_bounds(space)
+    found = rounded(np.minimum(np.maximum(numbers, low), high), space)
+    # no float has all 64 bits of an integer
+    return np.asarray(found if found.dtype.kind == "f" else np.clip(found, space.low, space.high))
+
+
+def own_actions(actions: Any, action_space: spaces.Space) -> Any:
+    """Actions [N, ...] so that each entry is as the space has it: those of a Box of shape () are arrays, no numbers."""
+    if isinstance(action_space, spaces.Box) and action_space.shape == ():
+        return [np.asarray(actions[i], action_space.dtype) for i in range(len(actions))]
+    return actions
 
 
 def check_for_nested_spaces(obs_space: spaces.Space) -> None:
@@ -301,7 +348,7 @@ def obs_space_info(
         TypeError: for a space whose elements are not arrays (Text, Graph, Sequence, OneOf).
     """
     check_for_nested_spaces(obs_space)
-    subspaces = _children(obs_space) or {None: obs_space}
+    subspaces = subspaces_of(obs_space)
     for key, subspace in subspaces.items():
         if subspace.shape is None or subspace.dtype is None:
             where = "" if key is None else f" at key {key!r}"
@@ -321,6 +368,31 @@ def dict_to_obs(obs_space: spaces.Space, obs_dict: Mapping[Key, np.ndarray]) -> 
     if isinstance(obs_space, spaces.Tuple):
         return tuple(obs_dict[index] for index in range(len(obs_space.spaces)))
     return obs_dict[None]
+
+
+def subspaces_of(obs_space: spaces.Space) -> dict[Key, spaces.Space]:
+    """Spaces of the arrays that one observation consists of, by the keys of :func:`obs_space_info`."""
+    return _children(obs_space) or {None: obs_space}
+
+
+def outside_of(values: Any, space: spaces.Space) -> Any:
+    """The first of values [..., *shape] that a Discrete, MultiDiscrete or MultiBinary does not have; None where it has
+    all of them, and of other spaces."""
+    low: Any
+    high: Any
+    if isinstance(space, spaces.Discrete):
+        low, high = int(space.start), int(space.start) + int(space.n) - 1
+    elif isinstance(space, spaces.MultiDiscrete):
+        low, high = space.start, space.start + (space.nvec - 1)
+    elif isinstance(space, spaces.MultiBinary):
+        low, high = 0, 1
+    else:
+        return None
+    array = np.asarray(values)
+    fits = (array >= low) & (array <= high)  # not so NaN
+    if array.dtype.kind == "f":
+        fits &= array == np.rint(array)
+    return None if fits.all() else array[~fits][0].item()
 
 
 def _children(space: spaces.Space) -> dict[Key, spaces.Space]:

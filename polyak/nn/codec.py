@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import compose, is_composed, parts
-from polyak.envs.spaces import get_action_dim
+from polyak.envs.spaces import clipped, get_action_dim, own_actions, wide_bounds
 from polyak.nn.errors import PolicyError
 
 
@@ -15,6 +15,9 @@ class ActionCodec:
 
     A squashed Box is [-1, 1] for the network and [low, high] for the environment; any other Box is the same for both,
     but clipped on the way to the environment. The choices of a Discrete or MultiDiscrete count from 0 for the network.
+
+    What an environment gets is always in its space, in the space's own dtype: finite numbers are clipped to the bounds,
+    and those of a Box of integers are rounded to the nearest.
 
     Args:
         space: the environment's actions.
@@ -27,27 +30,35 @@ class ActionCodec:
         """Of one action in the network's units."""
         self.continuous = isinstance(space, spaces.Box)
         """Whether actions have numbers that might not be finite."""
+        self._dtype = None if space.dtype is None else np.dtype(space.dtype)
         self._start = _start(space)
         self._box = isinstance(space, spaces.Box)
         if isinstance(space, spaces.Box):
-            self._low, self._high = space.low, space.high
+            self._low, self._high = wide_bounds(space)
             with np.errstate(over="ignore", invalid="ignore"):
-                self._span = space.high - space.low
+                self._span = self._high - self._low
+            self._half = 0.5 * self._span
 
     def to_env(self, action: np.ndarray) -> Any:
         """From the network's units to the environment's."""
         if self._box:
-            if self.squash:
-                return self._low + 0.5 * (action + 1.0) * self._span
-            # np.clip costs several times as much on arrays this small
-            return np.minimum(np.maximum(action, self._low), self._high)
-        return action if self._start is None else action + self._start
+            return self._inside(self._low + (action + 1.0) * self._half if self.squash else action)
+        if self._start is not None:
+            action = action + self._start
+        return action if action.dtype is self._dtype else action.astype(self._dtype)
+
+    def _inside(self, numbers: np.ndarray) -> np.ndarray:
+        """:func:`~polyak.envs.spaces.clipped`, quick where the Box has the dtype in which it is clipped."""
+        # np.clip costs several times as much on arrays this small
+        found = np.minimum(np.maximum(numbers, self._low), self._high)
+        return found if found.dtype is self._dtype else clipped(found, self.space)  # type: ignore[arg-type]
 
     def from_env(self, action: Any) -> np.ndarray:
         """From the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
         if self._box:
             return self.scale(action) if self.squash else action
-        return action if self._start is None else action - self._start
+        # not in the space's own type, where the difference may overflow
+        return action if self._start is None else np.asarray(action).astype(np.int64, copy=False) - self._start
 
     def scale(self, action: np.ndarray) -> np.ndarray:
         """From [low, high] to [-1, 1].
@@ -59,13 +70,15 @@ class ActionCodec:
         return 2.0 * ((action - self._low) / np.where(self._span > 0, self._span, 1)) - 1.0
 
     def unscale(self, action: np.ndarray) -> np.ndarray:
-        """From [-1, 1] to [low, high].
+        """From [-1, 1] to [low, high], and beyond in proportion; without rounding to the integers of a Box.
 
         Raises:
             PolicyError: the action space is not a Box.
         """
         self._check_box()
-        return self._low + 0.5 * (action + 1.0) * self._span
+        action = np.asarray(action)
+        numbers = self._low + (action + 1.0) * self._half
+        return np.where(np.abs(action) <= 1, np.minimum(np.maximum(numbers, self._low), self._high), numbers)
 
     def _check_box(self) -> None:
         if not self._box:
@@ -110,13 +123,8 @@ class ComposedCodec(ActionCodec):
     @staticmethod
     def _values(codec: ActionCodec, numbers: np.ndarray) -> Any:
         """[B, width] of one part -> B values as its space has them."""
-        dtype = np.dtype(codec.space.dtype)
-        values = numbers.reshape(len(numbers), *codec.shape)
-        if not codec.continuous:
-            return codec.to_env(values.astype(dtype)).astype(dtype, copy=False)
-        values = codec.to_env(values)
-        values = np.rint(values).astype(dtype) if dtype.kind in "iu" else values.astype(dtype, copy=False)
-        return values if codec.shape else [values[row, ...] for row in range(len(values))]  # arrays, not numbers
+        values = codec.to_env(numbers.reshape(len(numbers), *codec.shape))
+        return own_actions(values, codec.space)
 
 
 def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
@@ -125,7 +133,7 @@ def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
 
 
 def _start(space: spaces.Space) -> Any:
-    """Where the choices of a Discrete or MultiDiscrete begin; None at 0."""
+    """Where the choices of a Discrete or MultiDiscrete begin, in 64 bits; None at 0."""
     if isinstance(space, spaces.Discrete):
-        return space.start if space.start else None
-    return space.start if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None
+        return np.int64(space.start) if space.start else None
+    return space.start.astype(np.int64) if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None

@@ -22,6 +22,7 @@ from polyak.scale import checkpoints, results
 from polyak.scale.callbacks import EpisodeEnds, Hooks
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
+from polyak.scale.environments import in_units_of
 from polyak.scale.evaluation import LocalEvaluators, order_of
 from polyak.scale.filters import filter_around
 from polyak.scale.groups import LocalLearner
@@ -312,8 +313,7 @@ class Algorithm:
         """Of the environment itself, where the model acts in [-1, 1]."""
         if not isinstance(self.action_space, gym.spaces.Box) or self.action_space == self.model.action_space:
             return action
-        low, high = self.action_space.low, self.action_space.high
-        return np.asarray(low + (np.asarray(action) + 1) / 2 * (high - low), self.action_space.dtype)
+        return in_units_of(self.action_space, action)
 
     @property
     def observation_space(self) -> gym.Space:

@@ -13,7 +13,7 @@ import numpy as np
 from polyak.core.hyperparameters import require
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, make_env
 from polyak.envs.names import did_you_mean
-from polyak.envs.spaces import is_image_space, is_image_space_channels_first
+from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first, wide_bounds
 from polyak.scale.filters import filtered
 
 if TYPE_CHECKING:
@@ -138,8 +138,18 @@ def scaled(env: gym.Env) -> gym.Env:
     return ScaledActions(env, dtype.type(-1), dtype.type(1))
 
 
+def in_units_of(space: gym.spaces.Box, action: Any) -> np.ndarray:
+    """Actions [..., *shape] in [-1, 1] as the Box has them, which contains them."""
+    low, high = wide_bounds(space)
+    return clipped(low + (np.asarray(action) + 1) / 2 * (high - low), space)
+
+
 class ScaledActions(gym.wrappers.RescaleAction):
     """Actions in [-1, 1] for those of the environment."""
+
+    def action(self, action: Any) -> np.ndarray:
+        """The environment's own action, which is in its space."""
+        return in_units_of(self.env.action_space, action)  # type: ignore[arg-type]
 
     @property
     def own_action_space(self) -> gym.Space:

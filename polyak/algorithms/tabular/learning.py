@@ -318,7 +318,7 @@ class TabularLearning(TableAlgorithm):
             dones[env] = True
             infos[env] = {"TimeLimit.truncated": bool(ends.truncated[row]), "terminal_observation": last}
             infos[env] |= self._ended.get(env, {})
-        actions = self._last.actions + self._first_action
+        actions = self._as_actions(self._last.actions)
         return {
             "actions": actions,
             "buffer_actions": self._last.actions,
@@ -454,7 +454,7 @@ class TableActor:
                 chosen = choose(model.q, model.legal, state, epsilon, explores, which)
                 places.actions[env], places.chances[env] = chosen
         actions = places.actions.copy()
-        return Acted(actions + model._first_action, actions, {})
+        return Acted(model._as_actions(actions), actions, {})
 
     def state(self) -> dict[str, np.ndarray]:
         """Its model keeps all that it needs."""

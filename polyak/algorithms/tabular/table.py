@@ -14,6 +14,7 @@ from polyak.core.files.checkpoint import Saved
 from polyak.core.hyperparameters import Becomes, Fraction, later
 from polyak.core.interaction import GymEnv, Interaction, SpaceError
 from polyak.envs import VecEnv
+from polyak.envs.masks import masks_for_rows
 from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
@@ -77,7 +78,11 @@ class TableAlgorithm(Interaction):
     @property
     def greedy(self) -> np.ndarray:
         """[S] the action of each state when :meth:`predict` is deterministic."""
-        return np.where(self.legal, self._preferences(), -np.inf).argmax(1) + self._first_action
+        return self._as_actions(np.where(self.legal, self._preferences(), -np.inf).argmax(1))
+
+    def _as_actions(self, chosen: np.ndarray) -> np.ndarray:
+        """Places in the table [N], which count from 0, as the environment takes them."""
+        return (chosen + self._first_action).astype(self.action_space.dtype)
 
     def _preferences(self) -> np.ndarray:
         """[S, A] of which the largest decides."""
@@ -103,23 +108,27 @@ class TableAlgorithm(Interaction):
             state, episode_start: of no use here: a table does not remember.
             deterministic: the best action, of equally good ones the first; otherwise one as while learning: now and
                 then any, and of equally good ones each as likely.
-            action_masks: [N, A] what is allowed, where the environment says; ``None``: what each state has.
+            action_masks: [N, A] what is allowed, or [A] for all, where the environment says; ``None``: what each state
+                has.
 
         Returns:
             the action, or [N] actions; and ``state``.
 
         Raises:
-            ValueError: the observation does not lie in the observation space.
+            ValueError: the observation does not lie in the observation space, or masks are of another shape than that
+                of so many observations, have other entries than 0 and 1, or forbid everything.
         """
         states, single = self.numbering.states(observation)
-        allowed = self.legal[states] if action_masks is None else np.reshape(action_masks, (len(states), -1)) > 0
+        allowed = self.legal[states]
+        if action_masks is not None:
+            allowed = masks_for_rows(action_masks, len(states), self.legal.shape[1], self.action_space)
         q = np.where(allowed, self._preferences()[states], -np.inf)
         chosen = q.argmax(1)
         if not deterministic:
             explores = np.random.rand(len(states), 1) < self._explores()
             any_of = np.where(explores, allowed, q == q.max(1, keepdims=True))
             chosen = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)
-        actions = (chosen + self._first_action).astype(self.action_space.dtype)
+        actions = self._as_actions(chosen)
         return (actions[0, ...] if single else actions), state
 
     # -- files ---------------------------------------------------------------------------------------------------------

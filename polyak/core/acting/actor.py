@@ -19,7 +19,7 @@ from polyak.core.acting.exploration import Arrays, Exploration
 from polyak.core.runner import Acted
 from polyak.data.step import Observations
 from polyak.nn.fast.acting import Acting
-from polyak.nn.policies.base import Memory, Policy, renewed
+from polyak.nn.policies.base import Memory, Policy, n_rows, renewed
 
 
 class Actor:
@@ -92,7 +92,7 @@ class Actor:
             PolicyError: masks for a policy that does not heed them.
             ValueError: an observation is of another shape than the policy's space, or too large for float32.
         """
-        starts = np.zeros(_rows(observations), dtype=bool) if episode_starts is None else episode_starts
+        starts = np.zeros(n_rows(observations), dtype=bool) if episode_starts is None else episode_starts
         actions: np.ndarray | None = None
         extras: Arrays = {}
         for before in self._before:
@@ -163,10 +163,6 @@ class Actor:
         memo[id(self)] = copied = type(self).__new__(type(self))
         vars(copied).update(copy.deepcopy(vars(self), memo))
         return copied
-
-
-def _rows(observations: Observations) -> int:
-    return len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
 
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:

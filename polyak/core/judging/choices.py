@@ -82,7 +82,7 @@ def _actions(policy: Any, observations: ArrayObs, space: spaces.Space, determini
 
 
 def _range(space: spaces.Discrete) -> tuple[int, int]:
-    return int(space.start), int(space.start + space.n)
+    return int(space.start), int(space.start) + int(space.n)
 
 
 def _probabilities(model: Any, observations: ArrayObs) -> np.ndarray:

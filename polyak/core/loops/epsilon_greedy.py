@@ -9,6 +9,7 @@ from polyak.core.acting.exploration import EpsilonGreedy, Exploration
 from polyak.core.hyperparameters import Fraction
 from polyak.core.loops.collection import Collecting
 from polyak.core.schedules import LinearSchedule
+from polyak.nn.policies.base import n_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -65,11 +66,10 @@ class ActsEpsilonGreedily(Collecting):
             state = super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)[1]
         masks, vectorized = self._allowed(observation, action_masks), self.policy.is_vectorized_observation(observation)
         if masks is not None:
-            masks = self.policy.checked_masks(masks)
+            masks = self.policy.checked_masks(masks, n_rows(observation) if vectorized else 1)
             actions = self.policy.to_env(self._random_actions()(len(masks), masks))
         elif vectorized:
-            rows = len(next(iter(observation.values())) if isinstance(observation, dict) else observation)
-            actions = np.array([self.action_space.sample() for _ in range(rows)])
+            actions = np.array([self.action_space.sample() for _ in range(n_rows(observation))])
         else:
             actions = np.array([self.action_space.sample()])
         return (actions if vectorized else np.array(actions[0])), state

@@ -34,7 +34,7 @@ class Found(NamedTuple):
     """What a search says of B positions."""
 
     moves: np.ndarray
-    """[B] the best."""
+    """[B] the best, counted from 0 as in all arrays here, also where an environment's actions begin elsewhere."""
     policy: np.ndarray
     """[B, A] probabilities of good moves: shares of the visits, or Gumbel MuZero's improved policy."""
     visits: np.ndarray
@@ -166,7 +166,8 @@ class MCTS:
         return kept
 
     def choose(self, positions: Any, simulations: int | None = None, temperature: float = 0.0) -> np.ndarray:
-        """Moves [B] for positions [B, ...]: the best, or drawn by visits to the power of 1 / temperature."""
+        """Moves [B], counted from 0, for positions [B, ...]: the best, or drawn by visits to the power of
+        1 / temperature."""
         found = self.search(positions, simulations)
         return found.moves if temperature == 0 else rules.draw(rules.tempered(found.visits, temperature), self.random)
 
@@ -179,7 +180,8 @@ class MCTS:
         *,
         simulations: int | None = None,
     ) -> tuple[np.ndarray, Any]:
-        """The move for what :meth:`Game.observe` says of a position, or for a batch of such.
+        """The move for what :meth:`Game.observe` says of a position, or for a batch of such; of an environment, the
+        action as it takes it.
 
         Args:
             observation: [*observation_shape] or [B, *observation_shape]; of an environment, the environment itself as
@@ -189,7 +191,7 @@ class MCTS:
             simulations: as in :meth:`search`.
         """
         single, positions = read_observation(self.game, observation)
-        moves = self.choose(positions, simulations, 0.0 if deterministic else 1.0)
+        moves = self.game.as_actions(self.choose(positions, simulations, 0.0 if deterministic else 1.0))
         return (moves[0] if single else moves), state
 
     # -- one simulation ------------------------------------------------------------------------------------------------

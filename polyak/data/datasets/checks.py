@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from polyak.data.datasets.parts import DatasetError, Parts, Recording, arrays_of
 from polyak.envs.composed import is_composed
+from polyak.envs.spaces import clipped
 
 CHUNK_BYTES = 1 << 22
 """How much of an array is looked at at once: that of a large file comes from disk."""
@@ -84,6 +85,34 @@ def place(recording: Recording, row: int) -> str:
     return f"row {source} (episode {number}, step {step})"
 
 
+def as_actions(chosen: Any, space: spaces.Space, count: int, who: str, named: Any = None) -> np.ndarray:
+    """What a policy has chosen for N environments, as actions [N, *shape] of the space in its dtype.
+
+    Numbers that lie outside of a Box by some roundings are brought into it.
+
+    Args:
+        chosen: N actions.
+        space: of the actions.
+        count: N.
+        who: chose, for messages.
+        named: as of :func:`check_actions`; None: who, and the environment.
+
+    Raises:
+        DatasetError: they are not so many actions, or not in the space.
+    """
+    refusal = f"{who} chose {chosen!r:.100}, which are not {count} actions of {space}."
+    try:
+        actions = np.asarray(chosen).reshape(count, *(space.shape or ()))
+    except ValueError as error:
+        raise DatasetError(refusal) from error
+    dtype = np.dtype(space.dtype)
+    whole = actions.dtype.kind in "biu" and dtype.kind in "iu"
+    if not (whole or np.can_cast(actions.dtype, dtype, "same_kind")):
+        raise DatasetError(refusal)
+    check_actions(actions, space, named or (lambda i: f"{who} for environment {i}"))
+    return clipped(actions, space) if isinstance(space, spaces.Box) else actions.astype(space.dtype, copy=False)
+
+
 def check_actions(actions: np.ndarray, space: spaces.Space, named: Any = "row {}".format) -> None:
     """Refuse actions [B, ...] outside of their space; numbers from some roundings beyond its bounds on.
 
@@ -103,8 +132,8 @@ def check_actions(actions: np.ndarray, space: spaces.Space, named: Any = "row {}
     if outside.any():
         at = int(np.argwhere(outside)[0][0])
         raise DatasetError(
-            f"{named(at)}: the action {actions[at]} lies outside of {space}. Pass the right action_space, or clip the "
-            "actions as the environment does."
+            f"{named(at)}: the action {actions[at]} lies outside of {space}. Correct what chose it, pass the right "
+            "action_space, or clip the actions as the environment does."
         )
 
 
@@ -112,9 +141,9 @@ def _bounds(space: spaces.Space) -> tuple[Any, Any]:
     if isinstance(space, spaces.Box):
         return space.low.astype(np.float64), space.high.astype(np.float64)
     if isinstance(space, spaces.Discrete):
-        return space.start, space.start + space.n - 1
+        return int(space.start), int(space.start) + int(space.n) - 1
     if isinstance(space, spaces.MultiDiscrete):
-        return space.start, space.start + space.nvec - 1
+        return space.start, space.start + (space.nvec - 1)
     if isinstance(space, spaces.MultiBinary):
         return 0, 1
     raise DatasetError(f"{space} is not supported: use Box, Discrete, MultiDiscrete or MultiBinary.")

@@ -7,9 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 
-from polyak.data.datasets.checks import check_actions
+from polyak.data.datasets.checks import as_actions
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.datasets.parts import DatasetError, Parts, each
 from polyak.envs.composed import is_composed
@@ -112,8 +111,8 @@ def _record(envs: VecEnv, act: Acts, lanes: list[_Lane]) -> None:
     observations: Any = envs.reset()
     while any(lane.open for lane in lanes):
         chosen, state = act(observations, state, starts)
-        actions = _as_actions(chosen, space, envs.num_envs)
-        check_actions(actions, space, lambda i: f"step {len(lanes[i].actions)} of environment {i}")
+        named = lambda i: f"step {len(lanes[i].actions)} of environment {i}"  # noqa: E731
+        actions = as_actions(chosen, space, envs.num_envs, "the policy", named)
         successors, rewards, starts, infos = envs.step(actions)
         for i, lane in enumerate(lanes):
             if not lane.open:
@@ -123,13 +122,6 @@ def _record(envs: VecEnv, act: Acts, lanes: list[_Lane]) -> None:
             now, then = _row(observations, i), _row(successors, i) if final is None else each(np.array, final)
             lane.add(now, actions[i].copy(), float(rewards[i]), then, bool(starts[i]), bool(starts[i]) and not cut)
         observations = successors
-
-
-def _as_actions(chosen: Any, space: spaces.Space, count: int) -> np.ndarray:
-    try:
-        return np.asarray(chosen).astype(space.dtype, casting="same_kind").reshape(count, *(space.shape or ()))
-    except (TypeError, ValueError) as error:
-        raise DatasetError(f"the policy chose {chosen!r:.100}, which are not {count} actions of {space}.") from error
 
 
 def _row(observations: Any, i: int) -> Any:

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from polyak.data.datasets.parts import DatasetError, Recording, assemble, each
 from polyak.envs.composed import is_composed
+from polyak.envs.spaces import rounded, wide_bounds
 
 
 class Buffer(Protocol):
@@ -55,9 +56,9 @@ def recording_of_ring(
     shape = tuple(action_space.shape or ())
     units = (decode or unscaled(action_space))(actions.reshape(len(actions), *shape))
     if isinstance(action_space, spaces.Box):  # scaling there and back rounds
-        slack = 1e-5 * (action_space.high - action_space.low)
-        near = np.clip(units, action_space.low, action_space.high)
-        units = np.where(abs(near - units) <= slack, near, units)
+        low, high = wide_bounds(action_space)
+        near = np.clip(units, low, high)
+        units = rounded(np.where(abs(near - units) <= 1e-5 * (high - low), near, units), action_space)
     now, then = (each(in_order, rows[name]) for name in ("observations", "next_observations"))
     recording = assemble(
         _shaped(now, observation_space),
@@ -82,7 +83,7 @@ def unscaled(space: spaces.Space) -> Callable[[np.ndarray], np.ndarray]:
     """From actions as off-policy algorithms store them to the environment's units: those of a Box come from [-1, 1],
     choices count from 0."""
     if isinstance(space, spaces.Box):
-        low, span = space.low, space.high - space.low
-        return lambda actions: low + 0.5 * (actions + 1.0) * span
+        low, high = wide_bounds(space)
+        return lambda actions: low + 0.5 * (actions + 1.0) * (high - low)
     start = getattr(space, "start", 0)
     return lambda actions: actions + start

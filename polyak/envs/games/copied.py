@@ -10,6 +10,7 @@ from gymnasium import spaces
 from polyak.envs.games.copying import as_objects, copied
 from polyak.envs.games.game import GOING_ON, Game
 from polyak.envs.masks import holds_masks, mask_of
+from polyak.envs.mistakes import is_over
 from polyak.envs.vec.env_slot import METHOD
 
 
@@ -26,7 +27,8 @@ class Moment(NamedTuple):
 
 
 class CopiedEnv(Game):
-    """One player's game in copies of a Gymnasium environment. A position is [B] objects, a :class:`Moment` each.
+    """One player's game in copies of a Gymnasium environment. A position is [B] objects, a :class:`Moment` each; moves
+    count from 0, whatever the first action is.
 
     An environment that leaves something to chance is searched as if the player knew its draws, for its generator is
     copied with it. What ends in a time limit is worth nothing further.
@@ -88,12 +90,15 @@ class CopiedEnv(Game):
         self.refuse_illegal(moves, self.legal(positions))
         return as_objects([self._step(copied(at.env), int(move)) for at, move in zip(positions, moves, strict=True)])
 
+    def as_actions(self, moves: np.ndarray) -> np.ndarray:
+        return (moves + self.first).astype(self.env.action_space.dtype)
+
     def play_on(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
         return as_objects([self._step(moment.env, int(move)) for moment, move in zip(positions, moves, strict=True)])
 
     def _step(self, env: Any, move: int) -> Moment:
         observation, reward, terminated, truncated, info = env.step(move + self.first)
-        over = bool(terminated or truncated)
+        over = is_over(env, terminated, truncated)
         return Moment(env, observation, float(reward), over, None if over else mask_of(env, observation, info))
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:

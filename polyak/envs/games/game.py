@@ -104,6 +104,10 @@ class Game(ABC):
         """What players call a move."""
         return str(move)
 
+    def as_actions(self, moves: np.ndarray) -> np.ndarray:
+        """Moves [B], which count from 0, as who plays them takes them."""
+        return moves
+
     def play_on(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
         """As :meth:`play`, where nobody needs the positions any more, so that they need not be copied."""
         return self.play(positions, moves)

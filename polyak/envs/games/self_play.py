@@ -122,7 +122,7 @@ class SelfPlayVecEnv(VecEnv):
         return self._seen(np.arange(self.num_envs))
 
     def step_async(self, actions: Any) -> None:
-        self._actions = np.asarray(self._batch_of_actions(actions)).reshape(-1) - self.first
+        self._actions = np.asarray(self._batch_of_actions(actions)).reshape(-1).astype(np.int64) - self.first
 
     def step_wait(self) -> VecEnvStepReturn:
         every, tables = np.arange(self.num_envs), self.tables

@@ -67,6 +67,8 @@ class Numbering:
             try:
                 values = np.asarray(named[digits.part] if digits.part else named)
                 single = values.shape == digits.shape
+                if values.dtype.kind == "f" and not np.all(values == np.rint(values)):
+                    raise ValueError("states are whole numbers")
                 columns.append(values.reshape(-1, len(digits.sizes)).astype(np.int64, casting="unsafe") - digits.starts)
             except (KeyError, IndexError, TypeError, ValueError) as error:
                 raise ValueError(

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.envs.mistakes import check_same_spaces
-from polyak.envs.spaces import dict_to_obs
+from polyak.envs.spaces import dict_to_obs, own_actions
 from polyak.envs.vec.env_slot import (
     EnvSlot,
     allocate_observations,
@@ -47,6 +47,7 @@ class DummyVecEnv(VecEnv):
         self.buf_dones = np.zeros(self.num_envs, dtype=bool)
         self.buf_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         self.actions: Sequence[Any] | np.ndarray = ()
+        self._alone = self.action_space.shape == ()  # an action is one number
         self._slots = [EnvSlot(index, self.buf_obs) for index in range(self.num_envs)]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,7 +65,8 @@ class DummyVecEnv(VecEnv):
         return self._observations()
 
     def step_async(self, actions: np.ndarray) -> None:
-        self.actions = self._batch_of_actions(actions)
+        actions = self._batch_of_actions(actions)
+        self.actions = own_actions(actions, self.action_space) if self._alone else actions
 
     def step_wait(self) -> VecEnvStepReturn:
         rewards, dones, infos = self.buf_rews, self.buf_dones, []

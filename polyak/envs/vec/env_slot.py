@@ -19,17 +19,23 @@ from gymnasium import spaces
 from polyak.envs.mistakes import (
     MASKS,
     NUMBERS,
+    check_choices,
     check_has_spaces,
     check_info,
     check_masks_are_a_method,
     check_reward,
     check_success,
+    check_whole,
+    is_over,
 )
 from polyak.envs.spaces import Key, obs_space_info
 
 METHOD, FINAL = MASKS, "terminal_action_masks"
 """The method by which an environment says which choices it allows, and the key of the last info of an episode under
 which that is kept, since the environment is reset then."""
+
+_FIRST = 2
+"""Observations of each environment that are compared with its space: those of its first reset and step."""
 
 ObservationBuffers = Mapping[Key, np.ndarray]
 """One array ``(num_envs, *shape)`` per key of :func:`polyak.envs.spaces.obs_space_info`."""
@@ -112,6 +118,14 @@ class EnvSlot:
         self._rows: dict[Key, np.ndarray] = {key: array[place, ...] for key, array in buffers.items()}
         self._single = self._rows.get(None)
         self._shape = None if self._single is None else self._single.shape
+        self._whole = {key: _own_types(row.dtype) for key, row in self._rows.items() if row.dtype.kind in "iu"}
+        """Where whole numbers are stored, which others would be cut down to: the types of numbers that fit."""
+        self._unseen = _FIRST
+        """How many observations are still to be compared with the space."""
+        self._dtype: np.dtype | None = None
+        """Arrays of it are written without a further look, once the first ones have been looked at."""
+        self._quick = False
+        """Whether those of any other are, too."""
 
     def reset(self, env: gym.Env, seed: int | None = None, options: dict[str, Any] | None = None) -> dict[str, Any]:
         """Reset the environment, write its first observation to the row and return the info."""
@@ -144,20 +158,21 @@ class EnvSlot:
                 raise ValueError(self._wrong_step(env, result)) from None
             if type(reward) not in NUMBERS:
                 check_reward(env, reward)
-            if type(obs) is np.ndarray and obs.shape == self._shape and self._single is not None:
-                self._single[...] = obs
+            if type(obs) is np.ndarray and obs.shape == self._shape and (self._quick or obs.dtype is self._dtype):
+                self._single[...] = obs  # type: ignore[index]
             else:
-                self._write(obs)
+                self._write(env, obs)
             if raw_info == {}:
                 info = {}
             else:
                 check_info(env, raw_info)
                 info = own_info(raw_info)
-            if not (terminated or truncated):
+            if (terminated is False and truncated is False) or not is_over(env, terminated, truncated):
                 info["TimeLimit.truncated"] = False
                 return reward, False, info, None
             info["TimeLimit.truncated"] = not terminated
             check_success(env, info)
+            check_choices(env, obs)  # nobody acts upon it, and so nobody else looks at it
             info["terminal_observation"] = self._read(obs)
             if env.has_wrapper_attr(METHOD):
                 info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))
@@ -172,11 +187,15 @@ class EnvSlot:
 
     # --- observations ---
 
-    def _write(self, obs: Any) -> None:
+    def _write(self, env: gym.Env, obs: Any) -> None:
         if self._single is not None:
             if (obs.shape if type(obs) is np.ndarray else np.shape(obs)) != self._shape:
                 raise ValueError(self._wrong_shape(None, np.shape(obs), self._single.shape))
+            if self._whole and type(obs) not in self._whole[None]:
+                check_whole(env, None, obs, self._single.dtype)
             self._single[...] = obs
+            if self._unseen:
+                self._look(env, obs)
             return
         for key, row in self._rows.items():
             try:
@@ -188,7 +207,18 @@ class EnvSlot:
                 ) from None
             if np.shape(part) != row.shape:
                 raise ValueError(self._wrong_shape(key, np.shape(part), row.shape))
+            if key in self._whole and type(part) not in self._whole[key]:
+                check_whole(env, key, part, row.dtype)
             row[...] = part
+        if self._unseen:
+            self._look(env, obs)
+
+    def _look(self, env: gym.Env, obs: Any) -> None:
+        """Compare one of the first observations with its space: later ones are not worth the time."""
+        self._unseen -= 1
+        if self._unseen == 0 and self._single is not None:
+            self._quick, self._dtype = not self._whole, self._single.dtype
+        check_choices(env, obs)
 
     def _read(self, obs: Any) -> Any:
         # `[()]` turns an array without dimensions into a number and leaves any other as it is.
@@ -205,7 +235,7 @@ class EnvSlot:
                 "return `observation, {}`, or wrap the environment with shimmy.GymV21CompatibilityV0(env=env)."
             )
         obs, info = result
-        self._write(obs)
+        self._write(env, obs)
         return info
 
     # --- messages ---
@@ -228,6 +258,11 @@ class EnvSlot:
 
     def _last_seed(self) -> str:
         return "never seeded" if self.seed is None else f"last seeded with {self.seed}"
+
+
+def _own_types(dtype: np.dtype) -> frozenset[type]:
+    """Types of numbers that an array of whole numbers takes as they are."""
+    return frozenset({dtype.type, int} if dtype == np.int64 else {dtype.type})
 
 
 def _describe(result: Any) -> str:

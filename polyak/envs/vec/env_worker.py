@@ -26,7 +26,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.spaces import obs_space_info
+from polyak.envs.spaces import obs_space_info, own_actions
 from polyak.envs.vec.env_slot import EnvSlot, build_env, get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.info_codec import StepInfo, encode_step_infos, pickled
 from polyak.envs.vec.shared_arrays import Channel, Layout, receive_shared_arrays
@@ -275,7 +275,8 @@ class EnvBlock:
         self.doing = "step()"
         rewards, dones, running, number = self.rewards, self.dones, self.running, self.assignment.number
         news: list[StepInfo] = []
-        for slot, env, action in zip(self.slots, self.envs, actions, strict=True):
+        own = own_actions(actions, self.envs[0].action_space)
+        for slot, env, action in zip(self.slots, self.envs, own, strict=True):
             index = running[number] = slot.index
             rewards[index], done, info, reset_info = slot.step(env, action)
             dones[index] = done

@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.spaces import clipped
+
 
 class ActionNoiseWrapper(gym.Wrapper):
     """Adds Gaussian noise to actions, and clips the sum to the action space.
@@ -29,15 +31,16 @@ class ActionNoiseWrapper(gym.Wrapper):
         if noise_std < 0:
             raise ValueError(f"noise_std must be at least 0, got {noise_std}.")
         self.noise_std = noise_std
-        self._low, self._high = env.action_space.low, env.action_space.high
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         noise = self.np_random.normal(0.0, self.noise_std, np.shape(action))
-        return self.env.step(np.clip(action + noise, self._low, self._high).astype(self._low.dtype))
+        return self.env.step(clipped(action + noise, self.env.action_space))  # type: ignore[arg-type]
 
 
 class ActionSmoothingWrapper(gym.Wrapper):
     """Smooths actions exponentially: ``smoothing_coef * previous + (1 - smoothing_coef) * action``, from 0 at a reset.
+
+    Those of a Box stay in it, in its dtype.
 
     Args:
         env: its actions are numbers, or arrays of them.
@@ -61,4 +64,5 @@ class ActionSmoothingWrapper(gym.Wrapper):
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         previous = np.zeros_like(action) if self._smoothed is None else self._smoothed
         self._smoothed = self.smoothing_coef * previous + (1 - self.smoothing_coef) * action
-        return self.env.step(self._smoothed)
+        space = self.env.action_space
+        return self.env.step(clipped(self._smoothed, space) if isinstance(space, spaces.Box) else self._smoothed)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, TextIO
 
 import gymnasium as gym
 
-from polyak.envs.mistakes import check_info, check_reward
+from polyak.envs.mistakes import check_info, check_reward, is_over
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_regular
 
@@ -98,7 +98,7 @@ class Monitor(gym.Wrapper):
             check_reward(self.env, reward)
             raise
         self.total_steps += 1
-        if terminated or truncated:
+        if not (terminated is False and truncated is False) and is_over(self.env, terminated, truncated):
             self.needs_reset = True
             check_info(self.env, info)
             info["episode"] = self._end_episode(info)

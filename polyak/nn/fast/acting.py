@@ -24,7 +24,7 @@ from polyak.envs.finite import is_finite
 from polyak.envs.spaces import is_image_space
 from polyak.nn.fast.array_layers import Call, Head, leaves, network
 from polyak.nn.fast.watch import Watch
-from polyak.nn.networks.encoders import one_hot, to_float
+from polyak.nn.networks.encoders import one_hot, to_column, to_float
 from polyak.nn.networks.noisy import NoisyLinear
 from polyak.nn.networks.recurrent import Recurrent
 
@@ -294,7 +294,7 @@ class _OneHot:
 def _preprocesses_plainly(owner: nn.Module) -> bool:
     """Whether what a module does to observations is to take numbers as they are, or to make choices one-hot."""
     preprocess = vars(owner).get("_preprocess", to_float)
-    return preprocess is to_float or (isinstance(preprocess, partial) and preprocess.func is one_hot)
+    return preprocess in (to_float, to_column) or (isinstance(preprocess, partial) and preprocess.func is one_hot)
 
 
 def _watch(chain: Chain) -> Watch:

@@ -342,7 +342,7 @@ class Head(ABC):
 
     def __init__(self, outputs: Tensor, shape: tuple[int, ...]) -> None:
         self.outputs = outputs.numpy()
-        self.shape = (len(outputs), *shape) if len(shape) > 1 else None
+        self.shape = (len(outputs), *shape) if len(shape) != 1 else None
 
     @abstractmethod
     def sample(self) -> np.ndarray:

@@ -36,7 +36,8 @@ def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: 
         normalize_images: divide the pictures (uint8, three dimensions, bounds 0 and 255) by 255.
 
     Returns:
-        Box: [B, ...]; Discrete: [B, n]; MultiDiscrete: [B, sum of nvec]; MultiBinary: [B, ...]; Dict: a dict.
+        Box: [B, ...], or [B, 1] of shape (); Discrete: [B, n]; MultiDiscrete: [B, sum of nvec]; MultiBinary: [B, ...];
+        Dict: a dict.
 
     Raises:
         NotImplementedError: another space, or a Dict inside a Dict.
@@ -60,6 +61,8 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
         parts = {key: make_preprocess(space, normalize_images) for key, space in observation_space.spaces.items()}
         return partial(_each_key, parts=parts)
     if isinstance(observation_space, spaces.Box):
+        if not observation_space.shape:
+            return to_column
         return _picture_to_unit if normalize_images and is_image_space(observation_space) else to_float
     if isinstance(observation_space, spaces.Discrete):
         return partial(one_hot, sizes=(int(observation_space.n),), starts=(int(observation_space.start),))
@@ -77,6 +80,11 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
 def to_float(obs: Tensor) -> Tensor:
     """What preprocessing does to observations that are numbers already."""
     return obs.float()
+
+
+def to_column(obs: Tensor) -> Tensor:
+    """[B] numbers of a Box of shape () -> [B, 1]"""
+    return obs.float().reshape(-1, 1)
 
 
 def _picture_to_unit(obs: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ from polyak.nn.networks.layers import (
     unwrap_legacy_arch,
 )
 from polyak.nn.options import warn_without_sde
-from polyak.nn.policies.base import Decision, Memory, Policy, first_parameter
+from polyak.nn.policies.base import Decision, Memory, Policy, first_parameter, shaped
 
 
 class ActorCriticPolicy(Policy):
@@ -341,12 +341,13 @@ class ActorCriticPolicy(Policy):
     @plain
     def _shaped(self, actions: Tensor) -> Tensor:
         """[B] or [B, A] as the distribution gives them -> [B, *shape of the action space]."""
-        shape = self.action_space.shape or ()
-        return actions.unflatten(1, shape) if len(shape) > 1 else actions
+        return shaped(actions, self.codec.shape)
 
     def _flat(self, actions: Tensor) -> Tensor:
         """[B, ...] -> what the distribution reads: [B] for a Discrete, else [B, A]."""
-        return actions.flatten() if isinstance(self.action_space, spaces.Discrete) else actions.flatten(1)
+        if isinstance(self.action_space, spaces.Discrete):
+            return actions.flatten()
+        return actions.flatten(1) if actions.ndim > 1 else actions[:, None]
 
     def reset_noise(self, n_envs: int = 1) -> None:
         """Draw new exploration matrices, one for each environment.

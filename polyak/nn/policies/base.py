@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from polyak.envs.composed import as_named
 from polyak.envs.finite import NonFiniteError
-from polyak.envs.masks import checked, mask_size
-from polyak.envs.spaces import is_vectorized_observation, maybe_transpose
+from polyak.envs.masks import mask_size, masks_for_rows
+from polyak.envs.spaces import is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
 from polyak.nn.errors import PolicyError
@@ -138,6 +138,7 @@ class Network(nn.Module):
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32)
         _check_finite(array, key)
+        _check_choices(array, space, key)
         return to_device(torch.as_tensor(array.reshape((-1, *(space.shape or ())))), self.device)
 
 
@@ -375,26 +376,31 @@ class Policy(Network, ABC):
         Args:
             observation: as the environment gives it, or [B, ...] of these.
             state: what a policy with memory returned at the step before; ``None``: a new episode. Others hand it back.
-            episode_start: [B] where a policy with memory forgets.
+            episode_start: [B] where a policy with memory forgets, or one bool for all.
             deterministic: the likeliest action rather than a sample.
-            action_masks: which choices are allowed, [M] or [B, M]; ``None``: all.
+            action_masks: which choices are allowed, [B, M], or [M] for all; ``None``: all.
 
         Returns:
             Action, or [B, ...] actions (of a Dict or Tuple space a list of B), and the new memory.
 
         Raises:
             PolicyError: masks for a policy that does not heed them.
-            ValueError: a (observation, info) tuple, a wrong shape, wrong keys, or NaN or infinity in the observation or
-                in the action.
+            ValueError: a (observation, info) tuple, a wrong shape, wrong keys, NaN or infinity in the observation or
+                in the action, a choice that its space does not have, or ``state``, ``episode_start`` or
+                ``action_masks`` of another shape than that of so many observations.
         """
         if self.training or any(network.training for network in self.children()):
             self.set_training_mode(False)
         obs, vectorized = self.obs_to_tensor(observation)
-        masks = None if action_masks is None else torch.as_tensor(self.checked_masks(action_masks), device=self.device)
+        rows, masks = n_rows(obs), None
+        if action_masks is not None:
+            masks = torch.as_tensor(self.checked_masks(action_masks, rows), device=self.device)
+        if episode_start is not None and np.size(episode_start) != rows:
+            check_starts(episode_start, rows)
         with torch.no_grad():
-            fresh = self.acting_memory(_rows(obs))
+            fresh = self.acting_memory(rows)
             if fresh is not None:
-                memory = fresh if state is None else self._recalled(self.memory_of(state), fresh, episode_start)
+                memory = fresh if state is None else self._recalled(state, fresh, episode_start)
                 decision = self.decide(obs, memory, masks, deterministic)
                 actions, state = decision.actions.numpy(force=True), self.state_of(decision.memory or fresh)
             elif masks is not None:
@@ -413,32 +419,54 @@ class Policy(Network, ABC):
         env_actions = np.asarray(env_actions)
         return (env_actions if vectorized else env_actions.squeeze(axis=0)), state
 
-    def _recalled(self, memory: Memory, fresh: Memory, episode_start: Any) -> Memory:
-        """``memory``, but that of new episodes where one starts.
+    def _recalled(self, state: Sequence[Any], fresh: Memory, episode_start: Any) -> Memory:
+        """The memory in a state, but that of new episodes where one starts.
 
         Raises:
             ValueError: it is of another shape than that of so many observations.
         """
+        fix = "Pass what predict() returned at the step before, or None."
+        names = list(fresh)
+        if not isinstance(state, Sequence | np.ndarray) or len(state) != len(names):
+            found = f"{len(state)} of them" if isinstance(state, Sequence | np.ndarray) else type(state).__name__
+            raise ValueError(f"state must be a tuple of {len(names)} arrays, {names}, got {found}. {fix}")
+        memory = self.memory_of(state)
         for name, value in fresh.items():
             if memory[name].shape != value.shape:
                 raise ValueError(
                     f"state has the wrong shape: {name} is {tuple(memory[name].shape)} for a batch of "
-                    f"{len(value)} observations, and must be {tuple(value.shape)}. Pass what predict() returned at the "
-                    "step before, or None."
+                    f"{len(value)} observations, and must be {tuple(value.shape)}. {fix}"
                 )
-        return memory if episode_start is None else renewed(memory, fresh, np.asarray(episode_start, dtype=bool))
+            memory[name] = memory[name].to(value.dtype)
+        if episode_start is None:
+            return memory
+        rows = len(next(iter(fresh.values())))
+        return renewed(memory, fresh, np.broadcast_to(np.asarray(episode_start, dtype=bool).reshape(-1), rows).copy())
 
-    def checked_masks(self, masks: Any) -> np.ndarray:
-        """Masks [M] or [B, M] as [B, M] bool.
+    def checked_masks(self, masks: Any, rows: int) -> np.ndarray:
+        """Masks [M] or [B, M] as [B, M] bool, for B = ``rows`` observations.
 
         Raises:
             PolicyError: the policy does not heed masks.
-            ValueError: they are of another shape, or forbid everything.
+            ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.
         """
         size = mask_size(self.action_space)
         if size is None or not self.heeds_masks:
             raise PolicyError(f"{type(self).__name__} does not heed action masks. Leave action_masks out.")
-        return checked(np.atleast_2d(np.asarray(masks)), size, self.action_space)
+        return masks_for_rows(masks, rows, size, self.action_space)
+
+
+def check_starts(episode_start: Any, rows: int) -> None:
+    """Accept one bool for each of B = ``rows`` observations, or one for all.
+
+    Raises:
+        ValueError: there are more or fewer.
+    """
+    if np.ndim(episode_start) > 0 and np.size(episode_start) != rows:
+        raise ValueError(
+            f"episode_start has the shape {np.shape(episode_start)} for {rows} observations, and must be ({rows},): "
+            "True where an episode begins."
+        )
 
 
 def renewed(memory: Memory, fresh: Memory, starts: np.ndarray) -> Memory:
@@ -452,8 +480,14 @@ def renewed(memory: Memory, fresh: Memory, starts: np.ndarray) -> Memory:
     }
 
 
-def _rows(obs: Obs) -> int:
+def n_rows(obs: Any) -> int:
+    """B of observations [B, ...], an array or a dict of them."""
     return len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
+
+
+def shaped(actions: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """[B, A] as networks give actions -> [B, *shape]; [B] of choices stay as they are."""
+    return actions if len(shape) == 1 or actions.ndim == 1 else actions.reshape(-1, *shape)
 
 
 def check_bounded(action_space: spaces.Space) -> None:
@@ -464,8 +498,9 @@ def check_bounded(action_space: spaces.Space) -> None:
     """
     if not isinstance(action_space, spaces.Box):
         raise PolicyError(f"this policy acts in a Box, but the action space is {action_space}.")
+    low, high = wide_bounds(action_space)
     with np.errstate(over="ignore", invalid="ignore"):
-        span = action_space.high - action_space.low
+        span = high - low
     if not np.isfinite(span).all():
         raise PolicyError(
             f"this policy needs finite bounds to scale actions to, but the action space is {action_space}. "
@@ -555,6 +590,21 @@ def _transpose(observation: Any, space: spaces.Space) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _transpose(observation[key], part) for key, part in space.spaces.items()}
     return maybe_transpose(np.asarray(observation), space)
+
+
+def _check_choices(array: np.ndarray, space: spaces.Space, key: str | None) -> None:
+    """That [B, ...] or [...] values of a space of choices are such, of which networks get one-hot vectors."""
+    value = outside_of(array, space)
+    if value is None:
+        return
+    rows = array.reshape(-1, *(space.shape or ()))
+    row = next(i for i, own in enumerate(rows) if outside_of(own, space) is not None)
+    where = "" if key is None else f" at key {key!r}"
+    place = f" of environment {row}" if len(rows) > 1 else ""
+    raise ValueError(
+        f"The observation{place}{where} has the value {value!r}, which its space {space} does not have. Correct the "
+        "space, or what the environment returns: polyak.envs.check_env(env) finds such mistakes."
+    )
 
 
 def _check_finite(array: np.ndarray, key: str | None) -> None:

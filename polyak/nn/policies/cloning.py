@@ -14,7 +14,7 @@ from polyak.nn.fast.acting import plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.recall import RecurrentExtractor, recurrence
-from polyak.nn.policies.base import Network, Policy
+from polyak.nn.policies.base import Network, Policy, shaped
 from polyak.nn.policies.bounded import BoundedGaussianActor
 
 
@@ -131,4 +131,4 @@ class CloningPolicy(Policy):
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         actions: Tensor = self.actor(obs, deterministic or not self.stochastic)
-        return actions.unflatten(1, self.action_space.shape) if self.continuous else actions
+        return shaped(actions, self.codec.shape) if self.continuous else actions

@@ -23,7 +23,7 @@ from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
 from polyak.nn.networks.recall import RecurrentExtractor, recurrence
 from polyak.nn.options import check_keywords, keywords_of, warn_without_sde
-from polyak.nn.policies.base import Network, Policy, check_bounded
+from polyak.nn.policies.base import Network, Policy, check_bounded, shaped
 
 LOG_STD_MIN, LOG_STD_MAX = -20, 2
 """Bounds of the log standard deviation that a squashed Gaussian actor may choose."""
@@ -276,7 +276,7 @@ class ContinuousCritic(Network):
 
     @plain
     def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
-        return torch.cat([self._features(obs), actions.flatten(1)], dim=1)
+        return torch.cat([self._features(obs), actions.reshape(len(actions), -1)], dim=1)
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
         """All K values: [K, B]."""
@@ -464,8 +464,7 @@ class ContinuousPolicy(Policy):
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...] in [-1, 1]."""
-        actions = self.actor(obs, deterministic)
-        return actions if len(self.action_space.shape) == 1 else actions.unflatten(1, self.action_space.shape)  # type: ignore[arg-type]
+        return shaped(self.actor(obs, deterministic), self.codec.shape)
 
     def acting_chain(self) -> Chain | None:
         return self.with_memory(self._chain())

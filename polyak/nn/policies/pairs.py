@@ -15,7 +15,7 @@ from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import BestProposalHead
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, get_actor_critic_arch
-from polyak.nn.policies.base import Policy, check_bounded
+from polyak.nn.policies.base import Policy, check_bounded, shaped
 from polyak.nn.policies.continuous import ContinuousCritic, DeterministicActor
 
 
@@ -141,8 +141,7 @@ class PairedPolicy(Policy):
         proposals = [pair.actor(obs) for pair in self.pairs]
         q = [pair.critic.q1_forward(obs, actions) for pair, actions in zip(self.pairs, proposals, strict=True)]
         best = torch.stack(q, 1).argmax(1, keepdim=True)  # [B, 1, 1]
-        actions = torch.stack(proposals, 1).take_along_dim(best, 1).squeeze(1)
-        return actions if len(self.action_space.shape) == 1 else actions.unflatten(1, self.action_space.shape)  # type: ignore[arg-type]
+        return shaped(torch.stack(proposals, 1).take_along_dim(best, 1).squeeze(1), self.codec.shape)
 
     def acting_chain(self) -> Chain | None:
         if not is_plain(self, "act", "_predict"):

@@ -20,12 +20,13 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.base import n_rows
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.scale.columns import Columns
 from polyak.scale.models.default_modules import DefaultPPOTorchRLModule
-from polyak.scale.models.distributions import distribution_of
+from polyak.scale.models.distributions import distribution_of, outputs_for
 from polyak.scale.models.encoders import ActorCriticEncoder, RecurrentEncoder
-from polyak.scale.models.parts import Built, EncoderFeatures, Layers, features_of, layers_of
+from polyak.scale.models.parts import Built, EncoderFeatures, Layers, check_output, features_of, layers_of
 from polyak.scale.models.rl_module import ValueFunctionAPI
 
 
@@ -204,15 +205,21 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     def _values(self, outputs: Mapping[str, Any], batch: dict[str, Any]) -> Tensor:
         """State values [B, 1]."""
-        return self.module.compute_values(batch, outputs.get(Columns.EMBEDDINGS)).reshape(-1, 1)
+        values = self.module.compute_values(batch, outputs.get(Columns.EMBEDDINGS))
+        rows = n_rows(batch[Columns.OBS])
+        check_output(self.module, "compute_values(), state values", values, (rows,), (rows, 1))
+        return values.reshape(-1, 1)
 
-    def _distribution(self, outputs: Mapping[str, Any]) -> Distribution:
-        if Columns.ACTION_DIST_INPUTS not in outputs:
+    def _distribution(self, outputs: Mapping[str, Any], batch: dict[str, Any]) -> Distribution:
+        name, kind = Columns.ACTION_DIST_INPUTS, self._dist_class
+        if name not in outputs:
             raise PolicyError(
-                f"forward_train() of {type(self.module).__name__} must return {Columns.ACTION_DIST_INPUTS!r}, got "
-                f"{sorted(outputs)}."
+                f"forward_train() of {type(self.module).__name__} must return {name!r}, got {sorted(outputs)}."
             )
-        values: Distribution = self._dist_class.from_logits(outputs[Columns.ACTION_DIST_INPUTS]).values
+        if (family := getattr(kind, "family", None)) is not None:
+            shape = n_rows(batch[Columns.OBS]), outputs_for(family)
+            check_output(self.module, f"{name!r}, for the actions {self.action_space}", outputs[name], shape)
+        values: Distribution = kind.from_logits(outputs[name]).values
         return values
 
     @property
@@ -220,7 +227,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         return self.module.get_train_action_dist_cls()
 
     def get_distribution(self, obs: Obs) -> Distribution:
-        return self._distribution(self.module.forward_train(self._batch(obs)))
+        batch = self._batch(obs)
+        return self._distribution(self.module.forward_train(batch), batch)
 
     def predict_values(self, obs: Obs) -> Tensor:
         return self._values({}, self._batch(obs))
@@ -230,7 +238,7 @@ class WholeModulePolicy(ActorCriticPolicy):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         batch = self._batch(obs)
         outputs = self.module.forward_train(batch)
-        distribution = self._distribution(outputs)
+        distribution = self._distribution(outputs, batch)
         distribution = distribution if masks is None else distribution.masked(masks)
         entropy = distribution.entropy() if entropy_index == 1 else distribution.tsallis_entropy(entropy_index)
         return self._values(outputs, batch), distribution.log_prob(self._flat(actions)), entropy
@@ -238,7 +246,7 @@ class WholeModulePolicy(ActorCriticPolicy):
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         batch = self._batch(obs)
         outputs = self.module.forward_train(batch)
-        distribution = self._distribution(outputs)
+        distribution = self._distribution(outputs, batch)
         actions = distribution.get_actions(deterministic)
         return self._shaped(actions), self._values(outputs, batch), distribution.log_prob(actions)
 
@@ -247,10 +255,10 @@ class WholeModulePolicy(ActorCriticPolicy):
         return True
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        outputs = self.module.forward_inference(self._batch(obs)) if deterministic else None
-        if outputs is not None:
-            return self._shaped(self._distribution(outputs).mode())
-        return self._shaped(self._distribution(self.module.forward_exploration(self._batch(obs))).sample())
+        batch = self._batch(obs)
+        if deterministic:
+            return self._shaped(self._distribution(self.module.forward_inference(batch), batch).mode())
+        return self._shaped(self._distribution(self.module.forward_exploration(batch), batch).sample())
 
     def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Any:
         raise PolicyError(f"{type(self.module).__name__} is called whole, and does not heed action masks.")

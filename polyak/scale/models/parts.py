@@ -17,6 +17,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.spaces import get_flattened_obs_dim
+from polyak.nn.errors import PolicyError
 from polyak.scale.columns import ENCODER_OUT, Columns
 from polyak.scale.models.encoders import MLPEncoder
 from polyak.scale.models.heads import MLPHead
@@ -62,6 +63,19 @@ def features_of(encoder: Any, latent_dims: tuple[int, ...], turned: bool) -> Any
 def layers_of(head: Any) -> Any:
     """The layers of a head; itself, if it is more than that."""
     return head.net if type(head) is MLPHead and not head.config.clip_log_std else head
+
+
+def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) -> None:
+    """Accept a tensor of one of these shapes, as a module of one's own must return it.
+
+    Raises:
+        PolicyError: it is none, or of another shape, which would be broadcast, or stand for other actions.
+    """
+    if isinstance(values, Tensor) and tuple(values.shape) in shapes:
+        return
+    found = f"the shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+    wanted = " or ".join(map(str, shapes))
+    raise PolicyError(f"{type(module).__name__}: {what} must have the shape {wanted}, got {found}.")
 
 
 def seen_by(space: spaces.Space, turned: bool) -> spaces.Space:

@@ -17,11 +17,12 @@ from polyak.nn.fast.acting import Chain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.networks.streams import Dueling
+from polyak.nn.policies.base import n_rows
 from polyak.nn.policies.value import CategoricalQNetwork, QNetwork, ValuePolicy
 from polyak.scale.columns import QF_LOGITS, QF_PREDS, Columns
 from polyak.scale.models.default_modules import DefaultDQNTorchRLModule
 from polyak.scale.models.encoders import RecurrentEncoder
-from polyak.scale.models.parts import Built, EncoderFeatures, can_be_taken_apart, features_of, layers_of
+from polyak.scale.models.parts import Built, EncoderFeatures, can_be_taken_apart, check_output, features_of, layers_of
 from polyak.scale.models.rl_module import QNetAPI
 
 
@@ -72,7 +73,15 @@ class WholeQNetwork(QNetwork):
         values: dict[str, Tensor] = self.module.compute_q_values(
             {Columns.OBS: read.movedim(1, -1) if self._turned else read}
         )
+        self._check(values, n_rows(read))
         return values
+
+    def _check(self, values: dict[str, Tensor], rows: int) -> None:
+        """That what the module says has the shape of as many rows and actions."""
+        self._check_one(values, QF_PREDS, (rows, int(self.action_space.n)))  # type: ignore[attr-defined]
+
+    def _check_one(self, values: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
+        check_output(self.module, f"compute_q_values(), {name!r}", values.get(name), shape)
 
     def forward(self, obs: Obs) -> Tensor:
         return self._outputs(obs)[QF_PREDS]
@@ -90,6 +99,9 @@ class WholeCategoricalQNetwork(WholeQNetwork, CategoricalQNetwork):
     def logits(self, obs: Obs) -> Tensor:
         """[B, K, A]"""
         return self._outputs(obs)[QF_LOGITS].transpose(-1, -2)
+
+    def _check(self, values: dict[str, Tensor], rows: int) -> None:
+        self._check_one(values, QF_LOGITS, (rows, int(self.action_space.n), len(self.support)))  # type: ignore[attr-defined]
 
     def forward(self, obs: Obs) -> Tensor:
         return self.mean(self.logits(obs))

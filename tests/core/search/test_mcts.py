@@ -282,6 +282,38 @@ def test_one_player_goes_for_the_later_larger_reward(selection: Any) -> None:
     assert found.q[0, 1] == pytest.approx(1.0, rel=SUM)
 
 
+class NumberedFrom(gym.Env[Any, Any]):
+    """Four steps, of which each is worth 1 by the second action, which begin somewhere."""
+
+    observation_space = gym.spaces.Discrete(5)
+
+    def __init__(self, first: int, dtype: Any) -> None:
+        self.action_space = gym.spaces.Discrete(3, start=first, dtype=dtype)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        self.at = 0
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        self.at += 1
+        return self.at, float(action == self.action_space.start + 1), self.at == 4, False, {}
+
+
+@pytest.mark.parametrize("selection", ["uct", "puct", "gumbel"])
+@pytest.mark.parametrize(("first", "dtype"), [(1, np.int64), (7, np.int32), (-2, np.int8)])
+def test_actions_are_the_environments_own_wherever_they_begin(selection: Any, first: int, dtype: Any) -> None:
+    env = NumberedFrom(first, dtype)
+    env.reset()
+    search = MCTS(env, simulations=100, gamma=0.9, selection=selection, rollouts=8, seed=0)
+    total, over = 0.0, False
+    while not over:
+        _, reward, over, _, _ = env.step(search.predict(env)[0])
+        total += reward
+    assert total == 4.0
+    assert search.choose(search.game.start(1)).tolist() == [1]  # a move, which counts from 0
+
+
 class OneWay(Corridor):
     """Says in its observations that there is no way to the right; at the end nothing is allowed."""
 
