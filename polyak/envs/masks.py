@@ -179,9 +179,9 @@ def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
 
 def _joined(masks: Any) -> Any:
     """Masks of which some are lists of arrays, one for each choice, with these one after the other."""
-    if isinstance(masks, np.ndarray) and masks.dtype != object:
-        return masks
-    return [joined(row) for row in masks]
+    if isinstance(masks, list | tuple) or (isinstance(masks, np.ndarray) and masks.dtype == object and masks.ndim):
+        return [joined(row) for row in masks]
+    return masks
 
 
 def masks_for_rows(masks: Any, rows: int, size: int, space: spaces.Space) -> np.ndarray:
@@ -196,8 +196,8 @@ def masks_for_rows(masks: Any, rows: int, size: int, space: spaces.Space) -> np.
     Raises:
         ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.
     """
-    by_choice = np.asarray(joined(masks))
-    array = by_choice if by_choice.size == size or not isinstance(masks, list | tuple) else np.asarray(_joined(masks))
+    one = joined(masks)
+    array = one if isinstance(one, np.ndarray) and one.size == size else np.asarray(_joined(masks))
     allowed = checked(array.reshape(1, -1) if array.ndim < 2 or array.size == size else array, size, space)
     if len(allowed) not in (1, rows):
         raise ValueError(

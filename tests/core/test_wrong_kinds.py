@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from polyak import PPO, DAgger, QLearning, RecurrentPPO
 from polyak.envs import DummyVecEnv, Monitor
-from polyak.envs.masks import checked
+from polyak.envs.masks import checked, masks_for_rows
 from polyak.nn.errors import PolicyError
 
 
@@ -181,3 +181,20 @@ def test_modules_of_ones_own_have_outputs_of_the_right_shape() -> None:
         WholeModulePolicy(box, choice, module_class=TooMany).act(obs)
     with pytest.raises(PolicyError, match=r"Alone: compute_values.*\(3,\) or \(3, 1\), got the shape \(\)"):
         WholeModulePolicy(box, choice, module_class=Alone)(obs)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [1, 0, 1, 1, 0],
+        [np.array([1, 0]), np.array([1, 1, 0])],
+        [[1, 0], [1, 1, 0]],
+        [[1, 0, 1, 1, 0]] * 2,
+        [[np.array([1, 0]), np.array([1, 1, 0])]] * 2,
+        np.array([[1, 0, 1, 1, 0]] * 2),
+    ],
+    ids=["flat", "arrays by choice", "lists by choice", "rows", "rows by choice", "array"],
+)
+def test_masks_of_several_choices_may_be_written_in_any_of_these_ways(given: Any) -> None:
+    masks = masks_for_rows(given, 2, 5, spaces.MultiDiscrete([2, 3]))
+    assert masks.tolist() == [[True, False, True, True, False]] * 2

@@ -49,8 +49,15 @@ def allocate_observations(observation_space: spaces.Space, num_envs: int) -> dic
 
 def joined(mask: Any) -> Any:
     """A mask; one that is given as a list of arrays, one for each choice, as these one after the other."""
-    by_choice = isinstance(mask, list | tuple) and len(mask) > 0 and all(np.ndim(part) == 1 for part in mask)
+    by_choice = isinstance(mask, list | tuple) and len(mask) > 0 and all(map(_is_flat, mask))
     return np.concatenate(mask) if by_choice else mask
+
+
+def _is_flat(part: Any) -> bool:
+    """Whether something is a list of numbers; unlike ``np.ndim(part) == 1``, lists of unequal lists are none."""
+    if isinstance(part, list | tuple):
+        return not any(isinstance(item, list | tuple) or np.ndim(item) for item in part)
+    return np.ndim(part) == 1
 
 
 def check_env_fns(env_fns: Any) -> None:
