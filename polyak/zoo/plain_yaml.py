@@ -88,10 +88,16 @@ def read_yaml(text: str, source: str) -> Any:
             raise wrong(node, f"the number {node.value:.40} has more digits than 64 bits hold")
         return int(value)
 
+    def text_of(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+        return str(loader.construct_yaml_str(node))
+
+    def refused(loader: yaml.SafeLoader, node: yaml.Node) -> None:
+        loader.construct_undefined(node)
+
     Loader.add_constructor(f"{_YAML}int", whole_number)
-    Loader.add_constructor(f"{_YAML}timestamp", lambda loader, node: loader.construct_yaml_str(node))
+    Loader.add_constructor(f"{_YAML}timestamp", text_of)
     for other in ("binary", "set", "omap", "pairs"):
-        Loader.add_constructor(f"{_YAML}{other}", lambda loader, node: loader.construct_undefined(node))
+        Loader.add_constructor(f"{_YAML}{other}", refused)
     Loader.add_constructor(f"{_PYTHON}object/apply:collections.OrderedDict", ordered_dict)
     Loader.add_constructor(f"{_PYTHON}tuple", to_tuple)
     try:

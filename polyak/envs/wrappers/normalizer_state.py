@@ -86,7 +86,7 @@ def check_state(state: Mapping[str, Any]) -> None:
 def _is_number(value: Any) -> bool:
     """Whether it is a real number of at least 0; infinity is one, which clips nothing."""
     value = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
-    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value) and value >= 0
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value) and float(value) >= 0
 
 
 def _is_finite(array: np.ndarray) -> bool:
