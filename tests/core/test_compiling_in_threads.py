@@ -20,6 +20,7 @@ from polyak.core.engine import engine as engines
 from polyak.core.engine.optimizer_rules import UnsteppedError
 from polyak.core.engine.program import Program
 from polyak.core.engine.quiet import quiet
+from polyak.core.engine.shield import unseen_by_others
 from polyak.core.learner import Learner
 
 PREDICTING, SAVING = 8, 2
@@ -85,7 +86,7 @@ class Others:
         stop = threading.Event()
 
         def run(what: Callable[[], None]) -> None:
-            while not stop.wait(0.002):
+            while not stop.wait(0.01):
                 self.once(what)
 
         threads = self.threads(run)
@@ -145,7 +146,7 @@ def test_compiling_is_seen_by_no_other_thread(
     model = make(compile=True)
     others = Others(model)
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
+    sys.setswitchinterval(1e-3)
     try:
         with others.always():
             model.learn(steps)
@@ -182,6 +183,51 @@ def test_layers_that_read_the_mode_get_a_program_for_each_mode() -> None:
 
 
 # -- what else is of the whole process --------------------------------------------------------------------------------
+
+
+class Refusing(torch.fx.Tracer):
+    """Refuses modules that it does not trace, as the compiler's own tracer does, and looks away from their parts."""
+
+    def call_module(self, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        raise NameError("module is not installed as a submodule")
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: Any) -> Any:
+        return None
+
+
+def test_what_a_tracer_puts_into_modules_is_put_there_for_its_thread_only() -> None:
+    model = ppo()
+    others = Others(model)
+    layer = torch.nn.Linear(1, 1)
+    refused: list[str] = []
+
+    def traced(x: Any) -> Any:
+        others.all_once()
+        with pytest.raises(NameError):
+            refused.append("here")
+            layer(x)
+        return x
+
+    with unseen_by_others():
+        Refusing().trace(traced)
+    assert refused
+    assert others.errors == []
+    assert others.calls == {"predict": PREDICTING, "save": SAVING}
+
+
+def test_notes_of_other_threads_stay_out_of_an_exported_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(1))])
+    meta = torch.fx.traceback.current_meta
+    noted: list[bool] = []
+    optimizer.register_state_dict_pre_hook(lambda _: noted.append("custom" in meta))
+    monkeypatch.setattr(torch.compiler, "_is_exporting_flag", True)
+    with unseen_by_others():
+        other = threading.Thread(target=optimizer.state_dict)
+        other.start()
+        other.join()
+        optimizer.state_dict()
+    assert noted == [False, True]
+    assert "custom" not in meta
 
 
 def test_warnings_of_other_threads_are_given_while_torchs_own_are_not() -> None:

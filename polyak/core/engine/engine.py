@@ -19,6 +19,7 @@ from polyak.core.engine.cuda_program import CudaProgram
 from polyak.core.engine.nesting import Layouts, tensors_of
 from polyak.core.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.engine.program import Program
+from polyak.core.engine.shield import unseen_by_others
 from polyak.core.learner import Learner
 
 WORTHWHILE_SECONDS = 5.0
@@ -135,7 +136,7 @@ class Engine:
         return program
 
     def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
-        with _ONE_AT_A_TIME:
+        with _ONE_AT_A_TIME, unseen_by_others():
             program = _kind_of_program(self.learner, batch)(self.learner, name, batch, static)
             program.report = self.report
             program.compile()
