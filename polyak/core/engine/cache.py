@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,18 +13,48 @@ from typing import Any, TypeVar
 
 import torch
 
+from polyak.core.advice import advise
+from polyak.core.engine.private_folder import objection, private_folder
 from polyak.core.files.archive import replacing
 
 Fact = TypeVar("Fact")
 """What JSON can say."""
 
 
-def cache_folder() -> Path:
-    """Where compiled programs are kept: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
+def chosen_folder() -> Path:
+    """Where compiled programs are to be kept: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
     if chosen := os.environ.get("POLYAK_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "polyak" / "programs"
+
+
+def cache_folder() -> Path:
+    """Where they are kept: in the chosen folder, or with a warning in a private one if others may write to that."""
+    chosen = chosen_folder()
+    reason = objection(chosen)
+    return chosen if reason is None else _instead_of(chosen, reason)
+
+
+def writable(folder: Path) -> Path:
+    """A folder, made if it is not there; with a warning a private one if it cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+    except OSError as error:
+        return _instead_of(folder, f"it cannot be written to ({error.strerror})")
+    return folder
+
+
+def _instead_of(folder: Path, reason: str) -> Path:
+    private = private_folder()
+    advise(
+        f"the cache folder {folder}",
+        f"the cache folder {folder} is not used: {reason}. What lies there is loaded and run, so it must be this "
+        f"user's and closed to others. Compiled programs are kept in {private} instead. Mend its owner and mode "
+        "(chmod go-w), or set POLYAK_CACHE to a folder of your own.",
+    )
+    return private
 
 
 def machine() -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from torch.fx import GraphModule
 from polyak.core.engine.optimizer_rules import device_factors
 from polyak.core.engine.parts import Run
 from polyak.core.engine.program import Cohort, Program, interpret
-from polyak.core.engine.shared_library import options, quiet
+from polyak.core.engine.quiet import quiet
+from polyak.core.engine.shared_library import options
 from polyak.core.learner import Learner
 from polyak.core.seeding import random_states_kept
 

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
+from polyak.core.advice import advise
 from polyak.core.engine.arithmetic import flops
 from polyak.core.engine.cuda_program import CudaProgram
 from polyak.core.engine.nesting import Layouts, tensors_of
 from polyak.core.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.core.engine.program import Program
+from polyak.core.engine.shield import unseen_by_others
 from polyak.core.learner import Learner
 
 WORTHWHILE_SECONDS = 5.0
@@ -32,6 +34,8 @@ MOST_LAYOUTS = 8
 """Batch layouts that are compiled for each method; any further ones run uncompiled."""
 MOST_VARIANTS = 8
 """Programs for one layout, with different options of the learner; one that needs more is changing all the time."""
+PATIENCE = 100
+"""Attempts to compile a method whose optimizers have yet to step; after them, one attempt for so many calls."""
 _ONE_AT_A_TIME = Lock()
 """torch traces and compiles in one thread at a time."""
 
@@ -58,6 +62,8 @@ class Engine:
         self._layouts = Layouts()
         self._bound: set[Program] = set()
         """Those that have looked at the learner since it was last changed."""
+        self._waited: dict[str, int] = {}
+        """By method: how often it could not be compiled yet."""
         self._compiles = mode is True
         learner.engine = self
 
@@ -74,6 +80,8 @@ class Engine:
             self.status = (
                 f"uncompiled: {strange} may hold Python code that a program would freeze (compile=True if not)"
             )
+            if self.report is not None:
+                self.report(self.status)
         else:
             self._compiles = True
 
@@ -103,7 +111,7 @@ class Engine:
     def _bind(self, programs: dict[Any, list[Program] | None], key: Any, name: str, batch: Any) -> Program | None:
         """A program for the learner as it is now: one that there is, or a new one; None if there can be none."""
         known = programs.get(key, [])
-        if known is None or (not known and len(programs) >= MOST_LAYOUTS):
+        if known is None or (not known and (len(programs) >= MOST_LAYOUTS or self._waits(name))):
             return None
         if known and known[0] in self._bound:  # and so it has noticed that the learner was changed
             self._bound.clear()
@@ -115,11 +123,12 @@ class Engine:
                         f"the learner keeps changing: {MOST_VARIANTS} programs of {name} fit no more"
                     )
                 program = self._make(name, batch, key[1])
-            except UnsteppedError:
+            except UnsteppedError as error:
+                self._wait(name, error)
                 return None
             except Exception as error:
                 programs[key] = None
-                self._give_up(error)
+                self._give_up(name, error)
                 return None
             self.status = program.status
         programs[key] = [program, *(other for other in known if other is not program)]
@@ -127,13 +136,30 @@ class Engine:
         return program
 
     def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
-        with _ONE_AT_A_TIME:
+        with _ONE_AT_A_TIME, unseen_by_others():
             program = _kind_of_program(self.learner, batch)(self.learner, name, batch, static)
             program.report = self.report
             program.compile()
         return program
 
-    def _give_up(self, error: Exception) -> None:
+    def _waits(self, name: str) -> bool:
+        """Whether to leave out an attempt: once a method has waited for long, most of them."""
+        waited = self._waited.get(name, 0)
+        if waited >= PATIENCE and waited % PATIENCE:
+            self._waited[name] = waited + 1
+            return True
+        return False
+
+    def _wait(self, name: str, error: Exception) -> None:
+        """Stay uncompiled for now, until an optimizer has made its state."""
+        self._waited[name] = self._waited.get(name, 0) + 1
+        if self._waited[name] == PATIENCE:
+            self.status = f"uncompiled so far: {error}"
+            self._say(
+                f"{name} is still uncompiled after {PATIENCE} calls: {error}. It is compiled as soon as it can be"
+            )
+
+    def _give_up(self, name: str, error: Exception) -> None:
         """Stay uncompiled, after an attempt that failed.
 
         Raises:
@@ -145,6 +171,12 @@ class Engine:
             raise RuntimeError(
                 f"compile=True, but the gradient step could not be compiled: {error}. Use compile='auto' or False."
             ) from error
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write pages
+        self._say(f"training continues uncompiled, since {name} could not be compiled: {reason}")
+
+    def _say(self, what: str) -> None:
+        """Warn, once for each reason."""
+        advise(what, f"{what}. The results are the same, more slowly. Pass compile=False to leave out the attempt.")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "programs": {}, "_bound": set()}  # of a copy of the learner there will be others

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
@@ -30,7 +29,9 @@ from polyak.core.engine.matrix_products import use_faster
 from polyak.core.engine.nesting import builder, layout, rebuilt, tensors_of
 from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, cohorts, factors
 from polyak.core.engine.parts import Marking, Run, in_parts
-from polyak.core.engine.shared_library import library, load, quiet
+from polyak.core.engine.quiet import quiet
+from polyak.core.engine.shared_library import loaded
+from polyak.core.engine.twin import twin
 from polyak.core.learner import Learner
 from polyak.nn.fast.watch import Watch
 
@@ -63,17 +64,18 @@ class Program:
         inputs = Inputs(learner)
         given = tensors_of(batch)
         results: list[Any] = []
+        stepped: set[str] = set()
 
         def step(*tensors: Tensor) -> list[Tensor]:
             mine, theirs = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
-            with inputs.replaced(mine) as state:
-                arguments = (rebuilt(batch, iter(theirs)), *static)
-                results[:] = [functional_call(_Method(learner, method), state, arguments, tie_weights=False)]
+            learning = inputs.twin(mine)
+            results[:] = [learning.eagerly(getattr(learning, method), rebuilt(batch, iter(theirs)), *static)]
+            stepped.update(name for name, optimizer in learning.optimizers.items() if optimizer.stepped)
             return tensors_of(results)
 
         with quiet():
             graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *given)
-        inputs.follow(inputs.stepped)
+        inputs.follow(frozenset(stepped))
         self.graph = graph
         self.method = method
         self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors))
@@ -86,7 +88,7 @@ class Program:
     def compile(self) -> None:
         """Build the library, or find it on disk, and load it."""
         use_faster(self.graph)
-        self._run = self._parts(lambda part, arguments: load(library(part, arguments, self._building)))
+        self._run = self._parts(lambda part, arguments: loaded(part, arguments, self._building))
 
     def _parts(self, make: Callable[[GraphModule, Sequence[Tensor]], Run]) -> Run:
         return in_parts(self.graph, self._arguments, self._group, make)
@@ -140,17 +142,6 @@ def interpret(graph: GraphModule, arguments: Sequence[Tensor]) -> Sequence[Tenso
     return results
 
 
-class _Method(nn.Module):
-    """A learner's method, as what a module does when it is called."""
-
-    def __init__(self, learner: Learner, name: str) -> None:
-        super().__init__()
-        self.learner, self._name = learner, name
-
-    def forward(self, batch: Any, *static: Any) -> Any:
-        return self.learner.eagerly(getattr(self.learner, self._name), batch, *static)
-
-
 # -- what a learner is made of -----------------------------------------------------------------------------------------
 
 
@@ -162,7 +153,7 @@ class Inputs:
         self.names = [name for name, _ in learner.named_parameters()] + [name for name, _ in learner.named_buffers()]
         self.tensors: list[Tensor] = [*learner.parameters(), *learner.buffers()]
         of = {id(tensor): name for name, tensor in zip(self.names, self.tensors, strict=True)}
-        self._slots = {slot: self.names.index(of[id(tensor)]) for slot, tensor in _slots(learner)}
+        self._own = list(self.tensors)
         self.device = next((tensor.device for tensor in self.tensors), torch.device("cpu"))
         self._counters: list[tuple[Optimizer, dict[str, Any]]] = []
         self._views: list[np.ndarray] = []
@@ -200,21 +191,17 @@ class Inputs:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
-    @contextmanager
-    def replaced(self, tensors: Sequence[Tensor]) -> Iterator[dict[str, Tensor]]:
-        """Let optimizers work on other tensors for a while, and mark what the learner exchanges with others; yields
-        what stands in each place of the modules of a :class:`_Method`."""
+    def twin(self, tensors: Sequence[Tensor]) -> Learner:
+        """The learner once more, made of other tensors, with optimizers that work on them, and which marks what it
+        exchanges with others: all that is done to it leaves the learner as it is."""
         learner = self.learner
-        kept, group = dict(learner.optimizers), learner.group
-        traced = {name: self._traced(name, optimizer, tensors) for name, optimizer in kept.items()}
-        learner.optimizers.update(traced)  # type: ignore[arg-type]
-        learner.group = None if group is None else Marking(group.size)
-        try:
-            yield {f"learner.{slot}": tensors[place] for slot, place in self._slots.items()}
-        finally:
-            learner.optimizers.update(kept)
-            learner.group = group
-        self.stepped = frozenset(name for name, optimizer in traced.items() if optimizer.stepped)
+        stand_ins: dict[int, Any] = {id(was): tensors[place] for place, was in enumerate(self._own)}
+        for name, optimizer in learner.optimizers.items():
+            stand_ins[id(optimizer)] = self._traced(name, optimizer, tensors)
+        stand_ins[id(learner.engine)] = learner.engine
+        if learner.group is not None:
+            stand_ins[id(learner.group)] = Marking(learner.group.size)
+        return twin(learner, stand_ins)
 
     def _traced(self, name: str, optimizer: Optimizer, tensors: Sequence[Tensor]) -> TracedOptimizer:
         """An optimizer's step on other tensors."""
@@ -251,15 +238,6 @@ class Inputs:
         """Before a run on the CPU: bring what depends on learning rates and numbers of steps."""
         for cohort, values in zip(self.cohorts, self._views, strict=True):
             values[:] = factors(cohort.optimizer, cohort.group, cohort.first)
-
-
-def _slots(learner: Learner) -> Iterator[tuple[str, Tensor]]:
-    """Every place of a module that holds a tensor, once, however many names a shared module has: torch would take what
-    it put there under the first name for what it must put back under the second."""
-    for prefix, module in learner.named_modules():
-        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            if tensor is not None:
-                yield (f"{prefix}.{name}" if prefix else name), tensor
 
 
 class _Place(int):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,12 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from polyak.core.engine.cache import cache_folder, machine
+from polyak.core.engine.cache import cache_folder, machine, writable
+from polyak.core.engine.entries import add, is_sound, unseal
 from polyak.core.engine.matrix_products import teach_compiler, undo_unbiased
 from polyak.core.engine.nesting import layout
-from polyak.core.seeding import random_states_kept
+from polyak.core.engine.parts import Run
+from polyak.core.engine.quiet import quiet
 
 OPTIONS: dict[str, Any] = {"cpp.use_decompose_tanh": True}
 """Settings of TorchInductor, as far as the release at hand has them: tanh from one exponential takes half the time, and
@@ -26,21 +26,38 @@ differs by 1e-7."""
 LIBRARY = "program.so"
 
 
-def library(
-    graph: GraphModule, arguments: Sequence[Tensor], building: Callable[[], AbstractContextManager[None]] = nullcontext
-) -> Path:
-    """The shared library of a graph: from the cache folder, else built into it, inside of ``building()``."""
-    folder = cache_folder() / _key(graph, arguments)
-    library = folder / LIBRARY
-    if library.exists():
-        return library
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as aside:
+Building = Callable[[], AbstractContextManager[None]]
+
+
+def loaded(graph: GraphModule, arguments: Sequence[Tensor], building: Building = nullcontext) -> Run:
+    """The shared library of a graph, loaded. One that cannot be loaded, since it is of a machine that only looks like
+    this one, is built again, once.
+
+    Raises:
+        Exception: whatever the compiler raises, or the loader of a library that was just built.
+    """
+    found = library(graph, arguments, building)
+    try:
+        return load(found)
+    except Exception:
+        unseal(found.parent)
+    return load(library(graph, arguments, building))
+
+
+def library(graph: GraphModule, arguments: Sequence[Tensor], building: Building = nullcontext) -> Path:
+    """The shared library of a graph: from the cache folder, else built into it, inside of ``building()``. Where that
+    folder cannot be written to it is built into a private one."""
+    key, usual = _key(graph, arguments), cache_folder()
+
+    def build(folder: Path) -> None:
         with building():
-            _build(graph, arguments, Path(aside) / "made")
-        with suppress(OSError):  # another process was quicker
-            (Path(aside) / "made").rename(folder)
-    return library
+            _build(graph, arguments, folder)
+
+    if not is_sound(usual / key):
+        usual = writable(usual)
+    if not is_sound(usual / key):
+        add(usual / key, build)
+    return usual / key / LIBRARY
 
 
 def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> None:
@@ -48,7 +65,7 @@ def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> Non
 
     if not teach_compiler():
         undo_unbiased(graph)
-    with quiet(), random_states_kept(), torch.no_grad():
+    with quiet(), torch.no_grad():  # the compiler draws no random numbers
         built = torch._inductor.aot_compile(
             graph, tuple(arguments), options={**options(), "aot_inductor.output_path": str(folder / LIBRARY)}
         )
@@ -77,14 +94,7 @@ def _key(graph: GraphModule, arguments: Sequence[Tensor]) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
 
 
-def load(library: Path) -> Callable[[list[Tensor]], list[Tensor]]:
+def load(library: Path) -> Run:
     """What is called with a graph's inputs, changes them as the graph does, and returns its outputs."""
-    return torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1).run
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Torch's warnings about its own insides are not for the program's user."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    run: Run = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1).run
+    return run

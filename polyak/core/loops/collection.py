@@ -37,14 +37,14 @@ class Collection:
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""
         values: dict[str, Any] = {"steps": self.steps, "episodes": self.episodes}
-        if self.pending is None:
+        if (pending := self.pending) is None:  # asked once: another thread may save while the step is being stored
             return values, {}
-        fields = self.pending._asdict()
+        fields = pending._asdict()
         values["infos"] = [
             {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
         ]
         values["ended"] = fields.pop("ended")
-        if isinstance(self.pending.env_actions, list):
+        if isinstance(pending.env_actions, list):
             values["env_actions"] = encode(fields.pop("env_actions"))
         return values, {key: np.asarray(v) for name, value in fields.items() for key, v in flat(name, value).items()}
 

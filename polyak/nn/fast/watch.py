@@ -4,26 +4,30 @@ weights, or a program.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
 from operator import itemgetter
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-_OWN = frozenset(vars(nn.Module())) - {"training"} | {"_switch"}
-"""Attributes that are no options of a module."""
+_OWN = frozenset(vars(nn.Module())) | {"_switch"}
+"""Attributes that are no options of a module; the mode is one of some."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _INDIFFERENT = (nn.Linear, nn.ReLU, nn.Tanh, nn.Identity, nn.Sequential, nn.ModuleList)
 """Classes whose ``forward`` reads no attribute that anybody moves."""
+_SWITCHES = ("train", "eval", "set_training_mode", "predict")
+"""Methods that switch between training and evaluation: they look at the mode to see whether they must."""
 _PLAIN = (bool, int, float, str, tuple, type(None), torch.dtype, FunctionType)
 
 
 class Watch:
-    """Notices other submodules, parameters, buffers, hooks and attributes (the switch between training and evaluation,
-    and options such as a dropout's probability, among them).
+    """Notices other submodules, parameters, buffers, hooks and attributes, such as a dropout's probability, and the
+    switch between training and evaluation where it changes what a module computes.
 
     Looked at often, so that it must cost little: dictionaries are compared with copies of themselves, which C code does
     by the identity of what is in them, and of those that were empty only that is asked.
@@ -43,8 +47,8 @@ class Watch:
         self._attributes = [vars(module) for module in self.modules]
         self._counts_then = list(map(len, self._attributes))
         read = [vars(module) for module in self.modules if type(module) not in _INDIFFERENT]
-        self._names = [[n for n, v in own.items() if _counts(n, v, moving)] for own in read]
-        self._picks = [(itemgetter("training", *names), own) for names, own in zip(self._names, read, strict=True)]
+        self._names = [_names(module, moving) for module in self.modules if type(module) not in _INDIFFERENT]
+        self._picks = [(_getter(names), own) for names, own in zip(self._names, read, strict=True) if names]
         self._values_then = self._values()
         self._pointers_then = list(map(Tensor.data_ptr, self.views))
         self._kinds_then = self._kinds()
@@ -91,5 +95,50 @@ class Watch:
         return [pick(own) for pick, own in self._picks]
 
 
+def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
+    """Of the attributes to look at."""
+    names = [name for name, value in vars(module).items() if _counts(name, value, moving)]
+    return ["training", *names] if _depends_on_mode(module) else names
+
+
 def _counts(name: str, value: Any, moving: frozenset[str]) -> bool:
     return name not in _OWN and name not in moving and not isinstance(value, Tensor)
+
+
+def _getter(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    return itemgetter(*names) if len(names) > 1 else itemgetter(*names, *names)  # of a single name it makes no tuple
+
+
+def _depends_on_mode(module: nn.Module) -> bool:
+    """Whether what a module computes may differ between training and evaluation. For the others the mode does not
+    count: predicting switches it, also in another thread and in the middle of an update."""
+    special = "forward" in vars(module) or any(getattr(module, kind) for kind in _HOOKS)
+    return special or _class_reads_mode(type(module))
+
+
+@cache
+def _class_reads_mode(cls: type) -> bool:
+    """Whether a class reads its mode to compute, as far as one knows: one that is neither torch's nor ours might."""
+    for base in cls.__mro__[:-1]:
+        if base is nn.Module or base.__module__ in ("abc", "typing"):
+            continue
+        if not base.__module__.startswith(("torch.nn.", "polyak.")):
+            return True
+        own = [part for name, part in vars(base).items() if name not in _SWITCHES]
+        beside = [part for part in vars(sys.modules[base.__module__]).values() if isinstance(part, FunctionType)]
+        if any(map(_reads_mode, own + [part for part in beside if part.__module__ == base.__module__])):
+            return True
+    return False
+
+
+def _reads_mode(part: Any) -> bool:
+    """Whether a method or a property, or a function inside of it, names the attribute."""
+    part = getattr(part, "fget", getattr(part, "__func__", part))
+    part = getattr(part, "__wrapped__", part)
+    codes = [part.__code__] if isinstance(part, FunctionType) else []
+    while codes:
+        code = codes.pop()
+        if "training" in code.co_names or "training" in code.co_consts:
+            return True
+        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return False

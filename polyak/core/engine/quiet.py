@@ -1,0 +1,40 @@
+"""Torch's warnings about its own insides are not for the program's user.
+
+``warnings.catch_warnings`` exchanges the filters of the whole process: while a program is built it would swallow the
+warnings of other threads, and two threads that leave their blocks in the wrong order keep the wrong filters for good.
+So one filter stays for ever, and applies in those threads only that are inside of :func:`quiet`.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+
+class _QuietThreads(threading.local):
+    """Matches every message in a thread that is inside of :func:`quiet`, and none in others."""
+
+    depth = 0
+
+    def match(self, text: str) -> bool:
+        return self.depth > 0
+
+
+_QUIET = _QuietThreads()
+_FILTER = ("ignore", _QUIET, Warning, None, 0)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warning is given in this thread."""
+    filters = cast("list[Any]", warnings.filters)
+    if not filters or filters[0] is not _FILTER:  # the first that matches decides
+        filters[:] = [_FILTER, *(each for each in filters if each is not _FILTER)]
+    _QUIET.depth += 1
+    try:
+        yield
+    finally:
+        _QUIET.depth -= 1

@@ -1,0 +1,74 @@
+"""What torch exchanges for the whole process while it traces and compiles, exchanged for one thread only.
+
+A tracer puts functions of its own in place of ``nn.Module.__call__`` and ``__getattr__``; some of them refuse modules
+that they do not trace. While a graph is exported every step or ``state_dict()`` of an optimizer adds a note to one
+dictionary and takes it away again. Both would fail in other threads that predict, learn or save meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import wraps
+from typing import Any
+
+import torch.fx._symbolic_trace
+import torch.fx.traceback
+from torch import nn
+
+
+@contextmanager
+def unseen_by_others() -> Iterator[None]:
+    """Inside the block, tracing in this thread is seen by this thread only. One thread at a time may be inside.
+
+    A release of torch that has other insides is left as it is.
+    """
+    with ExitStack() as stack:
+        patcher = getattr(torch.fx._symbolic_trace, "_Patcher", None)
+        if hasattr(patcher, "patch_method"):
+            stack.enter_context(_exchanged(patcher, "patch_method", _for_this_thread))
+        if hasattr(torch.fx.traceback, "annotate"):
+            stack.enter_context(_exchanged(torch.fx.traceback, "annotate", _without_notes_of_others))
+        yield
+
+
+@contextmanager
+def _exchanged(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    plain = getattr(owner, name)
+    setattr(owner, name, make(plain))
+    try:
+        yield
+    finally:
+        setattr(owner, name, plain)
+
+
+def _for_this_thread(patch_method: Callable[..., Any]) -> Callable[..., Any]:
+    """What a tracer puts into modules is called in the thread that traces; others call what was there."""
+    mine = threading.get_ident()
+
+    @wraps(patch_method)
+    def patch(self: Any, cls: type, name: str, traced: Callable[..., Any], **options: Any) -> Any:
+        plain = getattr(cls, name)
+
+        @wraps(traced)
+        def either(*args: Any, **kwargs: Any) -> Any:
+            return (traced if threading.get_ident() == mine else plain)(*args, **kwargs)
+
+        here = cls is nn.Module and threading.get_ident() == mine
+        return patch_method(self, cls, name, either if here else traced, **options)
+
+    return patch
+
+
+def _without_notes_of_others(annotate: Callable[..., Any]) -> Callable[..., Any]:
+    mine = threading.get_ident()
+
+    @wraps(annotate)
+    def noted(*args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = (
+            annotate(*args, **kwargs) if threading.get_ident() == mine else nullcontext()
+        )
+        return context
+
+    return noted
