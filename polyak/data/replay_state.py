@@ -79,7 +79,7 @@ def check_columns(storage: Storage, state: dict[str, Any]) -> None:
 
 
 def _check_references(state: dict[str, Any], saved: int, n_envs: int) -> None:
-    """Refuse rows that point to planes of pictures, or to rows, that are not there.
+    """Refuse rows that point to planes of images, or to rows, that are not there.
 
     Raises:
         ValueError: one does.

@@ -227,7 +227,7 @@ def as_bools(masks: Any, space: spaces.Space) -> np.ndarray:
 
 
 def _last(mask: Any, space: spaces.Space) -> Any:
-    """The mask of a state in which an episode ended, where nothing need be allowed; None: nobody says."""
+    """The mask of a state in which an episode ended, where nothing need be allowed; None: it is unknown."""
     return None if mask is None else as_bools(mask, space)
 
 

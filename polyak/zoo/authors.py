@@ -62,7 +62,7 @@ class Author:
 USER = Author(is_trusted=True)
 """Who typed the command, and polyak's own files."""
 OTHERS = Author()
-"""Nobody that is trusted."""
+"""No author whom the user has named or trusts."""
 
 
 def check_module(module: str, author: Author, *, source: str, key: str, value: str) -> None:

@@ -18,7 +18,7 @@ _MOST_FRAMES = 20
 class ZooError(Exception):
     """What was asked cannot be done; the message names the argument, its value and a way out.
 
-    It is told in one sentence, without a traceback, with exit status 2.
+    It is printed as one sentence, without a traceback, with exit status 2.
     """
 
 

@@ -37,7 +37,7 @@ class Stops:
         """From now on the program saves what it has: the next signal does not end that."""
         self._forgives = True
 
-    def heed(self, number: int, frame: Any) -> None:
+    def answer(self, number: int, frame: Any) -> None:
         """The handler of all these signals."""
         forgiven, self._forgives = self._forgives, not self._forgives
         if forgiven:
@@ -50,7 +50,7 @@ class Stops:
 
 
 @contextmanager
-def heeding_signals() -> Iterator[Stops]:
+def answered_signals() -> Iterator[Stops]:
     """Within the block, Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed) do what :class:`Stops` says.
 
     Only the main thread of a program hears signals: elsewhere, and where a program ignores a signal or has its own way
@@ -64,7 +64,7 @@ def heeding_signals() -> Iterator[Stops]:
         usual = {}
     taken = [number for number, handler in usual.items() if signal.getsignal(number) == handler]
     for number in taken:
-        signal.signal(number, stops.heed)
+        signal.signal(number, stops.answer)
     try:
         yield stops
     finally:

@@ -35,7 +35,7 @@ class Kept:
 
 
 def learned(learn: Callable[[], Any]) -> BaseException | None:
-    """Train, and return what ended it early: an error, Ctrl-C, or ``sys.exit()`` in somebody's code. None: nothing."""
+    """Train, and return what ended it early: an error, Ctrl-C or ``sys.exit()``. None: nothing did."""
     try:
         learn()
     except BaseException as error:

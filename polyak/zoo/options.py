@@ -15,7 +15,7 @@ Options = TypeVar("Options")
 def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> Any:
     """Declare a dataclass field that is also a command-line option with these `flags` and this `help` text.
 
-    Without flags it is an argument, told by its place: ``polyak report LOGS``. A number above `at_most`, at which no
+    Without flags it is an argument, known by its place: ``polyak report LOGS``. A number above `at_most`, at which no
     machine would end, is refused before the command begins.
     """
     metadata = {"flags": flags, "help": help, "at_most": at_most}

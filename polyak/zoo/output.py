@@ -51,7 +51,7 @@ def _try_to_write(flag: str, path: str, folder: Path) -> None:
 
 @contextmanager
 def outlasting_the_reader(work: str) -> Iterator[None]:
-    """Go on when standard output cannot be written any more, and say so once on stderr.
+    """Continue when standard output cannot be written any more, and say so once on stderr.
 
     The reader has left, as in ``polyak train | head``, the terminal was closed, or the disk is full. `work` is what
     goes on, such as ``"training"``.
@@ -97,6 +97,8 @@ class _Outlasting:
         os.dup2(null, self._stream.fileno())
         os.close(null)
         if isinstance(error, BrokenPipeError):
-            note(f"nobody reads the output any more; {self._work} goes on without it.")
+            note(f"the output is not read any more; {self._work} continues without it.")
         else:
-            note(f"the output cannot be written any more ({error.strerror or error}); {self._work} goes on without it.")
+            note(
+                f"the output cannot be written any more ({error.strerror or error}); {self._work} continues without it."
+            )

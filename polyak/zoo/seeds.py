@@ -110,7 +110,7 @@ class _Trainings:
 
     def interrupt(self, interrupt: KeyboardInterrupt) -> None:
         """Ask every program that runs to stop and save, and let no other begin."""
-        # SIGINT is ignored by what a shell's `&` has started, in which nobody can have pressed Ctrl-C.
+        # SIGINT is ignored by what a shell's `&` has started, where Ctrl-C cannot have been pressed.
         number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
         with self._lock:
             self.is_interrupted = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
-from polyak.zoo.interruption import Stops, heeding_signals
+from polyak.zoo.interruption import Stops, answered_signals
 from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_sound
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
@@ -150,7 +150,7 @@ def train(options: TrainOptions) -> Any:
         if environment.is_own:
             _check_own_env(options, environment, settings)
         folder = RunFolder.create(Path(options.log_folder), options.algo, environment.name, options.uuid)
-        with taking_notes(folder), heeding_signals() as stops:
+        with taking_notes(folder), answered_signals() as stops:
             return _execute(_Run(options, algorithm, environment, settings, folder, dataset), stops)
 
 
@@ -161,7 +161,7 @@ def _train_each(options: TrainOptions) -> None:
         raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")
     _look_up(options)
     alike = replace(options, seeds=[], processes=-1)
-    with outlasting_the_reader("training"), heeding_signals():
+    with outlasting_the_reader("training"), answered_signals():
         status = train_seeds(to_arguments(alike), seeds, number_of_processes(options.processes, len(seeds)))
     if status:
         raise SystemExit(status)
@@ -480,7 +480,7 @@ class _Run:
     def close(self, exit_code: int = 0) -> None:
         """Close every environment that was made, and end the tracking: other than 0, `exit_code` marks a failure.
 
-        What an environment raises meanwhile is only told: what was learned has been saved by then.
+        What an environment raises meanwhile is only printed: what was learned has been saved by then.
         """
         closing = [envs.close for envs in reversed(self.envs)]
         if self.tracker is not None:

@@ -25,7 +25,7 @@ _BUILDING = ".building-"
 
 
 def is_sound(entry: Path) -> bool:
-    """Whether an entry is there, whole, and nobody else's to change."""
+    """Whether an entry is there, whole, and only this user may change it."""
     try:
         if entry.is_symlink() or objection(entry) is not None:
             return False

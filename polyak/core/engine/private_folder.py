@@ -1,4 +1,4 @@
-"""Whether a folder is safe to load libraries from: what lies there is run, so that nobody else may write to it."""
+"""Whether a folder is safe to load libraries from: what lies there is run, so no other user may write to it."""
 
 from __future__ import annotations
 

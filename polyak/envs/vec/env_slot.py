@@ -179,7 +179,7 @@ class EnvSlot:
                 return reward, False, info, None
             info["TimeLimit.truncated"] = not terminated
             check_success(env, info)
-            check_choices(env, obs)  # nobody acts upon it, and so nobody else looks at it
+            check_choices(env, obs)  # no policy acts upon it, so no other check sees it
             info["terminal_observation"] = self._read(obs)
             if env.has_wrapper_attr(METHOD):
                 info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))

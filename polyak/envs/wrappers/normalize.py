@@ -263,7 +263,7 @@ class VecNormalize(VecEnvWrapper):
         return equal and self.norm_obs == other.norm_obs
 
     def take_statistics(self, other: VecNormalize) -> str | None:
-        """Go on from copies of the statistics of ``other``; settings stay.
+        """Continue from copies of the statistics of ``other``; settings stay.
 
         Returns:
             why not, if they do not fit: nothing is changed then.

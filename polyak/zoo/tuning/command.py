@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from polyak.envs.names import did_you_mean
 from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
-from polyak.zoo.interruption import heeding_signals, status_of
+from polyak.zoo.interruption import answered_signals, status_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
 from polyak.zoo.registry import env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
@@ -51,7 +51,7 @@ def tune(options: TuneOptions) -> Path:
         _announce(problem, study, total)
         status = 0
         try:
-            with heeding_signals():
+            with answered_signals():
                 _run(problem, study, total)
         except KeyboardInterrupt as interrupt:
             status = status_of(interrupt)

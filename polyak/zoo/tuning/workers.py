@@ -10,7 +10,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.interruption import Terminated, heeding_signals
+from polyak.zoo.interruption import Terminated, answered_signals
 from polyak.zoo.output import outlasting_the_reader
 from polyak.zoo.tuning import studies
 from polyak.zoo.tuning.options import TuneOptions
@@ -136,7 +136,7 @@ def _work(options: TuneOptions, total: int, number: int) -> None:
 
     Thread(target=_end_with_the_parent, daemon=True).start()
     studies.need_optuna()
-    with outlasting_the_reader("tuning"), heeding_signals(), chosen_threads(options.num_threads):
+    with outlasting_the_reader("tuning"), answered_signals(), chosen_threads(options.num_threads):
         try:
             take_part(Problem.build(options), total, number)
         except KeyboardInterrupt:
