@@ -70,7 +70,8 @@ class Program:
             mine, theirs = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
             learning = inputs.twin(mine)
             results[:] = [learning.eagerly(getattr(learning, method), rebuilt(batch, iter(theirs)), *static)]
-            stepped.update(name for name, optimizer in learning.optimizers.items() if optimizer.stepped)
+            traced: dict[str, Any] = dict(learning.optimizers)
+            stepped.update(name for name, optimizer in traced.items() if optimizer.stepped)
             return tensors_of(results)
 
         with quiet():

@@ -113,7 +113,7 @@ def _depends_on_mode(module: nn.Module) -> bool:
     """Whether what a module computes may differ between training and evaluation. For the others the mode does not
     count: predicting switches it, also in another thread and in the middle of an update."""
     special = "forward" in vars(module) or any(getattr(module, kind) for kind in _HOOKS)
-    return special or _class_reads_mode(type(module))
+    return special or _class_reads_mode(type(module))  # type: ignore[arg-type]
 
 
 @cache
