@@ -25,6 +25,7 @@ from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import Dataset, ReplayBuffer
 from polyak.data.step import Observations, Step
 from polyak.envs import VecNormalize
+from polyak.envs.shown import shown_to
 
 _ROWS = 8192
 _ONE_STEP = TrainFreq(1, TrainFrequencyUnit.STEP)
@@ -61,6 +62,7 @@ class Teacher:
             observations = self.normalizer.get_original_obs()
         if not hasattr(self.expert, "predict"):
             return np.stack([np.asarray(self.expert(row)) for row in _rows(observations, len(starts))])
+        observations = shown_to(self.expert, observations)
         heeds = masks is not None and getattr(self.expert, "_heeds_masks", False)
         more = {"action_masks": masks} if heeds else {}
         actions, self.state = self.expert.predict(observations, self.state, starts, deterministic=True, **more)
@@ -177,7 +179,7 @@ class DAgger(BC):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy or the expert, and asks the expert."""
-        teacher = Teacher(self.expert, self._vec_normalize_env)
+        teacher = Teacher(self.expert, self.get_vec_normalize_env())
         actor = Apprentice(self.policy, self._exploration(), teacher=teacher)
         self._explored = self._exploration_options()
         return actor

@@ -29,6 +29,8 @@ class VecVideoRecorder(VecEnvWrapper):
         ImportError: without imageio and ffmpeg.
     """
 
+    passes_on = ("observations", "rewards")
+
     def __init__(
         self,
         venv: VecEnv,
