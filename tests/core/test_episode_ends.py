@@ -193,6 +193,7 @@ def test_the_same_vector_with_wrappers_is_noticed_too() -> None:
     with pytest.warns(UserWarning, match="training environment itself"):
         model.learn(64, EvalCallback(envs, eval_freq=7, n_eval_episodes=2, verbose=0))
     assert _episodes(model) == {(5.0, 5)}
+    assert np.array_equal(model.rollout_buffer.episode_starts == 1, model.rollout_buffer.observations[:, :, 0] == 0)
 
 
 def test_an_evaluation_between_two_learns_lets_new_episodes_begin() -> None:
@@ -220,6 +221,7 @@ def test_an_evaluation_of_a_users_own_callback_is_noticed() -> None:
 
     model = PPO("MlpPolicy", Counting(5), n_steps=8, batch_size=8, n_epochs=1).learn(24, Looking())
     assert _episodes(model) == {(5.0, 5)}
+    assert model.rollout_buffer.observations.ravel().tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
 def test_an_environment_that_another_thread_steps_is_refused() -> None:

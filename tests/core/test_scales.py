@@ -242,14 +242,15 @@ def test_images_turned_around_it_are_stored_turned() -> None:
 
         def _next(self) -> np.ndarray:
             self.seen = np.full(1, 100, np.float32)
-            return np.full((36, 40, 3), 7, np.uint8)
+            return np.broadcast_to(np.array([7, 8, 9], np.uint8), (36, 40, 3))
 
     forget()
     envs = VecNormalize(DummyVecEnv([Images]), norm_obs=False)
     model = DQN("CnnPolicy", envs, learning_starts=10, buffer_size=100, device="cpu").learn(30)
     assert model.replay_buffer is not None
     assert model.replay_buffer.observations.shape[2:] == (3, 36, 40)
-    assert np.all(model.replay_buffer.observations[:30] == 7)
+    for channel, value in enumerate((7, 8, 9)):
+        assert np.all(model.replay_buffer.observations[:30, :, channel] == value)
 
 
 def test_a_file_knows_that_observations_were_changed_after_normalisation(tmp_path: Path) -> None:
