@@ -283,6 +283,9 @@ class ARS(Interaction, DeepAlgorithm):
                 callback.update_locals(self._callback_locals(callback=callback, **on_policy_locals(step)))
             if not (callback.is_idle or callback.on_step()):
                 return False
+            if runner.interrupted:  # what a callback's evaluation has broken off is played from the start
+                runner.reset()
+                tournament.running[:] = 0
         callback.on_rollout_end()
         return True
 

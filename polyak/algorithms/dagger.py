@@ -27,6 +27,7 @@ from polyak.data import Dataset, ReplayBuffer
 from polyak.data.datasets.checks import as_actions
 from polyak.data.step import Observations, Step
 from polyak.envs import VecNormalize
+from polyak.envs.shown import shown_to
 
 _ROWS = 8192
 _ONE_STEP = TrainFreq(1, TrainFrequencyUnit.STEP)
@@ -73,6 +74,7 @@ class Teacher:
         if not hasattr(self.expert, "predict"):
             chosen = [self.expert(row) for row in _rows(observations, len(starts))]
             return as_actions(chosen, self.space, len(starts), self._named)
+        observations = shown_to(self.expert, observations)
         heeds = masks is not None and getattr(self.expert, "_heeds_masks", False)
         more = {"action_masks": masks} if heeds else {}
         actions, self.state = self.expert.predict(observations, self.state, starts, deterministic=True, **more)
@@ -189,7 +191,7 @@ class DAgger(BC):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy or the expert, and asks the expert."""
-        teacher = Teacher(self.expert, self.action_space, self._vec_normalize_env)
+        teacher = Teacher(self.expert, self.action_space, self.get_vec_normalize_env())
         actor = Apprentice(self.policy, self._exploration(), teacher=teacher)
         self._explored = self._exploration_options()
         return actor

@@ -30,6 +30,7 @@ from polyak.core.seeding import random_states_kept
 from polyak.data import Column, Dataset, Transition
 from polyak.data.datasets.parts import Parts, count, each
 from polyak.data.storage.table import ArrayObs
+from polyak.envs.shown import shown_to
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
@@ -237,6 +238,10 @@ class FQE(OfflineAlgorithm):
             return target(observation), state
         more = {} if action_masks is None else {"action_masks": action_masks}
         return target.predict(observation, state, episode_start, deterministic, **more)
+
+    def as_shown(self, observations: Any) -> Any:
+        """Observations of a bare environment as :meth:`predict` takes them: as the policy that is evaluated does."""
+        return shown_to(self.target, observations)
 
     def q_values(self, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
         """What acting so in N states is worth under the policy from then on, by each critic.

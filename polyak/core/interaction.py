@@ -22,6 +22,13 @@ from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_
 from polyak.envs.composed import is_composed, parts
 from polyak.envs.masks import Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose, wide_bounds
+from polyak.envs.wrappers.layers import (
+    PartNormalizer,
+    above_normalisation,
+    check_one_normaliser,
+    replay_normalizer,
+    wrapped_beneath,
+)
 from polyak.envs.wrappers.normalize import detached
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
@@ -71,9 +78,12 @@ class Interaction(Algorithm):
         env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     n_envs: int = 1
     runner: Runner | None = None
-    _vec_normalize_env: VecNormalize | None = None
+    _vec_normalize_env: VecNormalize | PartNormalizer | None = None
+    """What normalises experience when it is replayed."""
     _statistics: VecNormalize | None = None
     """Those of the file that the model came from."""
+    _above: tuple[str, ...] = ()
+    """Wrappers that changed observations after these statistics had normalised them, as the file says."""
     _would_replay: bool = False
     """Whether the model came from a file, and its environments would begin with the seeds that they had there."""
 
@@ -134,7 +144,27 @@ class Interaction(Algorithm):
         self._check_action_space(env.action_space)
         self.env, self.n_envs = env, env.num_envs
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self._vec_normalize_env = unwrap_vec_normalize(env)
+        check_one_normaliser(env)
+        self._vec_normalize_env = replay_normalizer(env)
+        if self.raw_experience:
+            self._advise_on_layers(env)
+
+    def _advise_on_layers(self, env: VecEnv) -> None:
+        """Warn of wrappers that have experience replayed by statistics that have grown old."""
+        normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
+        if normalizer is None:
+            return
+        changed = {"observations": above.observations if normalizer.norm_obs else ()}
+        changed["rewards"] = above.rewards if normalizer.norm_reward else ()
+        for what, names in changed.items():
+            if names:
+                advise(
+                    f"wrappers around VecNormalize that change {what}",
+                    f"{names[0]} stands around VecNormalize and changes {what}: they are stored as it returns them, "
+                    "normalised by the statistics of that time, not by the newest ones whenever they are replayed. To "
+                    f"have that, put VecNormalize around {names[0]}. If it changes no {what}, name them in its class: "
+                    f"passes_on = ({what!r},).",
+                )
 
     def _make_runner(self) -> None:
         """Something that acts in the environment, when there is both."""
@@ -236,16 +266,26 @@ class Interaction(Algorithm):
         self.runner.load_state(state)
 
     def _with_statistics(self, env: VecEnv) -> VecEnv:
-        """``env`` under the normalisation that the model learned with: wrapped, if it came from a file with statistics.
+        """``env`` under the normalisation that the model learned with: wrapped, if it came from a file with statistics,
+        beneath those wrappers of ``env`` that stood around ``VecNormalize``.
 
         A normalising wrapper of its own that has seen no data takes the model's statistics; one that has, or that they
         do not fit, stays as it is, with a warning if they differ.
         """
         known, own = self.get_vec_normalize_env() or self._statistics, unwrap_vec_normalize(env)
-        if known is None or known is own:
+        if known is own:
+            return env
+        if known is None:
+            self._advise_on_new_scale(own)
             return env
         if own is None:
-            return env if self._statistics is None else VecNormalize.from_state_dict(env, known.state_dict())
+            if self._statistics is None:
+                return env
+            state = known.state_dict()
+            wrapped = wrapped_beneath(env, self._above, lambda venv: VecNormalize.from_state_dict(venv, state))
+            if wrapped is None:
+                self._check_nothing_above(f"env is not in a {self._above[0]}")
+            return wrapped or env
         if not known.has_seen_data:
             return env
         if own.has_seen_data:
@@ -274,7 +314,7 @@ class Interaction(Algorithm):
     @_last_obs.setter
     def _last_obs(self, value: Observations | None) -> None:
         if self.runner is not None:
-            self.runner.obs = value
+            self.runner.take_up(value)
 
     @property
     def _last_episode_starts(self) -> np.ndarray | None:
@@ -312,11 +352,23 @@ class Interaction(Algorithm):
         if self.runner is None:  # a subclass has set itself up otherwise
             self._make_runner()
         assert self.runner is not None
-        if reset or self.runner.obs is None:
-            if not reset:
+        unknown = self.runner.obs is None
+        if reset or unknown or self.runner.interrupted:
+            if unknown and not reset:
                 self._seed_further_episodes()
             self._start_episodes()
         self._would_replay = False
+
+    def _check_iteration(self) -> None:
+        super()._check_iteration()
+        runner = self.runner
+        if runner is not None and runner.interrupted and not (runner.is_ahead or self.steps_in_thread):
+            self._start_episodes()
+
+    @property
+    def steps_in_thread(self) -> bool:
+        """Whether environments are stepped in another thread while callbacks are asked."""
+        return False
 
     def _seed_further_episodes(self) -> None:
         """Let a training that goes on from a file begin with other episodes than it once began with: those that follow
@@ -357,14 +409,79 @@ class Interaction(Algorithm):
 
     # -- observations before normalisation -----------------------------------------------------------------------------
 
+    @property
+    def normalises_by_itself(self) -> bool:
+        """Whether :meth:`predict` normalises observations by the statistics of the file, as it does where there is no
+        environment to do that."""
+        return self.env is None and self.predicts_raw and self.normalises_observations and not self._above
+
+    def as_shown(self, observations: Any) -> Any:
+        """Observations of a bare environment as :meth:`predict` takes them: see :func:`~polyak.envs.shown.shown_to`.
+
+        Args:
+            observations: one or a batch, as they were before ``VecNormalize``.
+
+        Raises:
+            ValueError: wrappers around ``VecNormalize`` change observations further.
+        """
+        if not self.normalises_observations or self.normalises_by_itself:
+            return observations
+        self._check_nothing_above("observations are those of an environment without VecNormalize")
+        normalizer = self.get_vec_normalize_env() or self._statistics
+        assert normalizer is not None
+        return normalizer.normalize_obs(observations)
+
+    def frozen_statistics(self) -> VecNormalize | None:
+        """A copy of what normalises observations for the policy, for one who asks the policy itself; ``None``: they are
+        as they are.
+
+        Raises:
+            ValueError: wrappers around ``VecNormalize`` change observations further.
+        """
+        normalizer = self.get_vec_normalize_env() or self._statistics
+        if normalizer is None or not normalizer.norm_obs:
+            return None
+        self._check_nothing_above("observations are those of an environment without VecNormalize")
+        return detached(normalizer.state_dict())
+
+    @property
+    def layers_above(self) -> tuple[str, ...]:
+        """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
+        return self._above if self.get_vec_normalize_env() is None else above_normalisation(self.get_env()).observations
+
+    def _check_nothing_above(self, what: str) -> None:
+        if above := self.layers_above:
+            raise ValueError(
+                f"{what}, but the model learned from observations that {above[0]} changed after VecNormalize, and that "
+                f"cannot be repeated here. Use an environment that is wrapped alike, {above[0]}(VecNormalize(...)), or "
+                f"train with VecNormalize around {above[0]}."
+            )
+
+    def _advise_on_new_scale(self, normalizer: VecNormalize | None) -> None:
+        """Warn if a model that has learned from observations as they are is to see them normalised."""
+        if normalizer is not None and normalizer.norm_obs and self.num_timesteps > 0:
+            advise(
+                "normalisation of what was learned without",
+                f"the model has learned for {self.num_timesteps} steps from observations that were not normalised, and "
+                "env normalises them: what it sees has another scale now. Pass env without VecNormalize, or with "
+                "norm_obs=False.",
+            )
+
     def _as_learned(self, observation: Any) -> Any:
         """An observation as the policy learned from it, also where there is no environment to normalise it.
 
         One of another kind than the statistics is left as it is, for the policy to refuse.
         """
         statistics = self._statistics
-        if self.env is not None or statistics is None or not self.predicts_raw:
+        if not self.normalises_by_itself:
+            if self._above and self.env is None and self.predicts_raw:
+                advise(
+                    "observations of the whole stack of wrappers",
+                    f"the model learned from observations that {self._above[0]} changed after VecNormalize: without an "
+                    f"environment, predict() takes them as {self._above[0]}(VecNormalize(...)) returns them.",
+                )
             return observation
+        assert statistics is not None
         if isinstance(statistics.obs_rms, dict):
             fits = isinstance(observation, Mapping) and statistics.obs_rms.keys() <= observation.keys()
             return statistics.normalize_obs(dict(observation)) if fits else observation
@@ -387,6 +504,8 @@ class Interaction(Algorithm):
             saved.state |= prefixed("runner", self.runner.state())
         if (normalizer := self.get_vec_normalize_env() or self._statistics) is not None:
             saved.info["normalizer"], arrays = split_state(normalizer.state_dict())
+            if above := self.layers_above:
+                saved.info["above_normalizer"] = list(above)
             saved.state |= prefixed("normalizer", arrays)
 
     def _enter(self, saved: Saved, env: Any) -> None:
@@ -394,6 +513,7 @@ class Interaction(Algorithm):
         self.n_envs = int(saved.info["n_envs"])
         if "normalizer" in saved.info:
             self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
+            self._above = tuple(map(str, saved.info.get("above_normalizer", ())))
         if env is not None:
             vec_env = self._with_statistics(as_vec_env(env, verbose=self.verbose))
             check_for_correct_spaces(vec_env, self.observation_space, self.action_space)

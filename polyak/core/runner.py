@@ -18,6 +18,7 @@ from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
 from polyak.envs.masks import Masks
 from polyak.envs.vec.vec_env import VecEnvStepReturn
+from polyak.envs.wrappers.layers import above_normalisation
 
 
 class Acted(NamedTuple):
@@ -67,7 +68,8 @@ class Runner:
         env: N environments.
         actor: chooses the actions.
         raw: report observations and rewards as they were before :class:`~polyak.envs.VecNormalize`, which is what a
-            replay buffer stores, since it normalises with the newest statistics when it is sampled.
+            replay buffer stores, since it normalises with the newest statistics when it is sampled. What a wrapper
+            around it changes is reported as that returned it.
         split: where to add up how long acting and stepping take.
         masks: which choices the environments allow; ``None``: all. Every step then has ``masks`` and ``next_masks``
             [N, M] among its extras.
@@ -85,7 +87,11 @@ class Runner:
         self.allowed: np.ndarray | None = None
         """[N, M] what the masks say of the observations in hand."""
         self.split = TimeSplit() if split is None else split
-        self.normalizer: VecNormalize | None = unwrap_vec_normalize(env) if raw else None
+        above = above_normalisation(env)
+        normalizer = unwrap_vec_normalize(env) if raw else None
+        self.normalizer: VecNormalize | None = None if above.observations else normalizer
+        """Whose observations are reported as they were before it."""
+        self._reward_normalizer: VecNormalize | None = None if above.rewards else normalizer
         self.obs: Observations | None = None
         self.original_obs: Observations | None = None
         self.episode_starts = np.ones(env.num_envs, dtype=bool)
@@ -94,12 +100,15 @@ class Runner:
         self._finite = StepCheck(env)
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: _Ahead | None = None
+        self._origin = env.unwrapped
+        self._resets = self._origin.resets
 
     def reset(self) -> None:
         """Start new episodes everywhere."""
         self._ahead = None
         with self.split.env:
             self.obs = self.env.reset()
+        self._resets = self._origin.resets
         self._finite.successors(self.obs)
         self.original_obs = self.normalizer.get_original_obs() if self.normalizer is not None else None
         self.episode_starts = np.ones(self.env.num_envs, dtype=bool)
@@ -115,6 +124,34 @@ class Runner:
         """The observations in hand, before normalisation where that is known."""
         return self.obs if self.original_obs is None else self.original_obs
 
+    def take_up(self, observations: Observations | None) -> None:
+        """Go on from observations [N, ...] that the caller has got from the environments."""
+        self.obs, self._resets = observations, self._origin.resets
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the environments were reset by another program, such as an evaluation, and not by this runner since:
+        the observations in hand are out of date."""
+        return self._origin.resets != self._resets
+
+    def cut(self, step: Step) -> Step:
+        """``step`` as it is, or, where :attr:`interrupted`, as the last one of its episodes: truncated where they had
+        not ended, while new episodes have begun."""
+        if not self.interrupted:
+            return step
+        infos = [
+            info if done else {**info, "TimeLimit.truncated": True, "terminal_observation": _row(step.new_obs, i)}
+            for i, (info, done) in enumerate(zip(step.infos, step.dones, strict=True))
+        ]
+        self.reset()
+        return step._replace(
+            truncated=step.truncated | ~step.dones,
+            dones=np.ones_like(step.dones),
+            infos=infos,
+            new_obs=self.obs,
+            ended=True,
+        )
+
     @property
     def is_ahead(self) -> bool:
         """Whether the next :meth:`step` has been made already."""
@@ -126,7 +163,7 @@ class Runner:
         Raises:
             NonFiniteError: an action, an observation or a reward is NaN or infinite; such an action is not sent.
         """
-        if self.obs is None:
+        if self.obs is None or (self._ahead is None and self._origin.resets != self._resets):
             self.reset()
         observations = self.obs if self.normalizer is None else self.original_obs
         ahead, self._ahead = self._ahead, None
@@ -147,7 +184,8 @@ class Runner:
         successors = new_obs
         if self.normalizer is not None:
             successors = self.original_obs = self.normalizer.get_original_obs()
-            rewards = self.normalizer.get_original_reward()
+        if self._reward_normalizer is not None:
+            rewards = self._reward_normalizer.get_original_reward()
         terminated = truncated = self._none
         ended = True in dones.tolist()  # on an array this small, a fraction of the cost of any()
         if ended:
@@ -187,7 +225,7 @@ class Runner:
                 "a step that the environments have made ahead was not collected: with overlap=True, collect() must "
                 "take every step from self.runner.step()."
             )
-        if self.obs is None:
+        if self.obs is None or self.interrupted:
             self.reset()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="polyak-env")
@@ -268,11 +306,18 @@ class Runner:
         """Go on from the observations that :meth:`state` returned; the environments must be in the matching state."""
         if not state:
             return
-        self._ahead = None
+        self._ahead, self._resets = None, self._origin.resets
         self.episode_starts = state["episode_starts"].astype(bool)
         self.obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
         allowed = unflat("allowed", state)
         self.allowed = None if allowed is None or self.masks is None else allowed.astype(bool)
+
+
+def _row(observations: Observations, i: int) -> Observations:
+    """A copy of one environment's."""
+    if isinstance(observations, dict):
+        return {key: np.array(part[i]) for key, part in observations.items()}
+    return np.array(observations[i])
 
 
 def flat(name: str, value: Observations | None) -> dict[str, np.ndarray]:

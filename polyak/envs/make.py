@@ -146,6 +146,10 @@ def make_vec_env(
 ) -> VecEnv:
     """Make a VecEnv of ``n_envs`` environments, each in a Monitor and then in ``wrapper_class``.
 
+    Episodes end where ``wrapper_class`` ends them, too (a TimeLimit). Returns and lengths that are reported are those
+    of the environment itself: the Monitor does not see rewards that ``wrapper_class`` changes. To report these, use
+    ``make_vec_env(lambda: MyWrapper(gym.make(name)))``, which puts the Monitor around the wrapper.
+
     Nested observations become a Dict of their parts: see :class:`~polyak.envs.NamedObservation`.
 
     Args:

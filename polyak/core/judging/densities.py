@@ -12,6 +12,7 @@ from torch import Tensor
 from polyak.core.interaction import Interaction
 from polyak.data.datasets.parts import count, each
 from polyak.data.storage.table import ArrayObs
+from polyak.envs.shown import shown_to
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.gaussian import Gaussian
@@ -41,15 +42,6 @@ def networks_of(model: Any) -> Policy:
         )
     policy.set_training_mode(False)
     return policy
-
-
-def shown_to(model: Any, observations: ArrayObs) -> ArrayObs:
-    """Observations [B, ...] of an environment as ``model.predict`` takes them: normalised, where ``VecNormalize`` does
-    that for the model."""
-    if not isinstance(model, Interaction):
-        return observations
-    statistics = model.get_vec_normalize_env() or (None if model.predicts_raw else model._statistics)
-    return observations if statistics is None else statistics.normalize_obs(observations)
 
 
 def tensors_for(model: Any, observations: ArrayObs) -> Any:

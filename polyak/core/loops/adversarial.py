@@ -299,6 +299,27 @@ class AdversarialImitation(DeepAlgorithm):
         """Whether the policy learned, or learns, from observations normalised by ``VecNormalize``."""
         return self.generator.normalises_observations
 
+    @property
+    def normalises_by_itself(self) -> bool:
+        """Whether :meth:`predict` normalises observations by the statistics of the file."""
+        return self.generator.normalises_by_itself
+
+    @property
+    def layers_above(self) -> tuple[str, ...]:
+        """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
+        return self.generator.layers_above
+
+    def as_shown(self, observations: Any) -> Any:
+        """Observations of a bare environment as :meth:`predict` takes them."""
+        return self.generator.as_shown(observations)
+
+    def frozen_statistics(self) -> VecNormalize | None:
+        """A copy of what normalises observations for the policy; ``None``: they are as they are."""
+        return self.generator.frozen_statistics()
+
+    def _as_learned(self, observation: Any) -> Any:
+        return self.generator._as_learned(observation)
+
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         """Go on with another environment of the same spaces; see :meth:`Interaction.set_env`.
 

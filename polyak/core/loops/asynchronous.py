@@ -284,6 +284,11 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
+    @property
+    def steps_in_thread(self) -> bool:
+        """Whether environments are stepped in another thread while callbacks are asked."""
+        return self.asynchronous
+
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
         if self._since_broadcast == 0 or self._weights is None:

@@ -40,7 +40,7 @@ from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.sampling.samplers import make_prioritized
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv, VecEnv
-from polyak.envs.wrappers.normalize import detached
+from polyak.envs.wrappers.layers import frozen
 
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
@@ -362,8 +362,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         self._begin_acting()
         self._dials.steps = self.num_timesteps
         normalizer = self._vec_normalize_env
-        if normalizer is not None:
-            self._vec_normalize_env = detached(normalizer.state_dict())
+        self._vec_normalize_env = frozen(normalizer)
         try:
             with self.runner.ahead():
                 yield
@@ -446,7 +445,9 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
         """Store a step that callbacks have let pass, and count what ended in it."""
+        assert self.runner is not None
         self._update_info_buffer(step.infos, step.dones)
+        step = self.runner.cut(step)  # a callback may have evaluated in the same environments
         started = perf_counter()
         self._store(step, replay_buffer)
         self._split.copy.seconds += perf_counter() - started

@@ -8,10 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from polyak.core.hyperparameters import require
 from polyak.core.interaction import FROM_DATA
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
+from polyak.envs import VecNormalize
 from polyak.nn.networks.encoders import default_extractor
 from polyak.nn.networks.standardised import StandardisedExtractor, can_be_standardised
 
@@ -64,6 +66,15 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     def _standardises(self) -> bool:
         return self.normalize_observations and can_be_standardised(self.observation_space)
 
+    def _advise_on_new_scale(self, normalizer: VecNormalize | None) -> None:
+        fix = (
+            f"{type(self).__name__} has learned to standardise the observations of its dataset by itself "
+            "(normalize_observations=True), and VecNormalize would do so first. Pass env without VecNormalize, or with "
+            "norm_obs=False."
+        )
+        require(not (self._standardises and normalizer is not None and normalizer.norm_obs), "env", normalizer, fix)
+        super()._advise_on_new_scale(normalizer)
+
     def _policy_options(self) -> dict[str, Any]:
         options = super()._policy_options()
         if not self._standardises:
@@ -73,11 +84,14 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
         return {**options, "features_extractor_class": StandardisedExtractor, "features_extractor_kwargs": kwargs}
 
     def _measure_observations(self, parts: Iterable[Any]) -> None:
-        """Let the networks know how these observations [B, ...], and those before, are distributed."""
+        """Let the networks know how these observations [B, ...], and those before, are distributed, in the scale in
+        which they get them: normalised, if ``VecNormalize`` does that."""
+        normalizer = self._vec_normalize_env
         first, *others = [m for m in self.policy.modules() if isinstance(m, StandardisedExtractor)]
         with torch.no_grad():
             for part in parts:
-                observations, _ = self.policy.obs_to_tensor(part)
+                seen = part if normalizer is None else normalizer.normalize_obs(part)
+                observations, _ = self.policy.obs_to_tensor(seen)
                 first.observe(self.policy.preprocess(observations))
         for extractor in others:
             extractor.load_state_dict(first.state_dict())

@@ -238,7 +238,9 @@ class RolloutAlgorithm(Collecting):
 
     def _take(self, step: Step, collection: Collection, rollout_buffer: RolloutBuffer) -> None:
         """Store a step that callbacks have let pass."""
+        assert self.runner is not None
         self._update_info_buffer(step.infos, step.dones)
+        step = self.runner.cut(step)  # a callback may have evaluated in the same environments
         cut_values = self._cut_values(step) if step.ended and step.truncated.any() else None
         started = perf_counter()
         self._store(step, cut_values, rollout_buffer)

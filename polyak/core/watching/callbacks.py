@@ -22,6 +22,7 @@ from polyak.core.seeding import derived_seed
 from polyak.core.watching.evaluation import as_vector, evaluate_policy, fitted
 from polyak.core.watching.evaluation_log import Evaluations, read_evaluations
 from polyak.core.watching.logger import Logger
+from polyak.core.watching.shared import check_not_in_use, share_environments
 from polyak.core.watching.undisturbed import undisturbed
 from polyak.core.watching.watched import Watched
 from polyak.envs import VecEnv, sync_envs_normalization
@@ -567,10 +568,11 @@ class EvalCallback(EventCallback):
                 UserWarning,
                 stacklevel=2,
             )
-        if training_env is not None and _share_environments(self.eval_env, training_env):
+        check_not_in_use(self.eval_env)
+        if training_env is not None and share_environments(self.eval_env, training_env):
             warnings.warn(
-                "eval_env is the training environment itself: each evaluation cuts the episodes that training is in. "
-                "Make a second environment for evaluation.",
+                "eval_env is the training environment itself: each evaluation cuts the episodes that training is in, "
+                "which count as truncated. Make a second environment for evaluation.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -718,15 +720,6 @@ class EvalCallback(EventCallback):
             getattr(self.model, self._saver)(os.path.join(self.best_model_save_path, "best_model"))
         self.best_mean_reward = self.last_mean_reward
         return True if self.callback_on_new_best is None else self.callback_on_new_best.on_step()
-
-
-def _share_environments(one: VecEnv, other: VecEnv) -> bool:
-    """Whether an environment of this process belongs to both vectors, whatever is wrapped around it in each."""
-    mine, theirs = (
-        {id(getattr(env, "unwrapped", env)) for env in (venv.unwrapped, *getattr(venv.unwrapped, "envs", ()))}
-        for venv in (one, other)
-    )
-    return not mine.isdisjoint(theirs)
 
 
 def evaluation_seed(seed: int, num_timesteps: int) -> int:

@@ -11,13 +11,16 @@ import numpy as np
 
 from polyak.core.advice import advise
 from polyak.core.hyperparameters import whole
+from polyak.core.watching.shared import check_not_in_use, note_use
 from polyak.core.watching.undisturbed import is_exposed, undisturbed
 from polyak.envs.masks import Masks, find_masks
+from polyak.envs.shown import as_seen_in
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
 from polyak.envs.wrap import as_vec_env, check_is_env
 from polyak.envs.wrappers.by_name import name_parts
+from polyak.envs.wrappers.layers import above_normalisation
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
 from polyak.envs.wrappers.vec_monitor import VecMonitor
@@ -141,7 +144,8 @@ def evaluate_policy(
 
     The episodes are shared out evenly among the environments, so that those with short episodes are not counted more
     often. Returns and lengths are those of a ``Monitor`` wrapper if there is one: they do not see what wrappers around
-    it change, and a game of several lives counts once.
+    it change, and a game of several lives counts once. An episode that a wrapper around it ends (a TimeLimit) counts.
+    Evaluated in the environments of a training, the episodes which that is in are cut, and count as truncated there.
 
     Args:
         model: anything with ``predict``.
@@ -237,7 +241,7 @@ def evaluate(
 def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
     """Warn of a model that learned from normalised observations and is about to see others."""
     learned = getattr(model, "normalises_observations", False)
-    by_itself = getattr(model, "env", None) is None and getattr(model, "predicts_raw", False)
+    by_itself = getattr(model, "normalises_by_itself", False)
     if learned and not by_itself and unwrap_vec_normalize(env) is None:
         advise(
             "evaluation without normalisation",
@@ -328,9 +332,16 @@ def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any)
     """The environment made by ``name``, normalised as ``training_env`` is; it must have the spaces of ``spaces_of``.
 
     Raises:
-        ValueError: the spaces or the shapes of the statistics differ; ``venv`` is then closed.
+        ValueError: the spaces or the shapes of the statistics differ, or a wrapper around the VecNormalize of
+            ``training_env`` changes observations; ``venv`` is then closed.
     """
     try:
+        above = getattr(spaces_of, "layers_above", ()) or above_normalisation(training_env).observations
+        if above:
+            raise ValueError(
+                f"The model learned from observations that {above[0]} changed after VecNormalize, and an environment "
+                f"that is made by its name has no {above[0]}. Pass one that is wrapped as in training."
+            )
         venv = normalized_like(venv, training_env)
         if hasattr(spaces_of, "observation_space"):
             check_for_correct_spaces(venv, spaces_of.observation_space, spaces_of.action_space)
@@ -383,7 +394,33 @@ def _play(
     for name, number in (("n_eval_episodes", n_episodes), ("max_steps_per_episode", max_steps)):
         if number is not None and whole(name, number) < 1:
             raise ValueError(f"{name} must be at least 1, got {number!r}.")
-    n_envs, monitored = env.num_envs, _is_monitored(env)
+    check_not_in_use(env)
+    try:
+        episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
+    finally:
+        note_use(env, model)
+    if n_capped := sum(episode.capped for episode in episodes):
+        warnings.warn(
+            f"{n_capped} of {n_episodes} evaluation episodes reached max_steps_per_episode={max_steps} and were cut; "
+            "their returns count as they stood.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return episodes
+
+
+def _episodes(
+    model: Predictor,
+    env: VecEnv,
+    n_episodes: int,
+    deterministic: bool,
+    render: bool,
+    callback: EvalCallbackFn | None,
+    max_steps: int | None,
+    use_masking: bool,
+) -> list[Episode]:
+    """See :func:`_play`."""
+    n_envs, monitored, shown = env.num_envs, _is_monitored(env), as_seen_in(env, model)
     seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]
     episodes: list[Episode] = []
     observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
@@ -396,7 +433,7 @@ def _play(
             for seat in seats:
                 seat.idle = False
         actions, states = model.predict(
-            observations, state=states, episode_start=starts, deterministic=deterministic, **more
+            shown(observations), state=states, episode_start=starts, deterministic=deterministic, **more
         )
         new_observations, rewards, dones, infos = env.step(actions)
         states = told(model, states, rewards)
@@ -425,11 +462,4 @@ def _play(
         observations = new_observations
         if render:
             env.render()
-    if n_capped := sum(episode.capped for episode in episodes):
-        warnings.warn(
-            f"{n_capped} of {n_episodes} evaluation episodes reached max_steps_per_episode={max_steps} and were cut; "
-            "their returns count as they stood.",
-            UserWarning,
-            stacklevel=3,
-        )
     return episodes

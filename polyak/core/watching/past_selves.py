@@ -11,23 +11,27 @@ from polyak.core.judging.elo import rating
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.core.watching.undisturbed import undisturbed
 from polyak.envs.games.self_play import Opponent, SelfPlayVecEnv, points
-from polyak.envs.wrappers.normalize import unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
 
 
 class Frozen:
-    """A policy as it was, as an opponent.
+    """A policy as it was, as an opponent. It sees observations as they are, and normalises them as the model does.
 
     Args:
-        model: its policy is copied.
+        model: its policy is copied, with what ``VecNormalize`` knows of observations.
         first: number of the first action.
         deterministic: the likeliest moves rather than samples.
     """
 
     def __init__(self, model: Any, first: int = 0, deterministic: bool = False) -> None:
         self.policy: Any = copy_of(model.policy).requires_grad_(False)
+        statistics = getattr(type(model), "frozen_statistics", None)
+        self.normalizer: VecNormalize | None = None if statistics is None else statistics(model)
         self.first, self.deterministic = first, deterministic
 
     def __call__(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        if self.normalizer is not None:
+            observations = self.normalizer.normalize_obs(observations)
         chosen, _ = self.policy.predict(observations, deterministic=self.deterministic, action_masks=masks)
         return np.asarray(chosen) - self.first
 

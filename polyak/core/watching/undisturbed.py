@@ -36,6 +36,11 @@ def learning(model: Any) -> Iterator[None]:
         _learner.reset(token)
 
 
+def learner() -> Any:
+    """The model that learns in this thread, or None."""
+    return _learner.get()
+
+
 def is_exposed() -> bool:
     """Whether a model learns in this thread and nothing keeps its state yet."""
     return _learner.get() is not None and not _is_watched.get()

@@ -12,6 +12,7 @@ from polyak.data.datasets.checks import as_actions
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.datasets.parts import DatasetError, Parts, each
 from polyak.envs.composed import is_composed
+from polyak.envs.shown import shown_to
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrap import as_vec_env
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
@@ -145,9 +146,7 @@ def _acting(envs: VecEnv, policy: Any, deterministic: bool) -> Acts:
     if policy is None:
         return lambda obs, state, starts: ([envs.action_space.sample() for _ in range(envs.num_envs)], None)
     if hasattr(policy, "predict"):
-        normalizer = getattr(policy, "get_vec_normalize_env", lambda: None)()
-        as_learned = (lambda obs: obs) if normalizer is None else normalizer.normalize_obs
-        return lambda obs, state, starts: policy.predict(as_learned(obs), state, starts, deterministic)
+        return lambda obs, state, starts: policy.predict(shown_to(policy, obs), state, starts, deterministic)
     if callable(policy):
         return lambda obs, state, starts: ([policy(_row(obs, i)) for i in range(envs.num_envs)], None)
     raise ValueError(f"policy={policy!r} cannot act: pass a model, a function of one observation, or None.")

@@ -110,6 +110,7 @@ class SelfPlayVecEnv(VecEnv):
     # -- stepping ------------------------------------------------------------------------------------------------------
 
     def reset(self) -> VecEnvObs:
+        self.resets += 1
         if self._seeds[0] is not None:
             self.rng = np.random.default_rng(self._seeds[0])
             for opponent in self.opponents:

@@ -80,6 +80,7 @@ class GymVectorEnv(VecEnv):
     # --- stepping ---
 
     def reset(self) -> VecEnvObs:
+        self.resets += 1
         obs, infos = self.env.reset(seed=self._seed_of_reset(), options=_joint_options(self._options))
         self.reset_infos = _split_infos(infos, self.num_envs)
         self._reset_seeds()

@@ -58,6 +58,7 @@ class DummyVecEnv(VecEnv):
         self._slots = [EnvSlot(index, self.buf_obs) for index in range(self.num_envs)]
 
     def reset(self) -> VecEnvObs:
+        self.resets += 1
         for index, (slot, env) in enumerate(zip(self._slots, self.envs, strict=True)):
             self.reset_infos[index] = slot.reset(env, self._seeds[index], self._options[index])
         self._reset_seeds()

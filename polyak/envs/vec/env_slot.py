@@ -29,6 +29,7 @@ from polyak.envs.mistakes import (
     is_over,
 )
 from polyak.envs.spaces import Key, obs_space_info
+from polyak.envs.wrappers.monitor import CutEpisodes
 
 METHOD, FINAL = MASKS, "terminal_action_masks"
 """The method by which an environment says which choices it allows, and the key of the last info of an episode under
@@ -183,7 +184,10 @@ class EnvSlot:
             info["terminal_observation"] = self._read(obs)
             if env.has_wrapper_attr(METHOD):
                 info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))
-            return reward, True, info, self._accept_reset(env, env.reset())
+            cut = CutEpisodes(env)
+            reset_info = self._accept_reset(env, env.reset())
+            cut.record(info)
+            return reward, True, info, reset_info
         except Exception as error:
             add_note(
                 error,

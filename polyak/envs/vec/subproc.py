@@ -285,6 +285,7 @@ class SubprocVecEnv(VecEnv):
 
     def reset(self) -> VecEnvObs:
         self._make_ready("reset()")
+        self.resets += 1
         for index, seed in enumerate(self._seeds):
             if seed is not None:
                 self._last_seeds[index] = seed

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import cloudpickle
@@ -49,6 +49,9 @@ class VecEnv(ABC):
     metadata: dict[str, Any]
     reset_infos: list[dict[str, Any]]
     """The info dicts of the last reset of each environment."""
+    resets: int = 0
+    """How often all environments were reset, counted by the innermost VecEnv (``unwrapped``): a training notices by it
+    that another program has used its environments."""
 
     def __init__(self, num_envs: int, observation_space: spaces.Space, action_space: spaces.Space):
         self.num_envs = num_envs
@@ -283,6 +286,11 @@ class VecEnvWrapper(VecEnv):
         observation_space: None keeps that of ``venv``.
         action_space: None keeps that of ``venv``.
     """
+
+    passes_on: Container[str] = ()
+    """Which of ``"observations"`` and ``"rewards"`` a class that defines ``reset`` or ``step_wait`` returns as ``venv``
+    gave them. Around a ``VecNormalize``, what is not named here is replayed as it was returned, normalised by the
+    statistics of then; the rest is normalised by the newest ones."""
 
     def __init__(
         self,

@@ -42,6 +42,8 @@ class VecNamedObservation(VecEnvWrapper):
         ValueError: two parts would have the same name.
     """
 
+    passes_on = ("rewards",)
+
     def __init__(self, venv: VecEnv) -> None:
         self.parts = parts_by_name(venv.observation_space)
         super().__init__(venv, observation_space=_space(self.parts))

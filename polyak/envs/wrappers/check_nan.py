@@ -20,6 +20,8 @@ class VecCheckNan(VecEnvWrapper):
         check_inf: look for infinities too.
     """
 
+    passes_on = ("observations", "rewards")
+
     def __init__(self, venv: VecEnv, raise_exception: bool = False, warn_once: bool = True, check_inf: bool = True):
         super().__init__(venv)
         self.raise_exception = raise_exception

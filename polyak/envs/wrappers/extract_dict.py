@@ -19,6 +19,8 @@ class VecExtractDictObs(VecEnvWrapper):
         ValueError: when the space is not a Dict or lacks the key.
     """
 
+    passes_on = ("rewards",)
+
     def __init__(self, venv: VecEnv, key: str):
         space = venv.observation_space
         if not isinstance(space, spaces.Dict):

@@ -169,6 +169,8 @@ class VecFrameStack(VecEnvWrapper):
         channels_order: see :class:`StackedObservations`.
     """
 
+    passes_on = ("rewards",)
+
     def __init__(self, venv: VecEnv, n_stack: int, channels_order: ChannelsOrder = None):
         self.stacked_obs = StackedObservations(venv.num_envs, n_stack, venv.observation_space, channels_order)
         super().__init__(venv, observation_space=self.stacked_obs.stacked_observation_space)

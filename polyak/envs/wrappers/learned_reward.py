@@ -64,6 +64,8 @@ class VecLearnedReward(VecEnvWrapper):
         ended: those sums of the episodes that ended since somebody emptied the list.
     """
 
+    passes_on = ("observations",)
+
     def __init__(
         self, venv: VecEnv, reward: Reward, watch: Callable[[Any, Any, Any, Any, Any], None] | None = None
     ) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 class Monitor(gym.Wrapper):
     """Records each episode: ``info["episode"] = {"r": return, "l": length, "t": seconds since the start}``.
 
+    Rewards and steps are those of the environment that it wraps, whatever wrappers around it change. In a
+    :class:`~polyak.envs.VecEnv` an episode that such a wrapper ends (a TimeLimit) is recorded, too.
+
     Args:
         env: the environment to wrap.
         filename: CSV file to write episodes to (``.monitor.csv`` is added unless it ends so), or a folder to put
@@ -71,7 +74,8 @@ class Monitor(gym.Wrapper):
         if not self.allow_early_resets and not self.needs_reset:
             raise RuntimeError(
                 "Tried to reset an environment before done: its episode is under way and allow_early_resets=False. "
-                "Play it to the end, or make the Monitor with allow_early_resets=True."
+                "Play it to the end, make the Monitor with allow_early_resets=True, or put it around the wrapper that "
+                "ends the episode."
             )
         for key in self.reset_keywords:
             if kwargs.get(key) is None:
@@ -140,6 +144,32 @@ class Monitor(gym.Wrapper):
     def get_episode_times(self) -> list[float]:
         """Seconds from the start to the end of each finished episode."""
         return self.episode_times
+
+
+class CutEpisodes:
+    """Episodes that end in a wrapper around a Monitor, such as a TimeLimit, which the Monitor learns of by its reset.
+
+    Make it when an episode has ended, reset the environment, and then call :meth:`record`. A wrapper that ends episodes
+    without resetting what it wraps, such as one for each life of a game, leaves the Monitor's episode under way.
+
+    Args:
+        env: the environment with all its wrappers.
+    """
+
+    def __init__(self, env: gym.Env) -> None:
+        self._under_way: list[tuple[Monitor, list[float], int]] = []
+        layer = env
+        while isinstance(layer, gym.Wrapper):
+            if isinstance(layer, Monitor) and layer.rewards and not layer.needs_reset:
+                self._under_way.append((layer, layer.rewards, len(layer.episode_returns)))
+            layer = layer.env
+
+    def record(self, info: dict[str, Any]) -> None:
+        """Let each Monitor that was reset meanwhile record the episode, whose last info this is; the outermost one's
+        record becomes ``info["episode"]``."""
+        for monitor, rewards, n_recorded in self._under_way:
+            if monitor.rewards is not rewards and len(monitor.episode_returns) == n_recorded:
+                info.setdefault("episode", monitor.note_episode(sum(rewards), len(rewards), info))
 
 
 def select_info(info: dict[str, Any], keywords: Sequence[str]) -> dict[str, Any]:

@@ -22,11 +22,14 @@ class VecTransposeImage(VecEnvWrapper):
         ValueError: when there is no picture to transpose.
     """
 
+    passes_on: tuple[str, ...] = ("rewards",)
+
     def __init__(self, venv: VecEnv, skip: bool = False):
         self.skip = skip
         self.image_space_keys: list[str] = []
         space = venv.observation_space
         if skip:
+            self.passes_on = ("observations", "rewards")
             super().__init__(venv)
             return
         if isinstance(space, spaces.Dict):

@@ -22,6 +22,8 @@ class VecMonitor(VecEnvWrapper):
         info_keywords: entries of the last info of an episode to record as columns.
     """
 
+    passes_on = ("observations", "rewards")
+
     def __init__(
         self,
         venv: VecEnv,

@@ -30,6 +30,8 @@ class VecVideoRecorder(VecEnvWrapper):
         ImportError: without imageio and ffmpeg.
     """
 
+    passes_on = ("observations", "rewards")
+
     def __init__(
         self,
         venv: VecEnv,

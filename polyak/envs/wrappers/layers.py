@@ -1,0 +1,114 @@
+"""What stands around ``VecNormalize``, and whether experience may be learned from as it was beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from polyak.envs.vec.vec_env import VecEnv, VecEnvWrapper
+from polyak.envs.wrappers.normalize import VecNormalize, detached, unwrap_vec_normalize
+
+
+class Above(NamedTuple):
+    """Names of the wrappers around the outermost ``VecNormalize`` that do not say that they pass these on as they are,
+    the outermost first."""
+
+    observations: tuple[str, ...] = ()
+    rewards: tuple[str, ...] = ()
+
+
+def above_normalisation(env: VecEnv | None) -> Above:
+    """What changes experience around the ``VecNormalize`` of ``env``; nothing, if it has none.
+
+    A wrapper counts unless the class that defines its ``reset`` and ``step_wait`` names in
+    :attr:`~polyak.envs.VecEnvWrapper.passes_on` what it leaves alone.
+    """
+    found: dict[str, list[str]] = {"observations": [], "rewards": []}
+    layer: Any = env if env is not None and unwrap_vec_normalize(env) is not None else None
+    while isinstance(layer, VecEnvWrapper) and not isinstance(layer, VecNormalize):
+        for what, names in found.items():
+            if not _passes_on(layer, what):
+                names.append(type(layer).__name__)
+        layer = layer.venv
+    return Above(tuple(found["observations"]), tuple(found["rewards"]))
+
+
+def _passes_on(layer: VecEnvWrapper, what: str) -> bool:
+    for method in ("reset", "step", "step_wait"):
+        owner = next(cls for cls in type(layer).__mro__ if method in vars(cls))
+        declares = "passes_on" in vars(layer) or "passes_on" in vars(owner)
+        if owner is not VecEnv and not (declares and what in layer.passes_on):
+            return False
+    return True
+
+
+def wrapped_beneath(env: VecEnv, names: tuple[str, ...], wrap: Callable[[VecEnv], VecEnv]) -> VecEnv | None:
+    """The layers of ``env`` down to the last of its outermost wrappers that change observations, around ``wrap`` of
+    what that wraps; ``None`` if these are not called ``names``. ``env`` itself stays as it is."""
+    if not names:
+        return wrap(env)
+    if not isinstance(env, VecEnvWrapper):
+        return None
+    if not _passes_on(env, "observations"):
+        if type(env).__name__ != names[0]:
+            return None
+        names = names[1:]
+    inner = wrapped_beneath(env.venv, names, wrap)
+    if inner is None:
+        return None
+    layer = type(env).__new__(type(env))
+    vars(layer).update(vars(env), venv=inner)
+    return layer
+
+
+def check_one_normaliser(env: VecEnv) -> None:
+    """Refuse environments to learn in that are normalised twice: files and replay know the outer statistics alone.
+
+    Raises:
+        ValueError: there is a ``VecNormalize`` around another.
+    """
+    outer = unwrap_vec_normalize(env)
+    if outer is not None and unwrap_vec_normalize(outer.venv) is not None:
+        raise ValueError(
+            f"env has a VecNormalize(norm_obs={outer.norm_obs}, norm_reward={outer.norm_reward}) around another "
+            "VecNormalize: what is normalised already would be normalised again. Use a single one, whose norm_obs and "
+            "norm_reward say what it normalises."
+        )
+
+
+class PartNormalizer:
+    """Normalises, of what is replayed, observations alone or rewards alone.
+
+    Args:
+        normalizer: by its statistics.
+        observations: whether observations; otherwise they stay as they are.
+        rewards: whether rewards.
+    """
+
+    def __init__(self, normalizer: VecNormalize, observations: bool, rewards: bool) -> None:
+        self.normalizer, self.observations, self.rewards = normalizer, observations, rewards
+
+    def normalize_obs(self, obs: Any) -> Any:
+        """Observations, normalised if these are."""
+        return self.normalizer.normalize_obs(obs) if self.observations else obs
+
+    def normalize_reward(self, reward: Any) -> Any:
+        """Rewards, normalised if these are."""
+        return self.normalizer.normalize_reward(reward) if self.rewards else reward
+
+
+def replay_normalizer(env: VecEnv) -> VecNormalize | PartNormalizer | None:
+    """What normalises experience when it is replayed: what was stored as it was before ``VecNormalize``."""
+    normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
+    if normalizer is None or (above.observations and above.rewards):
+        return None
+    if not (above.observations or above.rewards):
+        return normalizer
+    return PartNormalizer(normalizer, not above.observations, not above.rewards)
+
+
+def frozen(normalizer: Any) -> Any:
+    """A normaliser like one of :func:`replay_normalizer`, with the statistics as they are now."""
+    if isinstance(normalizer, PartNormalizer):
+        return PartNormalizer(detached(normalizer.normalizer.state_dict()), normalizer.observations, normalizer.rewards)
+    return None if normalizer is None else detached(normalizer.state_dict())
