@@ -6,14 +6,14 @@ do: the actions of a dataset are the labels of its observations.
 Shapes: B batch rows, A action dimensions. Continuous actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from polyak.core.deep import Part
+from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -107,6 +107,7 @@ class BC(OfflineAlgorithm):
     l2_coef: NonNegative = 0.0
     """Penalty on half the sum of squares of all weights."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

@@ -16,6 +16,7 @@ import torch
 from polyak.algorithms.bc import BC
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration
+from polyak.core.deep import RELOAD
 from polyak.core.hyperparameters import Count, Fraction, Natural, require
 from polyak.core.loops.collection import Collection
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
@@ -133,6 +134,10 @@ class DAgger(BC):
     learning_starts: Natural = 0
     """Must be 0: nobody acts at random."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "env": "use model.set_env(env).",
+        **{name: RELOAD.format(name) for name in ("expert", "demonstrations")},
+    }
     needs: ClassVar[tuple[str, ...]] = ("expert",)
     few_updates: ClassVar[bool] = True
     _rounds = 0

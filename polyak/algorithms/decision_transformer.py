@@ -11,6 +11,7 @@ Shapes: B sequences, L steps, A action dimensions. Continuous actions are in uni
 [-1, 1].
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.core.deep import Part
+from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import Becomes, Count, Natural, NonNegative, Only, Positive, later, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -146,6 +147,10 @@ class DecisionTransformer(OfflineAlgorithm):
     max_grad_norm: NonNegative | None = 0.25
     """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("context_length", "max_episode_steps"), NETWORKS),
+        **dict.fromkeys(("return_scale", "gamma"), "the dataset has been read with it. Make a new model."),
+    }
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

@@ -6,6 +6,7 @@ their costs are rewards here, and each of their regressions is a stretch of grad
 Shapes: B batch rows, K critics, M actions in a state, A action dimensions or choices.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, ClassVar, cast
 
@@ -15,7 +16,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.algorithm import Algorithm
-from polyak.core.deep import Part
+from polyak.core.deep import NETWORKS, Part
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.hyperparameters import Count, Fraction, Only, require
@@ -129,6 +130,10 @@ class FQE(OfflineAlgorithm):
     target_update_interval: Count = 1
     """Gradient steps between two target updates."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "n_critics": NETWORKS,
+        **dict.fromkeys(("target", "deterministic", "n_samples"), "the dataset holds its choices. Make a new model."),
+    }
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)

@@ -10,7 +10,7 @@ may be: type checkers read ``Fraction`` as ``float``, and constructors refuse wh
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
@@ -92,6 +92,12 @@ def declared(cls: type) -> Mapping[str, Any]:
         except NameError:
             hints |= dict.fromkeys(inspect.get_annotations(base), Any)
     return {f.name: hints[f.name] for f in fields(cls)}
+
+
+def left_out(cls: type) -> frozenset[str]:
+    """Fields of the classes above that a class has no use for: it declares them as ``ClassVar``, with their values."""
+    above = {f.name for base in cls.__mro__[1:] if is_dataclass(base) for f in fields(base)}
+    return frozenset(above - {f.name for f in fields(cls)})  # type: ignore[arg-type]  # a dataclass
 
 
 def fitted(name: str, value: Any, declaration: Any) -> Any:
@@ -184,6 +190,9 @@ def _hint(name: str, value: Any, declaration: Any) -> str:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
+_NO_USE = "the algorithms that it is derived from have such an argument, but it has no use for one. Leave it out."
+
+
 def check_names(cls: type, given: Iterable[str]) -> None:
     """Refuse keyword arguments that a class' constructor does not know.
 
@@ -194,6 +203,8 @@ def check_names(cls: type, given: Iterable[str]) -> None:
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in given:
+        if name not in parameters and name in left_out(cls):
+            raise TypeError(f"{cls.__name__}.__init__() got an unexpected keyword argument {name!r}: {_NO_USE}")
         if name not in parameters:
             hint = did_you_mean(name, parameters)
             raise TypeError(f"{cls.__name__}.__init__() got an unexpected keyword argument {name!r}.{hint}")

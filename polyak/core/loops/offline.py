@@ -1,13 +1,14 @@
 """What algorithms share that are made to learn from a dataset: the units in which they see it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
+from polyak.core.deep import NETWORKS
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
@@ -36,6 +37,10 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     episodes' returns (IQL's); ``(scale, shift)`` multiplies and adds. All are taken from the dataset, kept in the
     model, and used for what it experiences afterwards, too."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "normalize_observations": NETWORKS,
+        "reward_scaling": "the networks have learned in units of it. Make a new model.",
+    }
     # Not annotated: not a hyper-parameter.
     reward_affine = 1.0, 0.0
     """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
