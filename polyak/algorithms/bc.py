@@ -16,7 +16,7 @@ from torch import Tensor
 from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.loops.offline import DatasetAlgorithm
 from polyak.core.schedules import Schedule
 from polyak.data import Dataset, Transition
 from polyak.nn.catalog import policy_aliases
@@ -89,7 +89,7 @@ class BCLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class BC(OfflineAlgorithm):
+class BC(DatasetAlgorithm):
     """Behaviour cloning: do what the dataset shows (Pomerleau 1989).
 
     It learns from a dataset alone. To be corrected while acting, take DAgger; to become better than the data, one of
@@ -108,6 +108,10 @@ class BC(OfflineAlgorithm):
     """Penalty on half the sum of squares of all weights."""
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
+    # what others did is learned, and not what came of it
+    gamma: ClassVar[float] = 0.99  # type: ignore[misc]
+    prioritized: ClassVar[bool] = False  # type: ignore[misc]
+    reward_scaling: ClassVar[str] = "none"  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

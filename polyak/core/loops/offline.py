@@ -1,7 +1,7 @@
 """What algorithms share that are made to learn from a dataset: the units in which they see it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from polyak.core.deep import NETWORKS
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
+from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq, TrainFrequencyUnit
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
 from polyak.nn.networks.encoders import default_extractor
@@ -99,6 +99,24 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     def trial(cls) -> dict[str, Any]:
         options = super().trial()
         return {**options, "env": _sample(options["env"])}
+
+
+@dataclass(eq=False, repr=False)
+class DatasetAlgorithm(OfflineAlgorithm):
+    """Algorithms that learn from a dataset alone, and never by acting: they have no arguments for that."""
+
+    buffer_size: ClassVar[int] = 1  # type: ignore[misc]
+    learning_starts: ClassVar[int] = 0  # type: ignore[misc]
+    train_freq: ClassVar[TrainFreq] = TrainFreq(1, TrainFrequencyUnit.STEP)  # type: ignore[misc]
+    gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
+    n_steps: ClassVar[int] = 1  # type: ignore[misc]
+    dataset_share: ClassVar[None] = None  # type: ignore[misc]
+    overlap: ClassVar[bool] = False  # type: ignore[misc]
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        known = {field.name for field in fields(cls)}
+        return {name: value for name, value in super().trial().items() if name in known}
 
 
 def affine(scaling: RewardScaling | tuple[float, float], dataset: Dataset) -> tuple[float, float]:
