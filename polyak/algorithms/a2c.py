@@ -5,6 +5,7 @@ Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", arXiv:
 Shapes: B rows, all of one short rollout.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from polyak.core.deep import OPTIMIZER
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
@@ -100,6 +102,7 @@ class A2C(OnPolicyAlgorithm):
     use_rms_prop: bool = True
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("use_rms_prop", "rms_prop_eps"), OPTIMIZER)
     learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES

@@ -97,6 +97,7 @@ class ActorCritic(PolicyGradientAlgorithm):
     gae_lambda: Fraction = 0.0
     """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
 
+    kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)

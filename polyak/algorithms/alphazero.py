@@ -12,7 +12,7 @@ Shapes: B positions, A moves. Everything is seen by the player to move.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.core.deep import DeepAlgorithm
+from polyak.core.deep import RELOAD, DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, beneath, prefixed
 from polyak.core.hyperparameters import (
     Becomes,
@@ -175,6 +175,13 @@ class AlphaZero(DeepAlgorithm):
     past_selves: Count = 3
     """Past selves that are kept."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        name: RELOAD.format(name)
+        for name in (
+            *("n_games", "simulations", "n_workers", "crew_class", "buffer_size", "selection", "exploration", "solves"),
+            *("dirichlet_alpha", "dirichlet_fraction", "warm_moves", "opening_moves", "keeps_trees", "symmetric"),
+        )
+    }
     learner_class: ClassVar[type[Learner]] = AlphaZeroLearner
     policies: ClassVar = {
         "MlpPolicy": PolicyRecipe("MlpPolicy", GamePolicy),

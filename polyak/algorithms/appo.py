@@ -8,7 +8,7 @@ Shapes: T steps of N environments.
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import next_kl_coef
+from polyak.core.deep import RELOAD
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Judged, Unroll, in_time, rows_of
@@ -133,6 +134,9 @@ class APPO(AsynchronousAlgorithm):
     """Divergence that ``kl_coef`` aims at: at each update of the target network it is halved where the divergence was
     less than 2/3 of this, and doubled where it was more than 3/2. ``None`` leaves it as it is."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        name: RELOAD.format(name) for name in ("circular_buffer_size", "uses_per_rollout")
+    }
     learner_class: ClassVar[type[Learner]] = APPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
@@ -170,4 +174,4 @@ class APPO(AsynchronousAlgorithm):
             return
         self.logger.record("train/kl_coef", self.kl_coef)
         if self.kl_target is not None and self.learner.steps // self.target_update_interval > followed:
-            self.kl_coef = next_kl_coef(self.kl_coef, float(self.metrics["kl"][-1]), self.kl_target)
+            self._put(kl_coef=next_kl_coef(self.kl_coef, float(self.metrics["kl"][-1]), self.kl_target))

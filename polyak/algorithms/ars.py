@@ -7,6 +7,7 @@ arXiv:1803.07055, algorithm 2. V1 takes observations as they are, V2 standardise
 Shapes: K directions, P parameters of the policy, C = 2 K candidates, N environments.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from polyak.core.acting.candidates import CandidateActor
-from polyak.core.deep import DeepAlgorithm
+from polyak.core.deep import NETWORKS, DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.hyperparameters import Becomes, Count, NonNegative, Positive, later, require
 from polyak.core.interaction import Interaction
@@ -200,6 +201,7 @@ class ARS(Interaction, DeepAlgorithm):
     device: Becomes[torch.device | str | int, torch.device] = later("cpu")
     """``"cpu"``, ``"cuda"`` or another torch device. These policies are small: it will be the CPU that is faster."""
 
+    built_with: ClassVar[Mapping[str, str]] = {"zero_policy": NETWORKS}
     learner_class: ClassVar[type[Learner]] = ARSLearner
     policies: ClassVar = {
         "LinearPolicy": PolicyRecipe(

@@ -6,17 +6,17 @@ do: the actions of a dataset are the labels of its observations.
 Shapes: B batch rows, A action dimensions. Continuous actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from polyak.core.deep import Part
+from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.loops.offline import DatasetAlgorithm
 from polyak.core.schedules import Schedule
 from polyak.data import Dataset, Transition
 from polyak.nn.catalog import policy_aliases
@@ -89,7 +89,7 @@ class BCLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class BC(OfflineAlgorithm):
+class BC(DatasetAlgorithm):
     """Behaviour cloning: do what the dataset shows (Pomerleau 1989).
 
     It learns from a dataset alone. To be corrected while acting, take DAgger; to become better than the data, one of
@@ -107,6 +107,11 @@ class BC(OfflineAlgorithm):
     l2_coef: NonNegative = 0.0
     """Penalty on half the sum of squares of all weights."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
+    # what others did is learned, and not what came of it
+    gamma: ClassVar[float] = 0.99  # type: ignore[misc]
+    prioritized: ClassVar[bool] = False  # type: ignore[misc]
+    reward_scaling: ClassVar[str] = "none"  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

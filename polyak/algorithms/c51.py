@@ -15,6 +15,7 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.core.clamping import warn_of_clamping
+from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import AtLeastTwo, require
 from polyak.core.learner import Learner, Objective
 from polyak.data import Transition
@@ -90,6 +91,7 @@ class C51(DQN):
     v_max: float = 10.0
     """The last atom: discounted returns above it count as this."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.core.changing import FixedHyperparameterError
 from polyak.core.hyperparameters import Count, Natural, NonNegative, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -254,6 +255,14 @@ class CQL(OfflineAlgorithm, SAC):
     authors' runs of a million begin with 40,000."""
 
     learner_class: ClassVar[type[Learner]] = CQLLearner
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "lagrange_threshold" and (before is None) != (self.lagrange_threshold is None):
+            raise FixedHyperparameterError(
+                f"{name}={self.lagrange_threshold} cannot be set on a model that is built with {before}: whether there "
+                "is a multiplier that learns is decided once. Make a new model."
+            )
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

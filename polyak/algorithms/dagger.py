@@ -17,6 +17,7 @@ from gymnasium import spaces
 from polyak.algorithms.bc import BC
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration
+from polyak.core.deep import RELOAD
 from polyak.core.hyperparameters import Count, Fraction, Natural, require
 from polyak.core.loops.collection import Collection
 from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
@@ -144,9 +145,15 @@ class DAgger(BC):
     """Gradient steps of a round, in passes over all that has been collected."""
     updates_per_round: Count | None = None
     """Gradient steps of a round; ``None``: ``n_epochs`` says how many."""
-    learning_starts: Natural = 0
-    """Must be 0: nobody acts at random."""
+    buffer_size: Count = 1_000_000
+    """Steps that the replay buffer holds."""
+    dataset_share: Fraction | None = None
+    """Of each minibatch, the share that comes from ``demonstrations``; ``None`` draws from both as if they were one."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "env": "use model.set_env(env).",
+        **{name: RELOAD.format(name) for name in ("expert", "demonstrations")},
+    }
     needs: ClassVar[tuple[str, ...]] = ("expert",)
     few_updates: ClassVar[bool] = True
     _rounds = 0
@@ -156,21 +163,13 @@ class DAgger(BC):
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
-        small = {"env": "CartPole-v1", "expert": after_the_pole, "learning_starts": 0, "buffer_size": 2000}
+        small = {"env": "CartPole-v1", "expert": after_the_pole, "buffer_size": 2000}
         return {**super().trial(), **small, "steps_per_round": 50, "episodes_per_round": 1, "updates_per_round": 4}
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         able = self.expert is None or callable(self.expert) or hasattr(self.expert, "predict")
         require(able, "expert", self.expert, "it must be a model, or a function of one observation.")
-        fix = "rounds are made of episodes: use episodes_per_round, n_epochs or updates_per_round."
-        for name, only in {
-            "train_freq": _ONE_STEP,
-            "gradient_steps": 1,
-            "learning_starts": 0,
-            "overlap": False,
-        }.items():
-            require(getattr(self, name) == only, name, getattr(self, name), fix)
 
     def _take_up(self, env: Any) -> None:
         if isinstance(env, Dataset):

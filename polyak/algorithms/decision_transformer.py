@@ -11,17 +11,18 @@ Shapes: B sequences, L steps, A action dimensions. Continuous actions are in uni
 [-1, 1].
 """
 
-from dataclasses import KW_ONLY, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Becomes, Count, Natural, NonNegative, Only, Positive, later, require
+from polyak.core.deep import NETWORKS, Part
+from polyak.core.hyperparameters import Becomes, Count, Natural, NonNegative, Only, Positive, later
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
-from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.loops.offline import DatasetAlgorithm
 from polyak.core.schedules import Schedule
 from polyak.data import Dataset, ReplayBuffer, Transition
 from polyak.data.datasets.parts import Parts
@@ -104,14 +105,9 @@ class DecisionTransformerLearner(Learner):
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
-_NEEDLESS = (
-    *("buffer_size", "learning_starts", "gradient_steps", "dataset_share", "overlap"),
-    *("replay_buffer_class", "replay_buffer_kwargs", "n_steps", "prioritized"),
-)
-
 
 @dataclass(eq=False, repr=False)
-class DecisionTransformer(OfflineAlgorithm):
+class DecisionTransformer(DatasetAlgorithm):
     """Decision Transformer: a sequence model of actions that is asked for a return (arXiv:2106.01345).
 
     :meth:`predict` keeps the last steps as its ``state``, as a policy with memory does. What is asked for should fall
@@ -146,6 +142,15 @@ class DecisionTransformer(OfflineAlgorithm):
     max_grad_norm: NonNegative | None = 0.25
     """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("context_length", "max_episode_steps"), NETWORKS),
+        **dict.fromkeys(("return_scale", "gamma"), "the dataset has been read with it. Make a new model."),
+    }
+    # it draws sequences, whose returns it scales by return_scale
+    replay_buffer_class: ClassVar[None] = None  # type: ignore[misc]
+    replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
+    prioritized: ClassVar[bool] = False  # type: ignore[misc]
+    reward_scaling: ClassVar[str] = "none"  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
@@ -154,14 +159,6 @@ class DecisionTransformer(OfflineAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        why = "it learns from sequences of a dataset alone. Leave it out."
-        for field in fields(self):
-            if field.name in _NEEDLESS:
-                value = getattr(self, field.name)
-                require(value == field.default, field.name, value, why)
-        require(self.train_freq == (1, "step"), "train_freq", self.train_freq, "it never acts. Leave it out.")
-        why = "returns are scaled by return_scale. Leave it out."
-        require(self.reward_scaling == "none", "reward_scaling", self.reward_scaling, why)
         self._check_not_twice("context_length", "max_episode_steps")
 
     # -- the dataset ---------------------------------------------------------------------------------------------------
@@ -224,7 +221,7 @@ class DecisionTransformer(OfflineAlgorithm):
         self._ask()
         return super().predict(observation, *args, **kwargs)
 
-    predict.__doc__ = OfflineAlgorithm.predict.__doc__
+    predict.__doc__ = DatasetAlgorithm.predict.__doc__
 
     def with_rewards(self, state: tuple[np.ndarray, ...] | None, rewards: Any) -> tuple[np.ndarray, ...] | None:
         """The ``state`` that :meth:`predict` returned, once the rewards of its actions are known.
@@ -242,8 +239,7 @@ class DecisionTransformer(OfflineAlgorithm):
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
-        options = {name: value for name, value in super().trial().items() if name not in _NEEDLESS}
-        return {**options, "context_length": 5, "policy_kwargs": {"width": 16, "n_layers": 2}}
+        return {**super().trial(), "context_length": 5, "policy_kwargs": {"width": 16, "n_layers": 2}}
 
 
 _NO_ENVIRONMENT = (

@@ -7,7 +7,7 @@ actions, which :mod:`polyak.algorithms.cql` estimates, is exact here.
 Shapes: B batch rows, A actions, N quantiles.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
+from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Dial, Learner, Objective
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -79,6 +80,7 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
     already."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_quantiles",), NETWORKS)
     learner_class: ClassVar[type[Learner]] = DiscreteCQLLearner
 
     def _policy_called(self, name: str) -> Any:

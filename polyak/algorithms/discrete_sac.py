@@ -9,13 +9,13 @@ Shapes: B batch rows, A actions, K critics.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithms.sac import SACLearner, parse_ent_coef, temperature_loss
+from polyak.algorithms.sac import SACLearner, check_temperature, parse_ent_coef, temperature_loss
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Learner, Objective, Update
@@ -121,6 +121,10 @@ class DiscreteSAC(OffPolicyAlgorithm):
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
     log_ent_coef = Part("learner.log_ent_coef")
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        check_temperature(self, name, before)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -7,6 +7,7 @@ Shapes: B batch rows, A actions, K numbers for each action.
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
@@ -15,7 +16,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.core.deep import Part
+from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
@@ -185,6 +186,7 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
     """Least bonus, before it is weighted."""
 
     heeds_masks: ClassVar[bool] = True
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("dueling", "noisy", "sigma0"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)

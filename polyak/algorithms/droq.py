@@ -7,13 +7,14 @@ normalisation keeps it stable. The gradient steps are those of REDQ.
 Shapes: B batch rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
 from polyak.algorithms.redq import REDQ
+from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, Only
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation, create_mlp
@@ -72,6 +73,7 @@ class DroQ(REDQ):
     """Probability that a hidden unit of a critic is dropped. The authors' lie between 0.0001 and 0.1, higher for larger
     bodies."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics", "dropout_rate"), NETWORKS)
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, actor="squashed_gaussian", critic=DropoutCritic, net_arch=[256, 256]
     )

@@ -7,6 +7,7 @@ from the data. So that fewer of them do, their slopes along actions are kept fro
 Shapes: B batch rows, A action dimensions, N critics.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, Update
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -86,6 +88,7 @@ class EDAC(OfflineAlgorithm, SAC):
     eta: NonNegative = 1.0
     """Weight of the term that keeps the critics' slopes apart, relative to squared errors; 0: there is none."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics",), NETWORKS)
     learner_class: ClassVar[type[Learner]] = EDACLearner
 
     def _check_hyperparameters(self) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.core.acting.exploration import Exploration, MixedNoise
 from polyak.core.clamping import warn_of_clamping
+from polyak.core.deep import NETWORKS, OPTIMIZER
 from polyak.core.hyperparameters import AtLeastTwo, Count, Fraction, Natural, NonNegative, require
 from polyak.core.learner import Dial, Learner, Objective, OptimizerRecipe
 from polyak.core.schedules import Schedule
@@ -114,8 +115,13 @@ class FastTD3(TD3):
     weight_decay: NonNegative = 0.1
     """Decoupled weight decay of the optimizers (AdamW)."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS),
+        "weight_decay": OPTIMIZER,
+    }
     learner_class: ClassVar[type[Learner]] = FastTD3Learner
     few_updates: ClassVar[bool] = True
+    explores_by: ClassVar[tuple[str, ...]] = (*TD3.explores_by, "noise_min", "noise_max")
     policies: ClassVar = policy_aliases(
         ContinuousPolicy,
         actor="deterministic",

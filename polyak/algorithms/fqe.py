@@ -6,7 +6,8 @@ their costs are rewards here, and each of their regressions is a stretch of grad
 Shapes: B batch rows, K critics, M actions in a state, A action dimensions or choices.
 """
 
-from dataclasses import KW_ONLY, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.algorithm import Algorithm
-from polyak.core.deep import Part
+from polyak.core.deep import NETWORKS, Part
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.hyperparameters import Count, Fraction, Only, require
@@ -24,8 +25,7 @@ from polyak.core.judging.densities import BATCH, slices
 from polyak.core.judging.estimate import Estimate, of_means
 from polyak.core.judging.recorded import initial_observations
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.off_policy import convert_train_freq
-from polyak.core.loops.offline import OfflineAlgorithm
+from polyak.core.loops.offline import DatasetAlgorithm
 from polyak.core.seeding import random_states_kept
 from polyak.data import Column, Dataset, Transition
 from polyak.data.datasets.parts import Parts, count, each
@@ -37,7 +37,6 @@ from polyak.ops.updates import polyak_update
 
 CHOICES = "next_choices"
 """The column that holds what the evaluated policy does in each successor."""
-_CONCERN_ACTING = "buffer_size", "learning_starts", "train_freq", "gradient_steps", "dataset_share", "overlap"
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -105,7 +104,7 @@ class FQELearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class FQE(OfflineAlgorithm):
+class FQE(DatasetAlgorithm):
     """Fitted Q Evaluation: what a given policy would earn, learned from a dataset that others recorded
     (arXiv:1903.08738).
 
@@ -130,6 +129,10 @@ class FQE(OfflineAlgorithm):
     target_update_interval: Count = 1
     """Gradient steps between two target updates."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "n_critics": NETWORKS,
+        **dict.fromkeys(("target", "deterministic", "n_samples"), "the dataset holds its choices. Make a new model."),
+    }
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
@@ -144,13 +147,6 @@ class FQE(OfflineAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        given: dict[str, Any] = {field.name: field.default for field in fields(self)}
-        given["train_freq"] = convert_train_freq(given["train_freq"])
-        for name in _CONCERN_ACTING:
-            fix = "it concerns acting, and FQE learns from a dataset alone. Leave it out."
-            require(getattr(self, name) == given[name], name, getattr(self, name), fix)
-        fix = "rewards of several steps are those of the behaviour, not of the policy to evaluate. Use n_steps=1."
-        require(self.n_steps == 1, "n_steps", self.n_steps, fix)
         shifts = self.reward_scaling in ("standard", "range") or (
             isinstance(self.reward_scaling, tuple | list) and self.reward_scaling[1] != 0
         )
@@ -162,8 +158,7 @@ class FQE(OfflineAlgorithm):
     def trial(cls) -> dict[str, Any]:
         from polyak.algorithms.td3 import TD3
 
-        options = {name: value for name, value in super().trial().items() if name not in _CONCERN_ACTING}
-        return {**options, "target": TD3(**{**TD3.trial(), "env": "Pendulum-v1"})}
+        return {**super().trial(), "target": TD3(**{**TD3.trial(), "env": "Pendulum-v1"})}
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "n_critics": self.n_critics}

@@ -7,12 +7,14 @@ arXiv:1802.01561. Equation numbers and sections are theirs. V-trace itself is :f
 Shapes: T steps of N environments.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from polyak.core.deep import OPTIMIZER
 from polyak.core.hyperparameters import Fraction, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Judged, Unroll, VTraceLearner
@@ -108,6 +110,9 @@ class IMPALA(AsynchronousAlgorithm):
     rms_prop_momentum: Fraction = 0.0
     """RMSprop's momentum."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("use_rms_prop", "rms_prop_eps", "rms_prop_decay", "rms_prop_momentum"), OPTIMIZER
+    )
     learner_class: ClassVar[type[Learner]] = IMPALALearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES

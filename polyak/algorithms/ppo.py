@@ -188,6 +188,7 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
     """Divergence in one update that ``kl_coef`` aims at: it is halved or doubled after an update that came to less than
     2/3 or more than 3/2 of it. ``None`` leaves it as it is."""
 
+    kept_as_schedules: ClassVar = ("clip_range", "clip_range_vf")
     learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
@@ -227,7 +228,7 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
             self.logger.record("train/kl_coef", self.kl_coef)
             if self.kl_target is not None:
                 kl = float(torch.stack(lesson.metrics["approx_kl"]).mean())
-                self.kl_coef = next_kl_coef(self.kl_coef, kl, self.kl_target)
+                self._put(kl_coef=next_kl_coef(self.kl_coef, kl, self.kl_target))
         self.logger.record("train/clip_range", learner.dials["clip_range"])
         if self.clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", learner.dials["clip_range_vf"])

@@ -7,6 +7,7 @@ overestimating: each step's target is the smallest value of a few of them, drawn
 Shapes: B batch rows, A action dimensions, N critics, M of them in a target.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner, soft_value
+from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, require
 from polyak.core.learner import Dial, Learner, Metrics, Objective, Update
 from polyak.core.loops.off_policy import GradientSteps
@@ -97,6 +99,7 @@ class REDQ(SAC):
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""
 
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics",), NETWORKS)
     learner_class: ClassVar[type[Learner]] = REDQLearner
 
     def _check_hyperparameters(self) -> None:

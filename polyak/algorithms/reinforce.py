@@ -7,6 +7,7 @@ NeurIPS 12. Equation numbers are those of Sutton and Barto 2018, "Reinforcement 
 Shapes: B rows, which are all steps of some episodes; T steps, N environments.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from polyak.algorithms.actor_critic import ActorCriticLearner
+from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective
 from polyak.core.loops.collection import Collection
@@ -95,6 +97,8 @@ class REINFORCE(PolicyGradientAlgorithm):
     # whole episodes have no number of steps, and returns no trace decay, that one could choose
     n_steps: ClassVar[int] = 512  # type: ignore[misc]
     gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
+    built_with: ClassVar[Mapping[str, str]] = {"baseline": NETWORKS}
+    kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = ACTION_SPACES

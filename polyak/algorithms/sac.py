@@ -14,6 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.core.acting.noise import ActionNoise
+from polyak.core.changing import FixedHyperparameterError
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, fitted, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
@@ -194,6 +195,10 @@ class SoftActorCritic(OffPolicyAlgorithm):
             require(name in parts, "learning_rates", self.learning_rates, f"there is no part {name!r}.{hint}")
             fitted(f"learning_rates[{name!r}]", rate, NonNegative | Schedule)
 
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        check_temperature(self, name, before)
+
     def _turn_dials(self) -> None:
         super()._turn_dials()
         for name, rate in (self.learning_rates or {}).items():
@@ -219,6 +224,25 @@ class SAC(SoftActorCritic):
         ContinuousPolicy, ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256]
     )
     critic_target = Part("policy.critic_target")
+
+
+def check_temperature(model: Any, name: str, before: Any) -> None:
+    """Refuse to set what a learned temperature has begun with, on a model that is built.
+
+    Raises:
+        FixedHyperparameterError: ``name`` was ``before`` and is set to what would take another learner.
+    """
+    value = getattr(model, name)
+    if name == "target_entropy" and isinstance(value, str):
+        raise FixedHyperparameterError(
+            f"{name}={value!r} cannot be set on a model that is built with {before!r}. Give the number."
+        )
+    if name == "ent_coef" and (isinstance(value, str) or isinstance(before, str)):
+        raise FixedHyperparameterError(
+            f"{name}={value!r} cannot be set on a model that is built with {before!r}: whether the temperature is "
+            "learned, and from where, is decided once. Make a new model; a learned temperature is moved by "
+            "`with torch.no_grad(): model.log_ent_coef.fill_(math.log(...))`."
+        )
 
 
 def parse_ent_coef(value: float | str) -> tuple[bool, float]:

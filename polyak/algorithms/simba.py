@@ -7,12 +7,14 @@ for each environment step. The losses are those of :mod:`polyak.algorithms.sac`.
 Shapes: those of :mod:`polyak.algorithms.sac`.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.core.deep import NETWORKS, OPTIMIZER
 from polyak.core.hyperparameters import Count, Natural, NonNegative
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.loops.collection import Collection
@@ -56,6 +58,7 @@ class SimBa(SAC):
     weight_decay: NonNegative = 0.01
     """Decoupled weight decay of the optimizers (AdamW)."""
 
+    built_with: ClassVar[Mapping[str, str]] = {"n_critics": NETWORKS, "weight_decay": OPTIMIZER}
     learner_class: ClassVar[type[Learner]] = SimBaLearner
     policies: ClassVar = policy_aliases(
         SimBaPolicy, actor=SimBaActor, critic=SimBaCritic, net_arch={"pi": [128], "qf": [512, 512]}

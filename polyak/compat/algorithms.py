@@ -774,12 +774,12 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         assert self.runner is not None
         actor: Any = self.runner.actor
         kept = self.action_noise, self.learning_starts, actor.exploration
-        self.action_noise, self.learning_starts = action_noise, learning_starts
+        self._put(action_noise=action_noise, learning_starts=learning_starts)
         try:
             actor.explore(self._exploration())
             yield
         finally:
-            self.action_noise, self.learning_starts = kept[:2]
+            self._put(action_noise=kept[0], learning_starts=kept[1])
             actor.explore(kept[2])
             self._explored = None
 

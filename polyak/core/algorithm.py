@@ -12,7 +12,7 @@ import os
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from types import FunctionType
@@ -23,6 +23,7 @@ from gymnasium import spaces
 from typing_extensions import Self
 
 from polyak.core.advice import advise
+from polyak.core.changing import make_changeable
 from polyak.core.documentation import Documentation, Signature
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved
@@ -86,6 +87,11 @@ class Algorithm:
     __signature__: ClassVar[Any] = Signature()
     needs: ClassVar[tuple[str, ...]] = ()
     """Arguments that it cannot learn without and that only a program can give, since they are objects."""
+    built_with: ClassVar[Mapping[str, str]] = {
+        "seed": "it has been used. Call model.set_random_seed(seed), or load(path, seed=...).",
+    }
+    """Hyper-parameters that cannot change once a model is built -> why, and what to do instead. Those of the classes
+    above count, too: see :mod:`polyak.core.changing`."""
     saves_also: ClassVar[frozenset[str]] = frozenset()
     """What :meth:`save` puts into a file only if its ``include`` names it."""
 
@@ -99,6 +105,7 @@ class Algorithm:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Self:
             check_names(cls, kwargs)
+            make_changeable(cls)
             return super().__new__(cls)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -131,6 +138,9 @@ class Algorithm:
         for name, declaration in declared(type(self)).items():
             if name not in ("policy", "env"):  # which are found and built later
                 setattr(self, name, fitted(name, getattr(self, name), declaration))
+        self._plain_log()
+
+    def _plain_log(self) -> None:
         if self.tensorboard_log is not None:
             self.tensorboard_log = os.path.expanduser(self.tensorboard_log)
 
@@ -165,6 +175,25 @@ class Algorithm:
 
     def _check_built(self) -> None:
         """After a constructor's :meth:`_setup_model`: refuse what cannot be done with what it built."""
+        self._call_built()
+
+    def _call_built(self) -> None:
+        """The model is built: hyper-parameters that are set from now on take effect at the next update, or are refused.
+        See :mod:`polyak.core.changing`."""
+        self._is_built = True
+
+    def _put(self, **values: Any) -> None:
+        """Set hyper-parameters as they are, where the model itself moves them: nothing is checked, nothing follows."""
+        vars(self).update(values)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        """Let what was built follow a hyper-parameter that has been set, and was ``before``. All is as before if this
+        raises."""
+        if name == "tensorboard_log":
+            self._plain_log()
+        if name == "stats_window_size":
+            self.ep_info_buffer = deque(self.ep_info_buffer, maxlen=self.stats_window_size)
+            self.ep_success_buffer = deque(self.ep_success_buffer, maxlen=self.stats_window_size)
 
     # -- hooks around learning -----------------------------------------------------------------------------------------
 
@@ -244,6 +273,7 @@ class Algorithm:
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
         """Reset counters, statistics, logger and what else a call of ``learn`` needs."""
+        self._call_built()  # also a model that a program has set up by itself
         self._check_ready()
         self.start_time = time.time_ns()
         self._split.start()

@@ -29,7 +29,7 @@ from polyak.core.finite import Guard, guarded
 from polyak.core.hyperparameters import Becomes, NonNegative, later, require
 from polyak.core.interaction import GymEnv
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.core.schedules import Schedule, get_schedule_fn
+from polyak.core.schedules import FloatSchedule, Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
 from polyak.envs import VecEnv
 from polyak.envs.composed import as_named
@@ -37,6 +37,10 @@ from polyak.envs.masks import KEY, holds_masks
 from polyak.envs.names import did_you_mean
 from polyak.nn.policies.base import Network, Policy
 
+NETWORKS = "the networks are built with it. Make a new model."
+OPTIMIZER = "the optimizer is built with it. Set its param_groups, or make a new model."
+NEW_MODEL = "the model is built with it. Make a new one."
+RELOAD = "the model is built with it. Make a new one, or save this one and use load(path, {}=...)."
 _NOMINAL_RUN = 1_000_000
 """Environment steps of a run, where a guess is needed."""
 
@@ -85,6 +89,15 @@ class DeepAlgorithm(Algorithm):
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "env": NEW_MODEL,
+        "policy_kwargs": NETWORKS,
+        "device": "the networks are there already. Use load(path, device=...).",
+        "compile": "the engine is built with it. Use load(path, compile=...).",
+        "precision": "the learner is built with it. Use load(path, precision=...).",
+    }
+    kept_as_schedules: ClassVar[tuple[str, ...]] = ()
+    """Hyper-parameters that are functions of the remaining progress once a model is built, unless they are None."""
     heeds_masks: ClassVar[bool] = False
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
@@ -137,6 +150,20 @@ class DeepAlgorithm(Algorithm):
 
     def _after_setup(self) -> None:
         """For what hangs on the learner."""
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        value, learner = getattr(self, name), getattr(self, "learner", None)
+        if name == "learning_rate":
+            self._setup_lr_schedule()
+        if value is not None and (isinstance(before, FloatSchedule) or name in self.kept_as_schedules):
+            self._put(**{name: get_schedule_fn(value)})
+        if learner is None or name in learner.dials or name not in learner.declared_dials():
+            return  # dials move at the next update
+        if isinstance(value, str):
+            setattr(learner, name, value)
+        else:
+            learner.dial(**{name: value})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if nobody knows."""

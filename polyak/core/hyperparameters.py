@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -100,6 +100,12 @@ def declared(cls: type) -> Mapping[str, Any]:
         except NameError:
             hints |= dict.fromkeys(inspect.get_annotations(base), Any)
     return {f.name: hints[f.name] for f in fields(cls)}
+
+
+def left_out(cls: type) -> frozenset[str]:
+    """Fields of the classes above that a class has no use for: it declares them as ``ClassVar``, with their values."""
+    above = {f.name for base in cls.__mro__[1:] if is_dataclass(base) for f in fields(base)}
+    return frozenset(above - {f.name for f in fields(cls)})  # type: ignore[arg-type]  # a dataclass
 
 
 def fitted(name: str, value: Any, declaration: Any) -> Any:
@@ -201,6 +207,9 @@ def _hint(name: str, value: Any, declaration: Any) -> str:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
+_NO_USE = "the algorithms that it is derived from have such an argument, but it has no use for one. Leave it out."
+
+
 def check_names(cls: type, given: Iterable[str]) -> None:
     """Refuse keyword arguments that a class' constructor does not know.
 
@@ -215,6 +224,8 @@ def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in given:
+        if name not in parameters and name in left_out(cls):
+            raise TypeError(f"{cls.__name__}.__init__() got an unexpected keyword argument {name!r}: {_NO_USE}")
         if name not in parameters:
             hint = did_you_mean(name, set(parameters) - {"self"})
             raise TypeError(f"{called}() got an unexpected keyword argument {name!r}.{hint}")

@@ -74,6 +74,7 @@ class Interaction(Algorithm):
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
 
+    built_with: ClassVar[Mapping[str, str]] = {"env": "use model.set_env(env)."}
     if TYPE_CHECKING:
         env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     n_envs: int = 1
@@ -142,7 +143,8 @@ class Interaction(Algorithm):
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)
-        self.env, self.n_envs = env, env.num_envs
+        self._put(env=env)
+        self.n_envs = env.num_envs
         self.observation_space, self.action_space = env.observation_space, env.action_space
         check_one_normaliser(env)
         self._vec_normalize_env = replay_normalizer(env)

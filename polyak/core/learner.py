@@ -148,6 +148,7 @@ class Learner(nn.Module):
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
         self.dials: dict[str, Any] = {}
+        self._rates: list[Any] = []
         self.engine = self.group = self.rows_of = None
         if recipe is not None:
             self.policy = recipe.make_policy()
@@ -335,18 +336,35 @@ class Learner(nn.Module):
                 continue
             if self.dials[name] == value:
                 continue
-            if name in self._buffers:
+            if (value is None) != (self.dials[name] is None):
+                self._replace_dial(name, value)
+            elif name in self._buffers:
                 self.get_buffer(name).fill_(value)
             else:
                 setattr(self, name, value)
             self.dials[name] = value
 
+    def _replace_dial(self, name: str, value: Any) -> None:
+        """Set up a dial that becomes None, or was."""
+        delattr(self, name)
+        self.dial(**{name: value})
+        if name in self._buffers and (parameter := next(self.parameters(), None)) is not None:
+            setattr(self, name, self.get_buffer(name).to(parameter.device))
+
     def _set_learning_rate(self, value: float) -> None:
-        if self.dials.get("learning_rate") == value:
+        """Also where somebody has set an optimizer's rate since."""
+        if self.dials.get("learning_rate") == value and self._rates == self._present_rates():
             return
         for optimizer in self.optimizers.values():
             set_rate(optimizer, value)
         self.dials["learning_rate"] = value
+        self._rates[:] = self._present_rates()
+
+    def _present_rates(self) -> list[Any]:
+        """Of the optimizers: numbers, and of tensors which they are and how often they have changed."""
+        groups = [group for optimizer in self.optimizers.values() for group in optimizer.param_groups]
+        rates = [group["lr"] for group in groups]
+        return [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -389,8 +407,12 @@ def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tenso
 
 
 def set_rate(optimizer: Optimizer, value: float) -> None:
-    """Give an optimizer another learning rate. One that is a tensor stays one, so that graphs see it move."""
+    """Give an optimizer another learning rate. One that is a tensor stays one, so that graphs see it move; one that was
+    replaced by a number becomes that tensor again."""
+    first = optimizer.defaults.get("lr")
     for group in optimizer.param_groups:
+        if isinstance(first, Tensor) and not isinstance(group["lr"], Tensor):
+            group["lr"] = first
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(value)
         else:

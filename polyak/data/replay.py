@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -551,6 +552,14 @@ class ReplayBuffer(BaseBuffer):
             rows = np.asarray(batch_inds, np.int64)
             drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
         return self._pipeline(env).rows(drawn.cells).samples(self._tensor, drawn.weights, drawn.cells)
+
+    def discount_by(self, gamma: float) -> None:
+        """Sum n-step returns with another discount of one step from now on."""
+        n_step = self.reduce.n_step if isinstance(self.reduce, Sequence) else self.reduce
+        if isinstance(n_step, NStep):
+            n_step = replace(n_step, gamma=float(gamma))
+            self.reduce = replace(self.reduce, n_step=n_step) if isinstance(self.reduce, Sequence) else n_step
+            self.gamma = float(gamma)
 
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
         """What makes batches of drawn rows, normalised by ``env``."""

@@ -340,11 +340,6 @@ def test_it_does_not_learn_by_acting(numbers: Dataset) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"n_steps": 3},
-        {"prioritized": True},
-        {"learning_starts": 5},
-        {"train_freq": 4},
-        {"reward_scaling": "range"},
         {"gamma": 0.0},
         {"policy_kwargs": {"context_length": 3}},
     ],

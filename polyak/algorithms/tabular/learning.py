@@ -72,6 +72,9 @@ class TabularLearning(TableAlgorithm):
     """Run the inner loop as machine code (needs ``polyak[fast]``), with the same results to the last bit. ``"auto"``
     does so in long runs, if numba is installed. Only where it is known what environments do: those of a table ``P``."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "initial_value": "the table is filled with it. Set model.q, or make a new model.",
+    }
     explores_starts: ClassVar[bool] = False
     """Whether episodes begin with any action, and where that can be had in any state."""
 

@@ -7,8 +7,9 @@ exploring start (sections 5.3 and 5.4), or off-policy about the greedy policy wi
 Shapes: N environments, S states, A actions, L steps that there is room for.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -110,6 +111,10 @@ class MonteCarloControl(TabularLearning):
     do."""
     off_policy: bool = False
     """Learn about the greedy policy, by weighted importance sampling; needs ``epsilon`` above 0 and takes averages."""
+
+    built_with: ClassVar[Mapping[str, str]] = {
+        "exploring_starts": "episodes have begun by it. Use load(path, exploring_starts=...).",
+    }
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -7,6 +7,7 @@ the greedy policy, Q-learning; with n > 1 n-step SARSA (sigma = 1) and tree back
 Shapes: N environments, S states, A actions, n steps.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -143,6 +144,10 @@ class TemporalDifference(TabularLearning):
     """What a visit makes of a trace that is there already: 1 is added to it; it becomes 1; or 1 is added to what the
     step size leaves of it. Only with ``lambda_``."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        name: f"the memory of episodes under way is built with it. Use load(path, {name}=...)."
+        for name in ("n_steps", "lambda_")
+    }
     greedy_target: ClassVar[bool] = False
     """Whether the greedy policy is learned about, or the one that acts."""
 

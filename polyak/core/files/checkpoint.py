@@ -37,6 +37,7 @@ from polyak.core.files.arrays import read_arrays
 from polyak.core.files.building import no_larger_than
 from polyak.core.files.damage import damage_named
 from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
+from polyak.core.hyperparameters import left_out
 from polyak.core.seeding import rng_state, set_rng_state
 from polyak.envs.names import did_you_mean
 from polyak.envs.reading import plain_json
@@ -123,6 +124,7 @@ class Model(Protocol):
     def _load_state(self, saved: Saved) -> None: ...
     def _load_extra_state(self, state: dict[str, Any]) -> None: ...
     def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None: ...
+    def _call_built(self) -> None: ...
 
 
 M = TypeVar("M", bound=Model)
@@ -371,6 +373,7 @@ def built(
         if resume:
             set_rng_state(info["rng"], saved.state_of("rng"))
             model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
+    model._call_built()
     return model
 
 
@@ -391,6 +394,7 @@ def _hyperparameters(
     stored = info["hyperparameters"]
     if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
         stored = {name: value for name, value in stored.items() if cls._takes(name)}
+    stored = {name: value for name, value in stored.items() if name not in left_out(cls)}  # of earlier versions
     known |= stored.keys()
     hyper = {name: decode(value, trust) for name, value in stored.items() if name not in brought}
     if "policy_kwargs" not in custom_objects:
@@ -434,6 +438,7 @@ def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> N
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     known = {*(f.name for f in fields(cls)), *parameters, *saved.info["hyperparameters"], *saved.foreign}
+    known -= left_out(cls)
     if unknown := sorted(overrides.keys() - known - _NOT_HYPERPARAMETERS):
         hint = did_you_mean(unknown[0], known)
         raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}.{hint}")

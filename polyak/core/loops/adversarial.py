@@ -16,7 +16,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.advice import advise
-from polyak.core.deep import DeepAlgorithm
+from polyak.core.deep import NETWORKS, NEW_MODEL, RELOAD, DeepAlgorithm
 from polyak.core.files import checkpoint
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.files.damage import names_file
@@ -112,6 +112,13 @@ class AdversarialImitation(DeepAlgorithm):
     """Where the gradient is penalised: between demonstrated and generated steps, for its norm's distance from 1
     (WGAN-GP, arXiv:1704.00028), or at demonstrated steps, for its squared norm (R1, arXiv:1801.04406)."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        "env": "use model.set_env(env).",
+        "generator": NEW_MODEL,
+        "generator_kwargs": "set it on model.generator, such as model.generator.batch_size = 64.",
+        **dict.fromkeys(("use_state", "use_action", "use_next_state", "use_done", "reward_kwargs"), NETWORKS),
+        **{name: RELOAD.format(name) for name in ("experience_size", "steps_per_round", "reward_form")},
+    }
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
     needs: ClassVar[tuple[str, ...]] = ("demonstrations",)
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
@@ -166,6 +173,8 @@ class AdversarialImitation(DeepAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        if isinstance(self.generator, Collecting):  # that has been made, and does not change
+            return
         found = self._find_generator(cast(Any, self.generator))
         able = issubclass(found, Collecting) and not issubclass(found, OfflineAlgorithm)
         fix = "it must be an algorithm that learns by acting, such as 'ppo', 'sac' or 'dqn'."
@@ -202,8 +211,7 @@ class AdversarialImitation(DeepAlgorithm):
         """Let the generator act for this model."""
         self.generator = cast(Any, generator)
         self.n_envs = generator.n_envs
-        generator._split, generator.ep_info_buffer = self._split, self.ep_info_buffer
-        generator.ep_success_buffer = self.ep_success_buffer
+        self._share_statistics()
         self.observation_space, self.action_space = generator.observation_space, generator.action_space
 
     def _with_learned_reward(self, env: VecEnv) -> VecEnv:
@@ -256,6 +264,19 @@ class AdversarialImitation(DeepAlgorithm):
         """Where the generator's steps are kept."""
         size = max(self.experience_size or self._round, self.n_envs)
         self.experience = ReplayBuffer(size, self.observation_space, self.action_space, "cpu", self.n_envs)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "demonstrations":
+            self._check_demonstrations()
+        if name in ("verbose", "stats_window_size"):
+            setattr(self.generator, name, getattr(self, name))
+            self._share_statistics()
+
+    def _share_statistics(self) -> None:
+        """Episodes of the generator are those of this model."""
+        self.generator._split, self.generator.ep_info_buffer = self._split, self.ep_info_buffer
+        self.generator.ep_success_buffer = self.ep_success_buffer
 
     @property
     def _round(self) -> int:
@@ -335,7 +356,8 @@ class AdversarialImitation(DeepAlgorithm):
         old, asked = self._rewarding, self._with_learned_reward(vec_env)
         new, self._rewarding = self._rewarding, old
         self.generator.set_env(asked, force_reset)
-        self.env, self._rewarding = vec_env, new
+        self._put(env=vec_env)
+        self._rewarding = new
         if old is not None and new is not None and not force_reset:
             new.go_on(old._before)
         if self.experience is None:
@@ -436,11 +458,16 @@ class AdversarialImitation(DeepAlgorithm):
             collection.pending = collection.pending._replace(rewards=rewards[-1])
         buffer.rewards[buffer.pos - stored : buffer.pos] = rewards[:stored]
 
-    def _improve_reward(self) -> None:
-        """A round: some gradient steps of the reward network, after which what is stored is worth something else."""
+    def _turn_dials(self) -> float:  # type: ignore[override]
+        """As all do; the rate is logged by the round, under a name that the generator does not use."""
         rate = self.lr_schedule(self._current_progress_remaining)
         values = {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
         self.learner.set(learning_rate=rate, **values)
+        return rate
+
+    def _improve_reward(self) -> None:
+        """A round: some gradient steps of the reward network, after which what is stored is worth something else."""
+        rate = self._turn_dials()
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_disc_updates_per_round):
             with self._split.sample:

@@ -9,7 +9,7 @@ Shapes: T steps of N environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from threading import Lock
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from polyak.core.acting.actor import Actor, copy_of
+from polyak.core.deep import RELOAD
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.learner import Dial, Learner
@@ -217,6 +218,9 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
     broadcast_interval: Count = 1
     """Updates of the learner between two broadcasts of its weights to the actor."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        name: RELOAD.format(name) for name in ("asynchronous", "queue_size", "n_steps")
+    }
     takes_all: ClassVar[bool] = False
     """Whether the learner wants all rollouts that wait at once, rather than the oldest."""
 

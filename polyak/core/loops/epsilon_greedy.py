@@ -31,6 +31,12 @@ class ActsEpsilonGreedily(Collecting):
         self.exploration_schedule = self._exploration_schedule()
         self.exploration_rate = self.exploration_schedule(1.0)
 
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name.startswith("exploration_"):
+            self.exploration_schedule = self._exploration_schedule()
+            self._follow_schedule()
+
     def _exploration_schedule(self) -> LinearSchedule:
         """The exploration rate by remaining progress."""
         return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)

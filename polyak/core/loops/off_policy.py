@@ -17,6 +17,7 @@ from polyak.core.acting.exploration import AdditiveNoise, Exploration, WarmUp, g
 from polyak.core.acting.noise import ActionNoise, for_environments
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
+from polyak.core.deep import NETWORKS, RELOAD
 from polyak.core.files.checkpoint import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.core.hyperparameters import (
     Becomes,
@@ -113,6 +114,11 @@ class OffPolicyAlgorithm(LearnsFromData):
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
+    built_with: ClassVar[Mapping[str, str]] = {
+        **{name: RELOAD.format(name) for name in ("buffer_size", "replay_buffer_class", "replay_buffer_kwargs")},
+        **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "prioritized", "n_steps")},
+        "use_sde": NETWORKS,
+    }
     stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")
 
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
@@ -153,6 +159,15 @@ class OffPolicyAlgorithm(LearnsFromData):
             self._check_overlap()
         if self.dataset is not None:
             self._replay_dataset()
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "gamma":
+            for buffer in (self.replay_buffer, self.data_buffer):
+                if buffer is not None and self.n_steps != 1:
+                    buffer.discount_by(self.gamma)
+        if name == "overlap":
+            self._check_overlap()
 
     def _check_overlap(self) -> None:
         """Refuse to overlap where sampling would have to ask environments that are under way."""
@@ -379,7 +394,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         """What adds ``action_noise``, if there is any."""
         if self.action_noise is None or not isinstance(self.action_space, spaces.Box):
             return {}
-        self.action_noise = for_environments(self.action_noise, self.n_envs)
+        self._put(action_noise=for_environments(self.action_noise, self.n_envs))
         return {"noise": AdditiveNoise(self.action_noise)}
 
     def collect(

@@ -1,16 +1,17 @@
 """What algorithms share that are made to learn from a dataset: the units in which they see it."""
 
-from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
+from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import require
 from polyak.core.interaction import FROM_DATA
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
+from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq, TrainFrequencyUnit
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
 from polyak.envs import VecNormalize
@@ -40,6 +41,10 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     model, and used for what it experiences afterwards, too."""
 
     _alternatives = FROM_DATA
+    built_with: ClassVar[Mapping[str, str]] = {
+        "normalize_observations": NETWORKS,
+        "reward_scaling": "the networks have learned in units of it. Make a new model.",
+    }
     # Not annotated: not a hyper-parameter.
     reward_affine = 1.0, 0.0
     """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
@@ -110,6 +115,24 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     def trial(cls) -> dict[str, Any]:
         options = super().trial()
         return {**options, "env": _sample(options["env"])}
+
+
+@dataclass(eq=False, repr=False)
+class DatasetAlgorithm(OfflineAlgorithm):
+    """Algorithms that learn from a dataset alone, and never by acting: they have no arguments for that."""
+
+    buffer_size: ClassVar[int] = 1  # type: ignore[misc]
+    learning_starts: ClassVar[int] = 0  # type: ignore[misc]
+    train_freq: ClassVar[TrainFreq] = TrainFreq(1, TrainFrequencyUnit.STEP)  # type: ignore[misc]
+    gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
+    n_steps: ClassVar[int] = 1  # type: ignore[misc]
+    dataset_share: ClassVar[None] = None  # type: ignore[misc]
+    overlap: ClassVar[bool] = False  # type: ignore[misc]
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        known = {field.name for field in fields(cls)}
+        return {name: value for name, value in super().trial().items() if name in known}
 
 
 def affine(scaling: RewardScaling | tuple[float, float], dataset: Dataset) -> tuple[float, float]:

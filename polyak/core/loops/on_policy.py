@@ -14,6 +14,7 @@ from torch import Tensor
 
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration, gsde
+from polyak.core.deep import NETWORKS
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.learner import Learner, Metrics
@@ -98,6 +99,8 @@ class RolloutAlgorithm(Collecting):
     """Further arguments of the rollout buffer."""
 
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
+    _outgrown = False
+    """Whether the next rollout needs another buffer."""
     rewards_follow = cast(Any, None)
     """Fills in the rewards of a rollout that was collected without them."""
 
@@ -116,6 +119,16 @@ class RolloutAlgorithm(Collecting):
         super()._setup_model()
         if self.env is not None:
             self.rollout_buffer = self._make_rollout_buffer()
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if "rollout_buffer" not in vars(self):
+            return
+        if name in ("gamma", "gae_lambda"):
+            setattr(self.rollout_buffer, name, getattr(self, name))
+        if name in ("n_steps", "batch_size", "rollout_buffer_class", "rollout_buffer_kwargs"):
+            self._make_rollout_buffer()  # which refuses what cannot be
+            self._outgrown = True
 
     def _make_rollout_buffer(self) -> RolloutBuffer:
         cls = self.rollout_buffer_class or self._rollout_buffer_class
@@ -155,6 +168,7 @@ class RolloutAlgorithm(Collecting):
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        self._renew_rollout_buffer()
         if not self.collect(callback, self.rollout_buffer, self.n_steps):
             return False
         self._iteration += 1
@@ -164,6 +178,11 @@ class RolloutAlgorithm(Collecting):
         with self._split.update:
             self.train()
         return True
+
+    def _renew_rollout_buffer(self) -> None:
+        """Before a rollout begins: make room for it, if a hyper-parameter has been set meanwhile."""
+        if self._outgrown and self._collection is None:
+            self.rollout_buffer, self._outgrown = self._make_rollout_buffer(), False
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
         self._iteration = 0
@@ -423,6 +442,10 @@ class ByMinibatches(RolloutAlgorithm):
                 stacklevel=3,
             )
 
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        self._check_batch_size()
+
     def _check_batch_size(self) -> None:
         rows = self.n_steps * self.n_envs
         require(
@@ -443,6 +466,7 @@ class StochasticActorAlgorithm(RolloutAlgorithm):
     """Those with a stochastic actor."""
 
     heeds_masks: ClassVar[bool] = True
+    built_with: ClassVar[Mapping[str, str]] = {"use_sde": NETWORKS}
     _: KW_ONLY
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
@@ -471,6 +495,9 @@ class PolicyGradientAlgorithm(StochasticActorAlgorithm):
 
     def _check_built(self) -> None:
         super()._check_built()
+        self._check_entropy_index()
+
+    def _check_entropy_index(self) -> None:
         if self.entropy_index == 1:
             return
         fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
@@ -478,6 +505,11 @@ class PolicyGradientAlgorithm(StochasticActorAlgorithm):
         fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
         takes = "entropy_index" in inspect.signature(self._actor_critic.evaluate_actions).parameters
         require(takes, "entropy_index", self.entropy_index, fix)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "entropy_index":
+            self._check_entropy_index()
 
 
 @dataclass(eq=False, repr=False)
