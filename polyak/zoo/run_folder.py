@@ -30,6 +30,7 @@ from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
 ERROR = "error.txt"
 """In the folder of settings: what ended a training that failed."""
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
+_SAVED_AT = re.compile(r"(.+)_(\d+)_steps\.zip")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
 
 
@@ -125,9 +126,20 @@ class RunFolder:
 
     def normalizer_of(self, model: Path) -> Path | None:
         """The file of the statistics that belong to a model file without any: its checkpoint's, or the run's."""
-        match = _CHECKPOINT.fullmatch(model.name)
-        own = [self.path / f"rl_model_vecnormalize_{match.group(1)}_steps.pkl"] if match else []
-        return next((path for path in (*own, self.normalizer) if path.is_file()), None)
+        own = self._beside_checkpoint(model, "vecnormalize")
+        return next((path for path in (own, self.normalizer) if path is not None and path.is_file()), None)
+
+    def replay_buffer_of(self, model: Path) -> Path | None:
+        """The file of the replay buffer that belongs to a model file: its checkpoint's or the run's, if it is there."""
+        own = self._beside_checkpoint(model, "replay_buffer")
+        at_the_end = own is None and model.name != self.best_model.name
+        found = self.replay_buffer if at_the_end else own
+        return found if found is not None and found.is_file() else None
+
+    def _beside_checkpoint(self, model: Path, kind: str) -> Path | None:
+        """Where a checkpoint, of any prefix, has its replay buffer or statistics; None if `model` is no checkpoint."""
+        match = None if model.name == self.final_model.name else _SAVED_AT.fullmatch(model.name)
+        return self.path / f"{match.group(1)}_{kind}_{match.group(2)}_steps.pkl" if match else None
 
     def checkpoints(self) -> dict[int, Path]:
         """Return the checkpoints by number of steps."""

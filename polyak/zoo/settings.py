@@ -54,7 +54,8 @@ class Settings:
 
     ``raw`` is what was written, as plain data (it becomes config.yml); ``source`` says where it came from;
     ``arguments`` goes to the algorithm's constructor; ``author`` wrote the settings, except those in ``typed``, which
-    are the user's words; the other fields are `RUN_KEYS`, interpreted.
+    are the user's words; ``policy_is_open`` says that none of them chose the policy with this environment in mind; the
+    other fields are `RUN_KEYS`, interpreted.
     """
 
     raw: dict[str, Any]
@@ -74,6 +75,7 @@ class Settings:
     arguments: dict[str, Any] = field(default_factory=dict)
     author: Author = OTHERS
     typed: frozenset[str] = frozenset()
+    policy_is_open: bool = False
 
     @property
     def classes(self) -> list[NamedClass]:
@@ -140,6 +142,8 @@ def load_settings(
     of_others = Path(conf_file).suffix in _YAML if conf_file else False
     author = Author.of_file(trust, packages) if of_others else USER
     settings = interpret(algorithm, algo, raw, f"{source} [{key}]", author, frozenset(overrides or {}))
+    is_ours = key == "default" and not conf_file
+    settings.policy_is_open = "policy" not in ((overrides or {}) if is_ours else raw)
     return settings.find_classes()
 
 

@@ -17,7 +17,7 @@ from polyak.zoo.interruption import Stops, heeding_signals
 from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_sound
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
-from polyak.zoo.models import new_model
+from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
 from polyak.zoo.plain_yaml import plain
@@ -112,7 +112,7 @@ class TrainOptions(OptimizeOptions):
     )
     track: bool = option(False, "--track/--no-track", help="Send settings and metrics to an experiment tracker.")
     track_with: str = option("wandb", "--track-with", help="wandb (Weights & Biases) or mlflow.")
-    wandb_project_name: str = option("sb3", "--wandb-project-name", help="Project of W&B, or experiment of MLflow.")
+    wandb_project_name: str = option("polyak", "--wandb-project-name", help="Project of W&B, or experiment of MLflow.")
     wandb_entity: str = option("", "--wandb-entity", help="Entity (team) of W&B.")
     wandb_group: str = option("", "--wandb-group", help="Group of the run where it is tracked.")
     wandb_tags: Sequence[str] = option([], "--wandb-tags", "-tags", help="Tags of the run where it is tracked.")
@@ -288,9 +288,13 @@ class _Run:
         self._is_beneath = False
 
     def build(self) -> tuple[Any, list[BaseCallback]]:
-        """Write what will be run, then make environments, model and callbacks."""
-        self._write_settings()
+        """Make environments, write what will be run, then make model and callbacks."""
         env = self._envs() if self.dataset is None else self._data(self.dataset)
+        if not self.options.trained_agent and (
+            chosen := fit_policy(self.algorithm, self.settings, env.observation_space)
+        ):
+            self._say(chosen)
+        self._write_settings()
         with usage_errors(f"Cannot build {self.options.algo} for {self.env_id}"):
             model = self._continued_model(env) if self.options.trained_agent else self._new_model(env)
         with usage_errors(f"--save-format {self.options.save_format}"):
@@ -366,12 +370,23 @@ class _Run:
             return model
         if self.settings.normalize is not None and model.get_vec_normalize_env() is None:
             model.set_env(normalized(env, self.settings))  # type: ignore[arg-type]
-        buffer = RunFolder(Path(self.options.trained_agent).parent, self.env_id).replay_buffer
-        if buffer.is_file() and hasattr(model, "load_replay_buffer"):
+        if hasattr(model, "load_replay_buffer"):
+            self._load_replay_buffer(model)
+        return model
+
+    def _load_replay_buffer(self, model: Any) -> None:
+        """Load the buffer that the model file had when it was saved, if there is one; another's is left alone."""
+        path = Path(self.options.trained_agent)
+        folder = RunFolder(path.parent, self.env_id)
+        if (buffer := folder.replay_buffer_of(path)) is not None:
             how = {"truncate_last_traj": self.options.truncate_last_trajectory, "trust": self.options.trust}
             model.load_replay_buffer(buffer, **how)
             self._say(f"Loaded the replay buffer {buffer}")
-        return model
+        elif folder.replay_buffer.is_file():
+            note(
+                f"{folder.replay_buffer} is of the end of the run, not of {path.name}: training continues with an "
+                "empty replay buffer."
+            )
 
     def _callbacks(self, model: Any) -> list[BaseCallback]:
         from polyak.zoo.run_notes import ProgressFile

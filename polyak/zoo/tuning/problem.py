@@ -16,8 +16,8 @@ from polyak.envs.names import did_you_mean
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hyperparams.spaces import SPACES, Task
-from polyak.zoo.literals import parse_pairs
-from polyak.zoo.models import new_model
+from polyak.zoo.literals import parse_pairs, split_pairs
+from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import Environment, find_algorithm, find_env
@@ -66,7 +66,7 @@ class Problem:
         automatic = max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
         n_evaluations = options.n_evaluations if options.n_evaluations > 0 else min(automatic, n_timesteps)
         space = find_space(options.space) if options.space else SPACES[class_names()[algorithm.__name__]]
-        task = _look_at(environment, base, options, n_timesteps)
+        task = _look_at(algorithm, environment, base, options, n_timesteps)
         return cls(options, algorithm, environment, base, space, task, n_evaluations)
 
     @property
@@ -179,7 +179,7 @@ def default_storage(options: TuneOptions, study_name: str) -> str:
 def fixed(options: TuneOptions) -> dict[str, Any]:
     """Return the settings that the command line fixes, as they would stand in a file."""
     values = parse_pairs(options.hyperparams, "--hyperparams")
-    texts = {pair.partition(":")[0].strip(): pair.partition(":")[2] for pair in options.hyperparams}
+    texts = split_pairs(options.hyperparams, "--hyperparams")
     return {key: value if is_plain(value) else texts[key] for key, value in values.items()}
 
 
@@ -230,8 +230,10 @@ def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
     return function
 
 
-def _look_at(environment: Environment, base: Settings, options: TuneOptions, n_timesteps: int) -> Task:
-    """Make one environment to see what it is like."""
+def _look_at(
+    algorithm: type[Any], environment: Environment, base: Settings, options: TuneOptions, n_timesteps: int
+) -> Task:
+    """Make one environment to see what it is like, and choose the policy by it if the settings leave that open."""
     from gymnasium import spaces
 
     with usage_errors(f"Cannot make the environment {environment.name}"):
@@ -239,6 +241,7 @@ def _look_at(environment: Environment, base: Settings, options: TuneOptions, n_t
             environment, base, 1, seed=0, env_kwargs=parse_pairs(options.env_kwargs, "--env-kwargs"), vec_env="dummy"
         )
     env.close()
+    fit_policy(algorithm, base, env.observation_space)
     policy = base.policy if isinstance(base.policy, str) else base.policy.__name__
     return Task(
         n_timesteps,
