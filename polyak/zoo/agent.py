@@ -16,7 +16,16 @@ from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
 from polyak.zoo.options import option
-from polyak.zoo.registry import Environment, env_name, find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.own_algorithm import named_algorithm
+from polyak.zoo.registry import (
+    Environment,
+    env_name,
+    find_algorithm,
+    find_env,
+    is_atari_id,
+    is_registered,
+    parameter_names,
+)
 from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import RUN_KEYS, Settings, interpret
@@ -73,9 +82,9 @@ class SavedAgent:
             raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
         whole_number("--n-envs", options.n_envs, MOST_ENVS)
         self.options = options
-        self.algorithm = find_algorithm(options.algo)
-        self.folder = _find_run(options)
         self.author = Author.of_file(options.trust, options.gym_packages)
+        self.algorithm = find_algorithm(_algorithm_of(options, self.author))
+        self.folder = _find_run(options)
         self.environment = self._find_env()
         self.settings = self._read_settings()
 
@@ -166,6 +175,17 @@ class SavedAgent:
             return {}
         taken = parameter_names(self.algorithm)
         return {name: value for name, value in _PLAIN.items() if name in taken}
+
+
+def _algorithm_of(options: AgentOptions, author: Author) -> str:
+    """The algorithm that the options name; if only by the name of the user's own, as the training run was given it."""
+    if ":" in options.algo or is_registered(options.algo):
+        return options.algo
+    try:
+        run = RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id)
+    except ZooError:  # there is no such algorithm
+        return options.algo
+    return named_algorithm(run.read_yaml("args.yml"), options.algo, author, str(run.settings_folder / "args.yml"))
 
 
 def _find_run(options: AgentOptions) -> RunFolder:

@@ -26,6 +26,7 @@ from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_inside
 from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
+from polyak.zoo.registry import algorithm_name
 
 ERROR = "error.txt"
 """In the folder of settings: what ended a training that failed."""
@@ -68,7 +69,7 @@ class RunFolder:
     @classmethod
     def create(cls, logs: Path, algo: str, env_id: str, unique: bool = False) -> RunFolder:
         """Make the next free folder of ``<logs>/<algo>/``; `unique` appends a random identifier to its name."""
-        parent = logs / algo.lower()
+        parent = logs / algorithm_name(algo).lower()
         number = max(run_numbers(parent, env_id), default=0) + 1
         new = tuple(above for above in (parent, *parent.parents) if not above.exists())
         while True:
@@ -87,7 +88,7 @@ class RunFolder:
     @classmethod
     def find(cls, logs: Path, algo: str, env_id: str, number: int = 0) -> RunFolder:
         """Find run `number` (0: the latest; -1: ``<logs>/<algo>`` itself); ZooError says what there is."""
-        parent = logs / algo.lower()
+        parent = logs / algorithm_name(algo).lower()
         if number == -1:
             return cls(parent, env_id)
         runs = run_numbers(parent, env_id)

@@ -20,9 +20,11 @@ from polyak.zoo.model_files import check_format, check_writable, has_no_statisti
 from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
+from polyak.zoo.own_algorithm import stored_text
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import (
     Environment,
+    algorithm_name,
     algorithm_names,
     find_algorithm,
     find_env,
@@ -422,7 +424,7 @@ class _Run:
         options = self.options
         run = Tracked(
             options.wandb_project_name,
-            f"{self.env_id}__{options.algo}__{options.seed}__{self.folder.path.name}",
+            f"{self.env_id}__{algorithm_name(options.algo)}__{options.seed}__{self.folder.path.name}",
             options.wandb_entity,
             options.wandb_group,
             options.wandb_tags,
@@ -458,7 +460,7 @@ class _Run:
     def _announce(self, model: Any) -> None:
         """Say what will run, and where its files go."""
         steps = f"{self.n_timesteps:,} {'steps' if self.dataset is None else 'gradient steps'}"
-        self._say(f"{self.options.algo.upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
+        self._say(f"{algorithm_name(self.options.algo).upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
         for key, value in self.settings.raw.items():
             self._say(f"  {key}: {value}")
@@ -509,7 +511,8 @@ class _Run:
 
     def _write_settings(self) -> None:
         self.folder.write_yaml("config.yml", {**self.settings.raw, "n_envs": self.settings.n_envs})
-        found_again = {"env": self.environment.source, "env_kwargs": self.env_kwargs}
+        algo = stored_text(self.options.algo)
+        found_again = {"algo": algo, "env": self.environment.source, "env_kwargs": self.env_kwargs}
         self.folder.write_yaml("args.yml", {**asdict(self.options), **found_again})
         command = shlex.join(["polyak", *sys.argv[1:]])
         (self.folder.settings_folder / "command.txt").write_text(command + "\n", encoding="utf-8")

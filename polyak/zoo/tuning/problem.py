@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from polyak.algorithms import class_names
 from polyak.envs.names import did_you_mean
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
@@ -20,7 +19,7 @@ from polyak.zoo.literals import parse_pairs, split_pairs
 from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.plain_yaml import plain
-from polyak.zoo.registry import Environment, find_algorithm, find_env
+from polyak.zoo.registry import Environment, algorithm_name, find_algorithm, find_env, registered_name
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.settings import Settings, interpret, load_settings
 from polyak.zoo.tuning.options import TuneOptions
@@ -65,7 +64,7 @@ class Problem:
         n_timesteps = options.n_timesteps if options.n_timesteps > 0 else base.n_timesteps
         automatic = max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
         n_evaluations = options.n_evaluations if options.n_evaluations > 0 else min(automatic, n_timesteps)
-        space = find_space(options.space) if options.space else SPACES[class_names()[algorithm.__name__]]
+        space = find_space(options.space) if options.space else _packaged_space(algorithm)
         task = _look_at(algorithm, environment, base, options, n_timesteps)
         return cls(options, algorithm, environment, base, space, task, n_evaluations)
 
@@ -168,12 +167,13 @@ class Problem:
 
 def default_study_name(algo: str, env: str) -> str:
     """Return the name of the study of `algo` on `env` that nobody named."""
-    return f"{algo.lower()}_{file_name(env)}"
+    return f"{algorithm_name(algo).lower()}_{file_name(env)}"
 
 
 def default_storage(options: TuneOptions, study_name: str) -> str:
     """Return the journal of a study for which no storage was named."""
-    return str(Path(options.log_folder) / options.algo.lower() / f"study_{file_name(study_name)}.journal")
+    folder = Path(options.log_folder) / algorithm_name(options.algo).lower()
+    return str(folder / f"study_{file_name(study_name)}.journal")
 
 
 def fixed(options: TuneOptions) -> dict[str, Any]:
@@ -228,6 +228,14 @@ def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
     if len(inspect.signature(function).parameters) == 1:
         return lambda trial, task: function(trial)
     return function
+
+
+def _packaged_space(algorithm: type[Any]) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
+    """The space of an algorithm, or of the one that it derives from."""
+    name = registered_name(algorithm)
+    if name is None:
+        raise ZooError(f"There is no space for {algorithm.__name__} to search. Give one: --space file.py:FUNCTION.")
+    return SPACES[name]
 
 
 def _look_at(
