@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyak.zoo.authors import Author
 from polyak.zoo.environments import make_envs
@@ -46,9 +46,22 @@ _TRAINED_AGENTS = "rl-trained-agents"
 class AgentOptions:
     """Which agent to load, and how it acts."""
 
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+        "What it does": (
+            *("n_timesteps", "n_episodes", "max_episode_steps", "deterministic", "stochastic", "seed", "n_envs"),
+        ),
+        "What comes of it": (
+            *("output", "render", "no_render", "record", "output_folder", "gif", "reward_log", "norm_reward"),
+            *("confidence", "progress", "verbose"),
+        ),
+        "Environment and machine": ("env_kwargs", "gym_packages", "device", "num_threads"),
+        "Files": ("trust", "custom_objects"),
+    }
+
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
-    folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
+    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
     exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
     load_best: bool = option(False, "--load-best/", help="Load the model of the best evaluation.")
     load_checkpoint: int = option(-1, "--load-checkpoint", help="Load the checkpoint of this many steps.")

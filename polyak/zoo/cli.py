@@ -22,6 +22,8 @@ from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.doctor import DoctorOptions, doctor
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import TrainingFailed, ZooError, readable
+from polyak.zoo.evaluate import EvaluateOptions, evaluate
+from polyak.zoo.examples import epilogue
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.listing import ListOptions, show
@@ -44,6 +46,7 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "train": (TrainOptions, train),
     "tune": (TuneOptions, tune),
     "enjoy": (EnjoyOptions, enjoy),
+    "evaluate": (EvaluateOptions, evaluate),
     "record-video": (RecordVideoOptions, record_video),
     "record-training": (RecordTrainingOptions, record_training),
     "plot": (PlotOptions, plot),
@@ -79,7 +82,6 @@ def build_app() -> Any:
         name="polyak",
         help="Train, watch and compare reinforcement-learning agents.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -90,11 +92,12 @@ def build_app() -> Any:
             app.add_typer(commands, name=group)
     for name, (options_class, run) in COMMANDS.items():
         group, _, word = name.rpartition(" ")
-        groups[group].command(word)(build_command(options_class, run))
+        groups[group].command(word, epilog=epilogue(name))(build_command(options_class, run))
         if "-" in name:  # the Zoo's modules have underscores
             app.command(name.replace("-", "_"), hidden=True)(build_command(options_class, run))
     # What follows the script belongs to the script, flags included.
-    app.command("run", context_settings={"allow_interspersed_args": False})(_run_command())
+    own_words = {"allow_interspersed_args": False}
+    app.command("run", context_settings=own_words, epilog=epilogue("run"))(_run_command())
     return app
 
 
@@ -159,7 +162,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments[0] = arguments[0].replace("_", "-")
     flags = list_flags(*(options_class for options_class, _ in COMMANDS.values()))
     try:
-        build_app()(args=arguments if arguments[:1] == ["run"] else spread_lists(arguments, flags))
+        words = arguments if arguments[:1] == ["run"] else spread_lists(arguments, flags)
+        build_app()(args=words, prog_name="polyak")  # also for python -m polyak
     except (ZooError, ImportError) as error:
         if os.environ.get("POLYAK_TRACEBACK"):
             raise

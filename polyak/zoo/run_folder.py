@@ -193,7 +193,7 @@ def _what_there_is(parent: Path, runs: dict[int, Path]) -> str:
     if runs:
         return f" Runs there: {', '.join(map(str, runs))}."
     if not parent.is_dir():
-        return " That folder does not exist: train first, or point --folder at your logs."
+        return " That folder does not exist: train first, or point -f at your logs."
     names = sorted({name for folder in parent.iterdir() if folder.is_dir() and (name := run_name(folder))})
     wanted = did_you_mean(parent.name, names)
     return f" Environments with runs there: {', '.join(names) or 'none'}.{wanted}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
@@ -37,7 +37,7 @@ from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
-from polyak.zoo.tuning.options import OptimizeOptions
+from polyak.zoo.tuning.options import STUDY, OptimizeOptions
 
 if TYPE_CHECKING:
     from polyak.core.watching.callbacks import BaseCallback
@@ -53,6 +53,20 @@ EVAL_SEED_OFFSET = 1_000_000
 @dataclass
 class TrainOptions(OptimizeOptions):
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
+
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Options": ("algo", "env", "n_timesteps", "seed", "log_folder", "verbose", "progress"),
+        "Settings": ("hyperparams", "conf_file", "trust"),
+        "Environments": ("n_envs", "vec_env", "env_kwargs", "gym_packages"),
+        "Evaluations": ("eval_freq", "eval_episodes", "n_eval_envs", "eval_env_kwargs"),
+        "Files": ("save_freq", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log"),
+        "What to learn from": ("trained_agent", "truncate_last_trajectory", "dataset"),
+        "Several seeds, and the machine": ("seeds", "processes", "device", "num_threads"),
+        "Experiment trackers": (
+            *("track", "track_with", "wandb_project_name", "wandb_entity", "wandb_group", "wandb_tags"),
+        ),
+        "Search for better settings, as polyak tune does": ("optimize_hyperparameters", *STUDY),
+    }
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
     env: str = option(

@@ -36,7 +36,7 @@ class LoadOptions:
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment id.")
-    folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
+    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
     organization: str = option("sb3", "--organization", "-orga", help="User or organisation on the Hub.")
     repo_name: str = option("", "--repo-name", "-name", help="Repository; <algo>-<env> if not given.")
     exp_id: int = option(0, "--exp-id", help="Number of the run to make; 0 is the next free one, -1 no sub-folder.")
