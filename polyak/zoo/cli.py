@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from polyak.compat.run import ANSWERED, PACKAGES
+from polyak.compat.run import ANSWERED
 from polyak.compat.run import run as run_program
 from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
@@ -101,23 +101,29 @@ def build_app() -> Any:
     return app
 
 
-_ONLY = f"Answer only this one of {', '.join(ANSWERED)}; without it {' and '.join(PACKAGES)}."
+_ONLY = f"Answer only this one of {', '.join(ANSWERED)}, and leave the others as they are installed."
 
 
 def _run_command() -> Callable[..., None]:
     import typer
 
     def run(
-        target: str = typer.Argument(metavar="SCRIPT", help="A Python file; with -m, a module's name."),
+        target: str = typer.Argument(
+            metavar="SCRIPT", help="A Python file or a notebook (.ipynb); with -m, a module's name."
+        ),
         arguments: list[str] = typer.Argument(None, metavar="ARGS", help="Arguments of the script."),  # noqa: B008
         module: bool = typer.Option(False, "-m", help="Run a module, as python -m does."),
         only: list[str] = typer.Option(  # noqa: B008
             None, "--only", metavar="PACKAGE", help=_ONLY
         ),
     ) -> None:
-        """Run a program written for Stable-Baselines3: polyak answers its imports."""
+        """Run a program written for Stable-Baselines3 or RLlib: polyak answers its imports.
+
+        The names are stable_baselines3, sb3_contrib, and ray.rllib and ray.tune.registry where the program imports
+        these; a line on stderr says which it uses.
+        """
         try:
-            run_program(target, arguments or (), module, only or PACKAGES)
+            run_program(target, arguments or (), module, only or ())
         except (FileNotFoundError, RuntimeError, ValueError) as error:
             raise ZooError(str(error)) from None
 

@@ -92,7 +92,7 @@ def test_the_folder_of_logs_has_one_name_everywhere() -> None:
     ("typed", "offered"),
     [
         ("polyak train --algo recur", "recurrent_ppo"),
-        ("polyak enjoy -a PP", "ppo"),
+        ("polyak enjoy -a pp", "ppo"),
         ("polyak train --env CartPole-v", "CartPole-v1"),
         ("polyak plot -a qr", "qrdqn"),
         ("polyak eval", "evaluate"),
