@@ -8,7 +8,8 @@ Three ways in, all of them the same modules:
   ``from polyak.compat.sb3 import PPO``; ``polyak.compat.rllib`` has those of ``ray.rllib``, and under ``tune`` those of
   ``ray.tune.registry``.
 
-RLlib's names are answered where they are asked for: ``install("ray")``, ``polyak run --only ray``.
+RLlib's names are answered where they are asked for: by ``install("ray")``, and under ``polyak run`` by a program that
+imports them.
 """
 
 from collections.abc import Iterable

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from polyak.compat.notebooks import runner
+
 STARTUP = Path(__file__).parent / "startup"
 """The folder of the ``sitecustomize`` module."""
 
@@ -25,34 +27,39 @@ MARK = "POLYAK_RUN"
 """The environment variable that names the installation (``sys.prefix``) whose processes answer the names."""
 
 ONLY = "POLYAK_RUN_ONLY"
-"""The environment variable that lists the packages to answer, separated by commas."""
+"""The environment variable that lists the packages to answer, separated by commas; empty for the usual ones."""
 
-PACKAGES = ("stable_baselines3", "sb3_contrib")
-"""Those that are answered unless others are named."""
+ANSWERED = ("stable_baselines3", "sb3_contrib", "ray")
+"""The packages that can be answered; of ``ray``, ``ray.rllib`` and ``ray.tune.registry``."""
 
-ANSWERED = (*PACKAGES, "ray")
-"""All that can be."""
+NOTEBOOK = ".ipynb"
+"""The suffix of notebooks, whose code cells are run."""
 
 
-def environment(inherited: Mapping[str, str], only: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """``inherited``, and what makes Python processes started in it answer the names of the packages ``only``."""
+def environment(inherited: Mapping[str, str], only: Sequence[str] = ()) -> dict[str, str]:
+    """``inherited``, and what makes Python processes started in it answer the names of the packages ``only``.
+
+    Without any they are Stable-Baselines3 and sb3-contrib, and RLlib once the program itself imports it: code of
+    installed libraries that looks whether there is a Ray finds what is installed.
+    """
     first, given = str(STARTUP), inherited.get("PYTHONPATH")
     rest = [entry for entry in given.split(os.pathsep) if entry != first] if given else []
     return {**inherited, "PYTHONPATH": os.pathsep.join([first, *rest]), MARK: sys.prefix, ONLY: ",".join(only)}
 
 
-def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: Sequence[str] = PACKAGES) -> NoReturn:
+def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: Sequence[str] = ()) -> NoReturn:
     """Run a program in place of this process.
 
     Args:
-        target: a script, or a folder or zip file with a ``__main__``; the dotted name of a module with ``module``.
+        target: a script, a notebook (``.ipynb``), or a folder or zip file with a ``__main__``; the dotted name of a
+            module with ``module``.
         arguments: its ``sys.argv[1:]``.
         module: find ``target`` as ``python -m`` does.
-        only: which of :data:`ANSWERED` to answer.
+        only: which of :data:`ANSWERED` to answer; all by default, see :func:`environment`.
 
     Raises:
         FileNotFoundError: there is no such script.
-        ValueError: ``only`` names another package.
+        ValueError: ``only`` names another package; a notebook that is damaged or not in Python.
         RuntimeError: this Python was told not to read the environment or not to run ``sitecustomize``.
     """
     if not module and not os.path.exists(target):
@@ -63,12 +70,22 @@ def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: 
         raise RuntimeError("polyak run needs PYTHONPATH and sitecustomize: start Python without -I, -E and -S.")
     # The options of this interpreter (-O, -W, -X dev ...) as multiprocessing hands them to its workers.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    words = [sys.executable, *options, *(["-m"] if module else []), target, *arguments]
+    words = [sys.executable, *options, *_program(target, module), *arguments]
     if os.name == "nt":
         _wait_for(words, environment(os.environ, only))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os.execve(sys.executable, words, environment(os.environ, only))
+
+
+def _program(target: str, module: bool) -> list[str]:
+    """The words by which Python runs the target."""
+    if module:
+        return ["-m", target]
+    if not target.endswith(NOTEBOOK):
+        return [target]
+    runner.read_cells(target)
+    return [runner.__file__, target]
 
 
 def _wait_for(words: list[str], environ: Mapping[str, str]) -> NoReturn:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyak.zoo.authors import Author
 from polyak.zoo.environments import make_envs
@@ -16,7 +16,16 @@ from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
 from polyak.zoo.options import option
-from polyak.zoo.registry import Environment, env_name, find_algorithm, find_env, is_atari_id, parameter_names
+from polyak.zoo.own_algorithm import named_algorithm
+from polyak.zoo.registry import (
+    Environment,
+    env_name,
+    find_algorithm,
+    find_env,
+    is_atari_id,
+    is_registered,
+    parameter_names,
+)
 from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import RUN_KEYS, Settings, interpret
@@ -37,9 +46,22 @@ _TRAINED_AGENTS = "rl-trained-agents"
 class AgentOptions:
     """Which agent to load, and how it acts."""
 
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+        "What it does": (
+            *("n_timesteps", "n_episodes", "max_episode_steps", "deterministic", "stochastic", "seed", "n_envs"),
+        ),
+        "What comes of it": (
+            *("output", "render", "no_render", "record", "output_folder", "gif", "reward_log", "norm_reward"),
+            *("confidence", "progress", "verbose"),
+        ),
+        "Environment and machine": ("env_kwargs", "gym_packages", "device", "num_threads"),
+        "Files": ("trust", "custom_objects"),
+    }
+
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
-    folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
+    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
     exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
     load_best: bool = option(False, "--load-best/", help="Load the model of the best evaluation.")
     load_checkpoint: int = option(-1, "--load-checkpoint", help="Load the checkpoint of this many steps.")
@@ -73,9 +95,9 @@ class SavedAgent:
             raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
         whole_number("--n-envs", options.n_envs, MOST_ENVS)
         self.options = options
-        self.algorithm = find_algorithm(options.algo)
-        self.folder = _find_run(options)
         self.author = Author.of_file(options.trust, options.gym_packages)
+        self.algorithm = find_algorithm(_algorithm_of(options, self.author))
+        self.folder = _find_run(options)
         self.environment = self._find_env()
         self.settings = self._read_settings()
 
@@ -166,6 +188,17 @@ class SavedAgent:
             return {}
         taken = parameter_names(self.algorithm)
         return {name: value for name, value in _PLAIN.items() if name in taken}
+
+
+def _algorithm_of(options: AgentOptions, author: Author) -> str:
+    """The algorithm that the options name; if only by the name of the user's own, as the training run was given it."""
+    if ":" in options.algo or is_registered(options.algo):
+        return options.algo
+    try:
+        run = RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id)
+    except ZooError:  # there is no such algorithm
+        return options.algo
+    return named_algorithm(run.read_yaml("args.yml"), options.algo, author, str(run.settings_folder / "args.yml"))
 
 
 def _find_run(options: AgentOptions) -> RunFolder:

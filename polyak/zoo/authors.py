@@ -80,7 +80,7 @@ def check_module(module: str, author: Author, *, source: str, key: str, value: s
     """
     if author.is_trusted or (not module.endswith(".py") and author.may_name(module)):
         return
-    way_out = f"name it yourself: --env {value}" if key == "env" else f"--gym-packages {value}"
+    way_out = f"name it yourself: --{key} {value}" if key in ("env", "algo") else f"--gym-packages {value}"
     raise ZooError(
         f"{source}: {key} names {value!r}, code that is not run unasked: a file may have come from others. If you "
         f"trust the code, {way_out}; or add --trust, if you trust all that the file names."

@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from polyak.compat.run import ANSWERED, PACKAGES
+from polyak.compat.run import ANSWERED
 from polyak.compat.run import run as run_program
 from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
@@ -22,6 +22,8 @@ from polyak.zoo.demo import DemoOptions, demo
 from polyak.zoo.doctor import DoctorOptions, doctor
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import TrainingFailed, ZooError, readable
+from polyak.zoo.evaluate import EvaluateOptions, evaluate
+from polyak.zoo.examples import epilogue
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.listing import ListOptions, show
@@ -44,6 +46,7 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "train": (TrainOptions, train),
     "tune": (TuneOptions, tune),
     "enjoy": (EnjoyOptions, enjoy),
+    "evaluate": (EvaluateOptions, evaluate),
     "record-video": (RecordVideoOptions, record_video),
     "record-training": (RecordTrainingOptions, record_training),
     "plot": (PlotOptions, plot),
@@ -79,7 +82,6 @@ def build_app() -> Any:
         name="polyak",
         help="Train, watch and compare reinforcement-learning agents.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -90,31 +92,38 @@ def build_app() -> Any:
             app.add_typer(commands, name=group)
     for name, (options_class, run) in COMMANDS.items():
         group, _, word = name.rpartition(" ")
-        groups[group].command(word)(build_command(options_class, run))
+        groups[group].command(word, epilog=epilogue(name))(build_command(options_class, run))
         if "-" in name:  # the Zoo's modules have underscores
             app.command(name.replace("-", "_"), hidden=True)(build_command(options_class, run))
     # What follows the script belongs to the script, flags included.
-    app.command("run", context_settings={"allow_interspersed_args": False})(_run_command())
+    own_words = {"allow_interspersed_args": False}
+    app.command("run", context_settings=own_words, epilog=epilogue("run"))(_run_command())
     return app
 
 
-_ONLY = f"Answer only this one of {', '.join(ANSWERED)}; without it {' and '.join(PACKAGES)}."
+_ONLY = f"Answer only this one of {', '.join(ANSWERED)}, and leave the others as they are installed."
 
 
 def _run_command() -> Callable[..., None]:
     import typer
 
     def run(
-        target: str = typer.Argument(metavar="SCRIPT", help="A Python file; with -m, a module's name."),
+        target: str = typer.Argument(
+            metavar="SCRIPT", help="A Python file or a notebook (.ipynb); with -m, a module's name."
+        ),
         arguments: list[str] = typer.Argument(None, metavar="ARGS", help="Arguments of the script."),  # noqa: B008
         module: bool = typer.Option(False, "-m", help="Run a module, as python -m does."),
         only: list[str] = typer.Option(  # noqa: B008
             None, "--only", metavar="PACKAGE", help=_ONLY
         ),
     ) -> None:
-        """Run a program written for Stable-Baselines3: polyak answers its imports."""
+        """Run a program written for Stable-Baselines3 or RLlib: polyak answers its imports.
+
+        The names are stable_baselines3, sb3_contrib, and ray.rllib and ray.tune.registry where the program imports
+        these; a line on stderr says which it uses.
+        """
         try:
-            run_program(target, arguments or (), module, only or PACKAGES)
+            run_program(target, arguments or (), module, only or ())
         except (FileNotFoundError, RuntimeError, ValueError) as error:
             raise ZooError(str(error)) from None
 
@@ -159,7 +168,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments[0] = arguments[0].replace("_", "-")
     flags = list_flags(*(options_class for options_class, _ in COMMANDS.values()))
     try:
-        build_app()(args=arguments if arguments[:1] == ["run"] else spread_lists(arguments, flags))
+        words = arguments if arguments[:1] == ["run"] else spread_lists(arguments, flags)
+        build_app()(args=words, prog_name="polyak")  # also for python -m polyak
     except (ZooError, ImportError) as error:
         if os.environ.get("POLYAK_TRACEBACK"):
             raise

@@ -8,7 +8,7 @@ from typing import Any
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
-from polyak.zoo.registry import algorithm_names, find_algorithm, find_env, summary
+from polyak.zoo.registry import algorithm_name, algorithm_names, find_algorithm, find_env, registered_name, summary
 from polyak.zoo.settings import read_blocks
 
 
@@ -25,8 +25,8 @@ def show(options: ListOptions) -> None:
     """Print what `options` ask for."""
     names = algorithm_names()
     if options.algo:
-        find_algorithm(options.algo)
-        names = [options.algo.lower()]
+        name = registered_name(find_algorithm(options.algo))
+        names = [name or algorithm_name(options.algo)]
     if options.arguments:
         if not options.algo:
             raise ZooError("--arguments of which algorithm? Give --algo.")
@@ -58,6 +58,8 @@ def _tuned(name: str) -> dict[str, dict[str, Any]]:
 def _show_settings(name: str, blocks: dict[str, dict[str, Any]], env_id: str) -> None:
     if env_id and env_id not in blocks:
         raise ZooError(f"{name} has no settings tuned for --env {env_id!r}. Tuned: {', '.join(blocks)}.")
+    if not blocks:
+        print(f"{name} has no tuned settings; `polyak train` takes its defaults.")
     for key in [env_id] if env_id else blocks:
         print(f"{key}:")
         for parameter, value in blocks[key].items():

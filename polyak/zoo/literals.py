@@ -45,6 +45,7 @@ LONGEST = 100_000
 MOST_DIGITS = 1_000
 """Most digits of a number, and brackets within each other: Python's own limits end in errors of other kinds."""
 
+_PAIR = re.compile(r"\s*([^\s:=]+)\s*[:=](?![:=])(.*)", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -88,13 +89,26 @@ def parse_value(text: str) -> Any:
 
 
 def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, Any]:
-    """Read ``key:value`` words, e.g. ``["gravity:-9.8", "name:'moon'"]``, into a dict; errors name `flag`."""
-    result: dict[str, Any] = {}
+    """Read ``key:value`` words, e.g. ``["gravity:-9.8", "name='moon'"]``, into a dict; errors name `flag`.
+
+    ``key=value`` is the same. What comes first in a word, colon or ``=``, ends the key.
+    """
+    return {key: parse_value(text) for key, text in split_pairs(pairs, flag).items()}
+
+
+def split_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
+    """Split ``key:value`` and ``key=value`` words, as `parse_pairs` does, and leave the values as they were written.
+
+    Raises ZooError naming `flag` for a word without a key or a separator, or with two separators side by side.
+    """
+    result: dict[str, str] = {}
     for pair in pairs:
-        key, colon, value = pair.partition(":")
-        if not colon or not key.strip():
-            raise ZooError(f"{flag} {pair!r} is not of the form key:value, e.g. {flag} learning_rate:3e-4.")
-        result[key.strip()] = parse_value(value)
+        match = _PAIR.fullmatch(pair)
+        if not match:
+            raise ZooError(
+                f"{flag} {pair!r} is not of the form key:value or key=value, e.g. {flag} learning_rate:3e-4."
+            )
+        result[match.group(1)] = match.group(2)
     return result
 
 

@@ -11,8 +11,50 @@ from polyak.zoo.settings import Settings
 from polyak.zoo.sizes import small_networks
 
 if TYPE_CHECKING:
+    from gymnasium import spaces
+
     from polyak.data import Dataset
     from polyak.envs import VecEnv
+
+
+_SMALLEST_SIDE = 36
+"""Of images that a CnnPolicy reads, in pixels."""
+
+
+def fit_policy(algorithm: type[Any], settings: Settings, observation_space: spaces.Space) -> str:
+    """Choose the policy by the observation space where the settings leave it open.
+
+    MultiInputPolicy for a Dict (a Tuple is one by now), CnnPolicy for images of at least 36 x 36 pixels that are not
+    normalised, and otherwise what the settings have. Changes ``settings.policy`` and ``settings.raw`` in place and
+    returns a sentence about it, which is empty if nothing was to be done.
+    """
+    own_reader = "features_extractor_class" in settings.arguments.get("policy_kwargs", {})
+    usual = isinstance(settings.policy, str) and settings.policy.startswith("Mlp")
+    if not settings.policy_is_open or not usual or own_reader or "policy" not in parameter_names(algorithm):
+        return ""
+    kind = _kind_of_policy(settings, observation_space)
+    if kind == "Mlp":
+        return ""
+    before = settings.policy
+    settings.policy = settings.raw["policy"] = kind + before.removeprefix("Mlp")
+    return (
+        f"{settings.policy} instead of {before}, for observations are {'a Dict' if kind == 'MultiInput' else 'images'}."
+        " Choose another with --hyperparams policy:NAME."
+    )
+
+
+def _kind_of_policy(settings: Settings, observation_space: spaces.Space) -> str:
+    """What the name of a policy for these observations begins with."""
+    from gymnasium.spaces import Dict
+
+    from polyak.envs.spaces import is_image_space
+
+    if isinstance(observation_space, Dict):
+        return "MultiInput"
+    normalised = settings.normalize is not None and settings.normalize.get("norm_obs", True)
+    if is_image_space(observation_space) and not normalised:
+        return "Cnn" if sorted(observation_space.shape)[1] >= _SMALLEST_SIDE else "Mlp"  # the least are the channels
+    return "Mlp"
 
 
 def new_model(algorithm: type[Any], settings: Settings, env: VecEnv | Dataset, **common: Any) -> Any:

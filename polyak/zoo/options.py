@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, fields
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from polyak.zoo.completion import COMPLETIONS
 from polyak.zoo.errors import ZooError
 
 Options = TypeVar("Options")
@@ -25,17 +26,24 @@ def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> 
 
 
 def build_command(options_class: type[Options], run: Callable[[Options], Any]) -> Callable[..., None]:
-    """Make the function that typer turns into a command: it fills `options_class` and hands it to `run`."""
+    """Make the function that typer turns into a command: it fills `options_class` and hands it to `run`.
+
+    Help shows options in the panels, and in the order, of ``options_class.PANELS``, if it has these: title -> names of
+    fields. All others follow. The first title is ``Options``, so that ``--help`` itself stands there.
+    """
     import typer
 
     hints = get_type_hints(options_class)
+    panels = {name: title for title, names in getattr(options_class, "PANELS", {}).items() for name in names}
+    places = {name: place for place, name in enumerate(panels)}
     parameters = []
-    for item in fields(options_class):  # type: ignore[arg-type]
+    for item in sorted(fields(options_class), key=lambda item: places.get(item.name, len(places))):  # type: ignore[arg-type]
         default: Any = item.default if item.default_factory is MISSING else item.default_factory()
         hint: Any = hints[item.name]
         if get_origin(hint) is Sequence:  # typer knows repeated options as lists
             hint = list[get_args(hint)[0]]  # type: ignore[misc]
         how = {"help": item.metadata["help"], "show_default": default not in (None, [], "")}
+        how |= {"rich_help_panel": panels.get(item.name), "autocompletion": COMPLETIONS.get(item.name)}
         flags = item.metadata["flags"]
         info = typer.Option(*flags, **how) if flags else typer.Argument(metavar=item.name.upper(), **how)
         annotation: Any = Annotated[hint, info]

@@ -1,4 +1,4 @@
-"""Code of the user's own: an environment in a file, ``my_env.py:MyEnv``, or in a module of the current folder.
+"""Code of the user's own: an environment or algorithm in a file, ``my_env.py:MyEnv``, or in a module of this folder.
 
 Code that the command line names is run, as ``python my_env.py`` would run it. Code that only a file names is not: see
 `authors`.
@@ -53,26 +53,39 @@ class EnvFile:
     @property
     def source(self) -> str:
         """How to write it on the command line: relative to the current folder if the file lies under it."""
-        path = Path(self.path)
-        inside = path.is_relative_to(Path.cwd())
-        return f"{path.relative_to(Path.cwd()) if inside else path}:{self.name}"
+        return written(Path(self.path), self.name)
+
+
+def written(path: Path, name: str) -> str:
+    """Write ``file.py:NAME``, relative to the current folder if the file lies under it."""
+    inside = path.is_relative_to(Path.cwd())
+    return f"{path.relative_to(Path.cwd()) if inside else path}:{name}"
 
 
 def find_env_file(text: str) -> EnvFile:
     """Read ``my_env.py:MyEnv`` and load that file; ZooError if the file, the name or the code is wrong."""
+    path, name = find_in_file(text, "--env")
+    return EnvFile(str(path), name)
+
+
+def find_in_file(text: str, flag: str) -> tuple[Path, str]:
+    """Read ``file.py:NAME`` as `flag` has it, and load that file; gives its path, and the name of what it defines.
+
+    Raises ZooError if there is no such file or name, or if its code raises.
+    """
     place, _, name = text.rpartition(":")
     path = Path(place).expanduser().resolve()
     if not path.is_file():
-        raise ZooError(f"--env {text!r}: there is no file {path}. Give the file's path, then : and a name in it.")
-    with errors_of_own_code(f"--env {text!r}: the file cannot be loaded", str(path)):
+        raise ZooError(f"{flag} {text!r}: there is no file {path}. Give the file's path, then : and a name in it.")
+    with errors_of_own_code(f"{flag} {text!r}: the file cannot be loaded", str(path)):
         module = load_file(path)
     if not callable(getattr(module, name, None)):
         made_here = [key for key in vars(module) if getattr(vars(module)[key], "__module__", None) == module.__name__]
         raise ZooError(
-            f"--env {text!r}: the file has no class or function {name!r}.{did_you_mean(name, made_here)} "
+            f"{flag} {text!r}: the file has no class or function {name!r}.{did_you_mean(name, made_here)} "
             f"It defines: {', '.join(made_here) or 'nothing'}."
         )
-    return EnvFile(str(path), name)
+    return path, name
 
 
 def load_file(path: Path) -> ModuleType:

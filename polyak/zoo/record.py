@@ -12,6 +12,7 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_folder
 from polyak.zoo.recording import Film, draw_without_screen
+from polyak.zoo.registry import algorithm_name
 from polyak.zoo.run_folder import file_name
 
 
@@ -43,7 +44,8 @@ def record_video(options: RecordVideoOptions) -> Path:
         what = f"checkpoint-{next(steps for steps, file in agent.folder.checkpoints().items() if file == path)}"
     else:
         what = "best-model" if options.load_best else "final-model"
-    name = f"{what}-{options.algo}-{file_name(agent.environment.name)}-step-0-to-step-{options.n_timesteps}"
+    whose = f"{algorithm_name(options.algo)}-{file_name(agent.environment.name)}"
+    name = f"{what}-{whose}-step-0-to-step-{options.n_timesteps}"
     return _film(agent, options, folder / f"{name}{_suffix(options)}", {"": path})
 
 

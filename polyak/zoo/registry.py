@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from polyak.envs.names import did_you_mean
 from polyak.envs.providers import provide
 from polyak.zoo.errors import ZooError
+from polyak.zoo.own_algorithm import load_algorithm
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module
 
 if TYPE_CHECKING:
@@ -33,9 +34,14 @@ def canonical_name(name: str) -> str:
 
 
 def find_algorithm(name: str) -> type[Any]:
-    """Return the algorithm class registered as `name` (upper and lower case are alike); ZooError if there is none."""
+    """Return the algorithm class registered as `name` (upper and lower case are alike), or the user's own.
+
+    That is written ``file.py:NAME`` or ``module:NAME``. Raises ZooError if there is none.
+    """
     from polyak.algorithms import get
 
+    if ":" in name or name.endswith(".py"):
+        return load_algorithm(name)
     names = algorithm_names()
     if name.lower() == "her":
         raise ZooError(
@@ -44,8 +50,30 @@ def find_algorithm(name: str) -> type[Any]:
         )
     if canonical_name(name) not in names:
         known = [*names, *ALIASES]
-        raise ZooError(f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}.")
+        raise ZooError(
+            f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}; one of "
+            "your own is given as file.py:NAME."
+        )
     return get(canonical_name(name))
+
+
+def is_registered(name: str) -> bool:
+    """Say whether `name` is one of polyak's algorithms, or a peer's name of one."""
+    return canonical_name(name) in algorithm_names()
+
+
+def algorithm_name(text: str) -> str:
+    """Return what runs of an algorithm are called: ``my_file.py:MyPPO`` -> ``MyPPO``; ``ppo`` stays."""
+    return text.rpartition(":")[2]
+
+
+def registered_name(algorithm: type[Any]) -> str | None:
+    """Return the registry's name of an algorithm, or of the nearest one that it derives from; None if there is none."""
+    from polyak.algorithms import REGISTRY
+
+    names = {entry: name for name, entry in REGISTRY.items()}
+    entries = (f"{base.__module__}:{base.__name__}" for base in algorithm.__mro__)
+    return next((names[entry] for entry in entries if entry in names), None)
 
 
 def summary(algorithm: type[Any]) -> str:
@@ -55,8 +83,21 @@ def summary(algorithm: type[Any]) -> str:
 
 
 def parameter_names(algorithm: type[Any]) -> list[str]:
-    """Return the names of the constructor's parameters, without ``self`` and ``env``."""
-    return [name for name in inspect.signature(algorithm).parameters if name not in ("self", "env")]
+    """Return the names of the constructor's parameters, without ``self`` and ``env``.
+
+    Where it hands further ones (``**kwargs``) to the class that it derives from, those are among them.
+    """
+    names: dict[str, None] = {}
+    for kind in algorithm.__mro__:
+        parameters = inspect.signature(kind).parameters.values()
+        various = [parameter for parameter in parameters if parameter.kind in (_MORE_WORDS, _MORE_VALUES)]
+        names |= dict.fromkeys(parameter.name for parameter in parameters if parameter not in various)
+        if not any(parameter.kind is _MORE_WORDS for parameter in various):
+            break
+    return [name for name in names if name not in ("self", "env")]
+
+
+_MORE_WORDS, _MORE_VALUES = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
 
 
 @dataclass(frozen=True)

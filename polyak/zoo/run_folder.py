@@ -26,10 +26,12 @@ from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_inside
 from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
+from polyak.zoo.registry import algorithm_name
 
 ERROR = "error.txt"
 """In the folder of settings: what ended a training that failed."""
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
+_SAVED_AT = re.compile(r"(.+)_(\d+)_steps\.zip")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
 
 
@@ -67,7 +69,7 @@ class RunFolder:
     @classmethod
     def create(cls, logs: Path, algo: str, env_id: str, unique: bool = False) -> RunFolder:
         """Make the next free folder of ``<logs>/<algo>/``; `unique` appends a random identifier to its name."""
-        parent = logs / algo.lower()
+        parent = logs / algorithm_name(algo).lower()
         number = max(run_numbers(parent, env_id), default=0) + 1
         new = tuple(above for above in (parent, *parent.parents) if not above.exists())
         while True:
@@ -86,7 +88,7 @@ class RunFolder:
     @classmethod
     def find(cls, logs: Path, algo: str, env_id: str, number: int = 0) -> RunFolder:
         """Find run `number` (0: the latest; -1: ``<logs>/<algo>`` itself); ZooError says what there is."""
-        parent = logs / algo.lower()
+        parent = logs / algorithm_name(algo).lower()
         if number == -1:
             return cls(parent, env_id)
         runs = run_numbers(parent, env_id)
@@ -125,9 +127,20 @@ class RunFolder:
 
     def normalizer_of(self, model: Path) -> Path | None:
         """The file of the statistics that belong to a model file without any: its checkpoint's, or the run's."""
-        match = _CHECKPOINT.fullmatch(model.name)
-        own = [self.path / f"rl_model_vecnormalize_{match.group(1)}_steps.pkl"] if match else []
-        return next((path for path in (*own, self.normalizer) if path.is_file()), None)
+        own = self._beside_checkpoint(model, "vecnormalize")
+        return next((path for path in (own, self.normalizer) if path is not None and path.is_file()), None)
+
+    def replay_buffer_of(self, model: Path) -> Path | None:
+        """The file of the replay buffer that belongs to a model file: its checkpoint's or the run's, if it is there."""
+        own = self._beside_checkpoint(model, "replay_buffer")
+        at_the_end = own is None and model.name != self.best_model.name
+        found = self.replay_buffer if at_the_end else own
+        return found if found is not None and found.is_file() else None
+
+    def _beside_checkpoint(self, model: Path, kind: str) -> Path | None:
+        """Where a checkpoint, of any prefix, has its replay buffer or statistics; None if `model` is no checkpoint."""
+        match = None if model.name == self.final_model.name else _SAVED_AT.fullmatch(model.name)
+        return self.path / f"{match.group(1)}_{kind}_{match.group(2)}_steps.pkl" if match else None
 
     def checkpoints(self) -> dict[int, Path]:
         """Return the checkpoints by number of steps."""
@@ -180,7 +193,7 @@ def _what_there_is(parent: Path, runs: dict[int, Path]) -> str:
     if runs:
         return f" Runs there: {', '.join(map(str, runs))}."
     if not parent.is_dir():
-        return " That folder does not exist: train first, or point --folder at your logs."
+        return " That folder does not exist: train first, or point -f at your logs."
     names = sorted({name for folder in parent.iterdir() if folder.is_dir() and (name := run_name(folder))})
     wanted = did_you_mean(parent.name, names)
     return f" Environments with runs there: {', '.join(names) or 'none'}.{wanted}"

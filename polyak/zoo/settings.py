@@ -20,10 +20,11 @@ from polyak.zoo.authors import OTHERS, USER, Author
 from polyak.zoo.errors import ZooError
 from polyak.zoo.literals import parse_value
 from polyak.zoo.named_classes import NamedClass
+from polyak.zoo.output import note
 from polyak.zoo.own_code import errors_of_own_code, import_module, load_file
 from polyak.zoo.plain_arguments import check_arguments
 from polyak.zoo.plain_yaml import read_yaml, read_yaml_file
-from polyak.zoo.registry import canonical_name, is_atari_id, parameter_names
+from polyak.zoo.registry import canonical_name, is_atari_id, is_registered, parameter_names, registered_name
 from polyak.zoo.sizes import MOST_ENVS, MOST_FRAMES, MOST_STEPS, whole_number
 
 #: Keys that are not constructor parameters, and what they mean.
@@ -54,7 +55,8 @@ class Settings:
 
     ``raw`` is what was written, as plain data (it becomes config.yml); ``source`` says where it came from;
     ``arguments`` goes to the algorithm's constructor; ``author`` wrote the settings, except those in ``typed``, which
-    are the user's words; the other fields are `RUN_KEYS`, interpreted.
+    are the user's words; ``policy_is_open`` says that none of them chose the policy with this environment in mind; the
+    other fields are `RUN_KEYS`, interpreted.
     """
 
     raw: dict[str, Any]
@@ -74,6 +76,7 @@ class Settings:
     arguments: dict[str, Any] = field(default_factory=dict)
     author: Author = OTHERS
     typed: frozenset[str] = frozenset()
+    policy_is_open: bool = False
 
     @property
     def classes(self) -> list[NamedClass]:
@@ -134,13 +137,36 @@ def load_settings(
     Raises:
         ZooError: unknown keys, with the closest valid ones; wrong values; names that are not there or not allowed.
     """
-    blocks, source = read_blocks(algo, conf_file)
+    blocks, source = read_blocks(algo, conf_file) if conf_file else _blocks_of(algorithm)
     key = _choose_block(blocks, env_id, source)
     raw = {**blocks[key], **(overrides or {})}
     of_others = Path(conf_file).suffix in _YAML if conf_file else False
     author = Author.of_file(trust, packages) if of_others else USER
+    if not conf_file:
+        raw = _taken(algorithm, algo, raw, source, overrides or {})
     settings = interpret(algorithm, algo, raw, f"{source} [{key}]", author, frozenset(overrides or {}))
+    is_ours = key == "default" and not conf_file
+    settings.policy_is_open = "policy" not in ((overrides or {}) if is_ours else raw)
     return settings.find_classes()
+
+
+def _blocks_of(algorithm: type[Any]) -> tuple[dict[str, dict[str, Any]], str]:
+    """The packaged settings of an algorithm, or of the one that it derives from; else only its defaults."""
+    name = registered_name(algorithm)
+    return ({"default": {}}, f"the defaults of {algorithm.__name__}") if name is None else read_blocks(name)
+
+
+def _taken(
+    algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, overrides: dict[str, Any]
+) -> dict[str, Any]:
+    """Leave out what was tuned for the algorithm that one of the user's own derives from, and it does not take."""
+    if is_registered(algo):
+        return raw
+    known = {*parameter_names(algorithm), *RUN_KEYS}
+    foreign = [key for key in raw if key not in known and key not in overrides]
+    if foreign:
+        note(f"{algorithm.__name__} does not take {', '.join(foreign)} of the {source}: left out.")
+    return {key: value for key, value in raw.items() if key not in foreign}
 
 
 def read_blocks(algo: str, conf_file: str | None = None) -> tuple[dict[str, dict[str, Any]], str]:
@@ -238,7 +264,7 @@ def _interpreted(
     for key, value in values.items():
         _check(key, value, source, authors[key])
     run = {key: values.pop(key) for key in list(values) if key in RUN_KEYS}
-    _set_algorithm_conventions(values, algo)
+    _set_algorithm_conventions(values, algorithm)
     settings = Settings(
         raw=raw,
         source=source,
@@ -296,7 +322,7 @@ def _read(value: Any) -> Any:
     return value
 
 
-def _set_algorithm_conventions(values: dict[str, Any], algo: str) -> None:
+def _set_algorithm_conventions(values: dict[str, Any], algorithm: type[Any]) -> None:
     """Apply ``lin_<value>`` schedules, make ``train_freq: [n, unit]`` a tuple, read sb3-contrib's words; in place."""
     for key in _SCHEDULED:
         value = values.get(key)
@@ -304,7 +330,7 @@ def _set_algorithm_conventions(values: dict[str, Any], algo: str) -> None:
             values[key] = _schedule(key, value)
     if isinstance(values.get("train_freq"), list):
         values["train_freq"] = tuple(values["train_freq"])
-    if isinstance(values.get("policy_kwargs"), dict) and canonical_name(algo) == "recurrent_ppo":
+    if isinstance(values.get("policy_kwargs"), dict) and registered_name(algorithm) == "recurrent_ppo":
         values["policy_kwargs"] = to_polyak(values["policy_kwargs"])  # lstm_hidden_size -> memory_size ...
 
 

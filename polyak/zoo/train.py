@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
@@ -17,12 +17,14 @@ from polyak.zoo.interruption import Stops, answered_signals
 from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_sound
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
-from polyak.zoo.models import new_model
+from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
+from polyak.zoo.own_algorithm import stored_text
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import (
     Environment,
+    algorithm_name,
     algorithm_names,
     find_algorithm,
     find_env,
@@ -35,7 +37,7 @@ from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
-from polyak.zoo.tuning.options import OptimizeOptions
+from polyak.zoo.tuning.options import STUDY, OptimizeOptions
 
 if TYPE_CHECKING:
     from polyak.core.watching.callbacks import BaseCallback
@@ -51,6 +53,20 @@ EVAL_SEED_OFFSET = 1_000_000
 @dataclass
 class TrainOptions(OptimizeOptions):
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
+
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Options": ("algo", "env", "n_timesteps", "seed", "log_folder", "verbose", "progress"),
+        "Settings": ("hyperparams", "conf_file", "trust"),
+        "Environments": ("n_envs", "vec_env", "env_kwargs", "gym_packages"),
+        "Evaluations": ("eval_freq", "eval_episodes", "n_eval_envs", "eval_env_kwargs"),
+        "Files": ("save_freq", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log"),
+        "What to learn from": ("trained_agent", "truncate_last_trajectory", "dataset"),
+        "Several seeds, and the machine": ("seeds", "processes", "device", "num_threads"),
+        "Experiment trackers": (
+            *("track", "track_with", "wandb_project_name", "wandb_entity", "wandb_group", "wandb_tags"),
+        ),
+        "Search for better settings, as polyak tune does": ("optimize_hyperparameters", *STUDY),
+    }
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
     env: str = option(
@@ -112,7 +128,7 @@ class TrainOptions(OptimizeOptions):
     )
     track: bool = option(False, "--track/--no-track", help="Send settings and metrics to an experiment tracker.")
     track_with: str = option("wandb", "--track-with", help="wandb (Weights & Biases) or mlflow.")
-    wandb_project_name: str = option("sb3", "--wandb-project-name", help="Project of W&B, or experiment of MLflow.")
+    wandb_project_name: str = option("polyak", "--wandb-project-name", help="Project of W&B, or experiment of MLflow.")
     wandb_entity: str = option("", "--wandb-entity", help="Entity (team) of W&B.")
     wandb_group: str = option("", "--wandb-group", help="Group of the run where it is tracked.")
     wandb_tags: Sequence[str] = option([], "--wandb-tags", "-tags", help="Tags of the run where it is tracked.")
@@ -288,9 +304,13 @@ class _Run:
         self._is_beneath = False
 
     def build(self) -> tuple[Any, list[BaseCallback]]:
-        """Write what will be run, then make environments, model and callbacks."""
-        self._write_settings()
+        """Make environments, write what will be run, then make model and callbacks."""
         env = self._envs() if self.dataset is None else self._data(self.dataset)
+        if not self.options.trained_agent and (
+            chosen := fit_policy(self.algorithm, self.settings, env.observation_space)
+        ):
+            self._say(chosen)
+        self._write_settings()
         with usage_errors(f"Cannot build {self.options.algo} for {self.env_id}"):
             model = self._continued_model(env) if self.options.trained_agent else self._new_model(env)
         with usage_errors(f"--save-format {self.options.save_format}"):
@@ -366,12 +386,23 @@ class _Run:
             return model
         if self.settings.normalize is not None and model.get_vec_normalize_env() is None:
             model.set_env(normalized(env, self.settings))  # type: ignore[arg-type]
-        buffer = RunFolder(Path(self.options.trained_agent).parent, self.env_id).replay_buffer
-        if buffer.is_file() and hasattr(model, "load_replay_buffer"):
+        if hasattr(model, "load_replay_buffer"):
+            self._load_replay_buffer(model)
+        return model
+
+    def _load_replay_buffer(self, model: Any) -> None:
+        """Load the buffer that the model file had when it was saved, if there is one; another's is left alone."""
+        path = Path(self.options.trained_agent)
+        folder = RunFolder(path.parent, self.env_id)
+        if (buffer := folder.replay_buffer_of(path)) is not None:
             how = {"truncate_last_traj": self.options.truncate_last_trajectory, "trust": self.options.trust}
             model.load_replay_buffer(buffer, **how)
             self._say(f"Loaded the replay buffer {buffer}")
-        return model
+        elif folder.replay_buffer.is_file():
+            note(
+                f"{folder.replay_buffer} is of the end of the run, not of {path.name}: training continues with an "
+                "empty replay buffer."
+            )
 
     def _callbacks(self, model: Any) -> list[BaseCallback]:
         from polyak.zoo.run_notes import ProgressFile
@@ -407,7 +438,7 @@ class _Run:
         options = self.options
         run = Tracked(
             options.wandb_project_name,
-            f"{self.env_id}__{options.algo}__{options.seed}__{self.folder.path.name}",
+            f"{self.env_id}__{algorithm_name(options.algo)}__{options.seed}__{self.folder.path.name}",
             options.wandb_entity,
             options.wandb_group,
             options.wandb_tags,
@@ -443,7 +474,7 @@ class _Run:
     def _announce(self, model: Any) -> None:
         """Say what will run, and where its files go."""
         steps = f"{self.n_timesteps:,} {'steps' if self.dataset is None else 'gradient steps'}"
-        self._say(f"{self.options.algo.upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
+        self._say(f"{algorithm_name(self.options.algo).upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
         for key, value in self.settings.raw.items():
             self._say(f"  {key}: {value}")
@@ -494,7 +525,8 @@ class _Run:
 
     def _write_settings(self) -> None:
         self.folder.write_yaml("config.yml", {**self.settings.raw, "n_envs": self.settings.n_envs})
-        found_again = {"env": self.environment.source, "env_kwargs": self.env_kwargs}
+        algo = stored_text(self.options.algo)
+        found_again = {"algo": algo, "env": self.environment.source, "env_kwargs": self.env_kwargs}
         self.folder.write_yaml("args.yml", {**asdict(self.options), **found_again})
         command = shlex.join(["polyak", *sys.argv[1:]])
         (self.folder.settings_folder / "command.txt").write_text(command + "\n", encoding="utf-8")

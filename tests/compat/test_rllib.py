@@ -54,7 +54,7 @@ def outcome(words: list[str], folder: Path, *packages: Path) -> subprocess.Compl
 
 @pytest.mark.parametrize("installed", [False, True])
 def test_the_notebooks_import_lines(installed: bool, tmp_path: Path) -> None:
-    """Unchanged under ``polyak run --only ray``. An installed Ray keeps its other names; its RLlib is not looked at."""
+    """Unchanged under ``polyak run``. An installed Ray keeps its other names; its RLlib is not looked at."""
     script = NOTEBOOK
     packages = []
     if installed:
@@ -67,9 +67,24 @@ def test_the_notebooks_import_lines(installed: bool, tmp_path: Path) -> None:
         packages.append(package.parent)
         script += "assert ray.HERE == 1\n"
     (tmp_path / "notebook.py").write_text(script)
-    result = outcome([sys.executable, "-m", "polyak", "run", "--only", "ray", "notebook.py"], tmp_path, *packages)
+    result = outcome([sys.executable, "-m", "polyak", "run", "notebook.py"], tmp_path, *packages)
     assert result.returncode == 0, result.stderr
+    assert result.stderr.count("polyak run: polyak answers ray.rllib and ray.tune.") == 1
     assert result.stdout.split() == ["polyak.scale.config.ppo", "polyak.scale.models.catalog", "encoder_out"]
+
+
+def test_libraries_that_look_for_ray_find_what_is_installed(tmp_path: Path) -> None:
+    """RLlib is answered for the program; a library that asks whether there is a Ray must not be told so."""
+    library = tmp_path / "site-packages" / "library.py"
+    library.parent.mkdir()
+    library.write_text("from importlib.util import find_spec\nSPEC = find_spec('ray')\n")
+    looking = "import library; print(library.SPEC)\n"
+    (tmp_path / "plain.py").write_text(looking)
+    (tmp_path / "program.py").write_text(f"{looking}import ray.rllib\nprint(ray.rllib.__doc__)\n")
+    plain = outcome([sys.executable, "plain.py"], tmp_path, library.parent).stdout
+    result = outcome([sys.executable, "-m", "polyak", "run", "program.py"], tmp_path, library.parent)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{plain}ray.rllib, answered by polyak.\n"
 
 
 def test_what_there_is_not_is_said_so() -> None:

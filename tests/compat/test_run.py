@@ -102,7 +102,8 @@ def test_a_real_copy_beside_is_not_touched(tmp_path: Path) -> None:
         write(tmp_path, f"site/{name}/__init__.py", "raise SystemExit('the real one was imported')")
     write(tmp_path, "program.py", f"{ANSWERED}\nimport sb3_contrib")
     result = outcome([*RUN, "program.py"], tmp_path, PYTHONPATH=str(tmp_path / "site"))
-    assert (result.returncode, result.stderr) == (0, "")
+    said = "polyak run: polyak answers stable_baselines3 and sb3_contrib.\n"
+    assert (result.returncode, result.stderr) == (0, said)
     assert result.stdout.startswith("polyak.")
 
 

@@ -62,6 +62,12 @@ def test_every_allowed_name_exists() -> None:
 
 def test_pairs() -> None:
     assert parse_pairs(["a:1", "url:http://x", "b:[1, 2]"], "--x") == {"a": 1, "url": "http://x", "b": [1, 2]}
+    given = ["a=1e-3", "b=dict(c={'d': 1})", "e:dict(f=2)", "url=http://x", "g=", "word:a=b"]
+    read = {"a": 0.001, "b": {"c": {"d": 1}}, "e": {"f": 2}, "url": "http://x", "g": "", "word": "a=b"}
+    assert parse_pairs(given, "--x") == read
+    for wrong in ("=1", ":1", "a==1", "a:=1", "a=:1", "a b=1", " "):
+        with pytest.raises(ZooError, match="is not of the form key:value or key=value"):
+            parse_pairs([wrong], "--x")
     with pytest.raises(ZooError, match="--env-kwargs 'novalue' is not of the form key:value"):
         parse_pairs(["novalue"], "--env-kwargs")
 

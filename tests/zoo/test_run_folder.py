@@ -68,3 +68,19 @@ def test_remove(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "sac", "Hopper-v5")
     folder.remove()
     assert not folder.path.exists()
+
+
+def test_each_model_has_its_own_replay_buffer(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "X_5_steps")
+    folder.replay_buffer.touch()
+    names = ("rl_model_10_steps", "mine_10_steps", "best_model", "X_5_steps", "copied")
+    assert [folder.replay_buffer_of(tmp_path / f"{name}.zip") for name in names] == [
+        *(None, None, None),
+        *(folder.replay_buffer, folder.replay_buffer),
+    ]
+    for prefix in ("rl_model", "mine"):
+        (tmp_path / f"{prefix}_replay_buffer_10_steps.pkl").touch()
+        (tmp_path / f"{prefix}_vecnormalize_10_steps.pkl").touch()
+        model = tmp_path / f"{prefix}_10_steps.zip"
+        assert folder.replay_buffer_of(model) == tmp_path / f"{prefix}_replay_buffer_10_steps.pkl"
+        assert folder.normalizer_of(model) == tmp_path / f"{prefix}_vecnormalize_10_steps.pkl"

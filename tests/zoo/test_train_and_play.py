@@ -135,6 +135,24 @@ def test_training_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
     assert model.replay_buffer.size() == 120
 
 
+def test_a_checkpoint_is_continued_with_its_own_replay_buffer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The buffer of the run's end holds experience that the checkpoint had not gathered."""
+    settings = ["learning_starts:20", "buffer_size:500", "batch_size:16", "policy_kwargs:dict(net_arch=[8])"]
+    off_policy = {"algo": "sac", "env": "Pendulum-v1", "n_timesteps": 60, "hyperparams": settings, "verbose": 1}
+    ended = train(options(tmp_path, save_replay_buffer=True, save_freq=20, **off_policy))
+    run = RunFolder.find(tmp_path, "sac", "Pendulum-v1")
+    capsys.readouterr()
+    again = train(options(tmp_path, trained_agent=str(run.checkpoints()[20]), **off_policy))
+    assert (again.num_timesteps, again.replay_buffer.size()) == (80, 60)
+    assert "replay_buffer.pkl is of the end of the run, not of rl_model_20_steps.zip" in capsys.readouterr().err
+    ended.save_replay_buffer(run.path / "rl_model_replay_buffer_20_steps.pkl")
+    again = train(options(tmp_path, trained_agent=str(run.checkpoints()[20]), **off_policy))
+    assert again.replay_buffer.size() == 120
+    assert "rl_model_replay_buffer_20_steps.pkl" in capsys.readouterr().out
+
+
 def test_hindsight_waits_for_the_first_episode(tmp_path: Path) -> None:
     """Parking's episodes last up to 500 steps, and many more than `learning_starts`: nothing to relabel until then."""
     pytest.importorskip("highway_env")

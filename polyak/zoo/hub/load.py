@@ -22,7 +22,7 @@ from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hu
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_folder
 from polyak.zoo.plain_yaml import read_yaml_file
-from polyak.zoo.registry import env_name, find_algorithm
+from polyak.zoo.registry import algorithm_name, env_name, find_algorithm
 from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
 from polyak.zoo.settings import RUN_KEYS, interpret
@@ -36,7 +36,7 @@ class LoadOptions:
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment id.")
-    folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
+    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
     organization: str = option("sb3", "--organization", "-orga", help="User or organisation on the Hub.")
     repo_name: str = option("", "--repo-name", "-name", help="Repository; <algo>-<env> if not given.")
     exp_id: int = option(0, "--exp-id", help="Number of the run to make; 0 is the next free one, -1 no sub-folder.")
@@ -81,7 +81,7 @@ def load_from_hub(options: LoadOptions) -> RunFolder:
 
 def _target(options: LoadOptions, env_id: str) -> RunFolder:
     """Return the run folder to make; ZooError if it is there already and is not to be replaced."""
-    parent = Path(options.folder) / options.algo.lower()
+    parent = Path(options.folder) / algorithm_name(options.algo).lower()
     runs = run_numbers(parent, env_id)
     if options.exp_id < 0:
         run = RunFolder(parent, env_id)

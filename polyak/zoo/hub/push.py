@@ -53,7 +53,7 @@ class PushOptions:
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
-    folder: str = option("logs", "--folder", "-f", help="Where runs are kept.")
+    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
     organization: str = option("", "--organization", "-orga", help="Your user name or organisation on the Hub.")
     repo_name: str = option("", "--repo-name", "-name", help="Repository; <algo>-<env> if not given.")
     commit_message: str = option("Initial commit", "--commit-message", "-m", help="What the commit says.")

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.registry import algorithm_name
 from polyak.zoo.run_folder import file_name
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ FILM = "replay.mp4"
 
 def repository_name(algo: str, env_id: str) -> str:
     """Return what the repository of an agent is called: ``ppo``, ``ALE/Pong-v5`` -> ``ppo-ALE-Pong-v5``."""
-    return f"{algo}-{file_name(env_id)}"
+    return f"{algorithm_name(algo)}-{file_name(env_id)}"
 
 
 def repository_id(organization: str, algo: str, env_id: str, name: str = "") -> str:

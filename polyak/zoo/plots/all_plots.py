@@ -42,7 +42,7 @@ class AllPlotsOptions:
         "HerReplayBuffer.",
     )
     envs: Sequence[str] = option([], "--env", "-e", help="Environments; Hopper stands for Hopper-v5 if it is the only.")
-    folders: Sequence[str] = option(["logs"], "--exp-folders", "-f", help="Folders of logs.")
+    folders: Sequence[str] = option(["logs"], "--log-folder", "--exp-folders", "-f", help="Folders of logs.")
     labels: Sequence[str] = option([], "--labels", "-l", help="A label for each folder; by default its path.")
     key: str = option("results", "--key", "-k", help="What to read from evaluations.npz: results, successes, ...")
     max_timesteps: int = option(2_000_000, "--max-timesteps", "-max", help="Leave out evaluations after this step.")

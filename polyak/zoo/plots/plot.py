@@ -35,7 +35,9 @@ class PlotOptions:
     envs: Sequence[str] = option(
         [], "--env", "-e", help="Environments, one panel each; without any, says what runs there are."
     )
-    folders: Sequence[str] = option(["logs"], "--exp-folders", "--exp-folder", "-f", help="Log folders to compare.")
+    folders: Sequence[str] = option(
+        ["logs"], "--log-folder", "--exp-folders", "--exp-folder", "-f", help="Log folders to compare."
+    )
     labels: Sequence[str] = option([], "--labels", "-l", help="Names of the log folders in the legend.")
     source: str = option(
         "train", "--source", "-s", help="train: episodes of training, a curve a run. eval: mean of runs with its error."

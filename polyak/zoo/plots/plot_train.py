@@ -22,7 +22,7 @@ class PlotTrainOptions:
 
     algo: str = option("", "--algo", "-a", help="The algorithm; her: all that replayed with hindsight. Required.")
     envs: Sequence[str] = option([], "--env", "-e", help="Environments, one panel each. Required.")
-    folder: str = option("", "--exp-folder", "-f", help="The folder of logs. Required.")
+    folder: str = option("", "--log-folder", "--exp-folder", "-f", help="The folder of logs. Required.")
     figsize: Sequence[float] = option([6.4, 4.8], "--figsize", help="Width and height of one panel in inches.")
     fontsize: float = option(14.0, "--fontsize", help="Size of the type in points.")
     max_timesteps: int = option(-1, "--max-timesteps", "-max", help="Leave out what came after this step.")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
-from polyak.zoo.registry import env_name
+from polyak.zoo.registry import algorithm_name, env_name
 from polyak.zoo.run_folder import RunFolder, file_name, run_name, run_numbers
 
 HER = "her"
@@ -50,7 +50,7 @@ class Selection:
     def places(self) -> list[Place]:
         """Return where to look: for each algorithm every folder."""
         found = {algo: None for folder in self.folders for algo in _algos_with_runs(Path(folder))}
-        algos = dict.fromkeys(algo.lower() for algo in self.algos) or found
+        algos = dict.fromkeys(algorithm_name(algo).lower() for algo in self.algos) or found
         labels = self.labels or self.folders
         return [
             Place(algo, Path(folder), label)

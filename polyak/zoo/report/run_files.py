@@ -15,7 +15,7 @@ from polyak.envs.wrappers.monitor import get_monitor_files
 from polyak.zoo.errors import ZooError
 from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
 from polyak.zoo.links import inside
-from polyak.zoo.registry import env_name
+from polyak.zoo.registry import algorithm_name, env_name
 from polyak.zoo.report.films import FILMS
 from polyak.zoo.report.groups import flatten, what_counts
 from polyak.zoo.report.tail import Tail
@@ -119,7 +119,7 @@ class Run:
         settings = {**flatten(config), **flatten(args, "--")}
         return {
             "name": self.name,
-            "algo": str(args.get("algo") or self.path.parent.name).upper(),
+            "algo": algorithm_name(str(args.get("algo") or self.path.parent.name)).upper(),
             "env": env_name(env),
             "seed": seed if isinstance(seed, int) else None,
             "settings": settings,

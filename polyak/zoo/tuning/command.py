@@ -14,7 +14,7 @@ from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
-from polyak.zoo.registry import env_name, find_algorithm
+from polyak.zoo.registry import algorithm_name, env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.tuning import report, studies, workers
 from polyak.zoo.tuning.options import OBJECTIVES, PRUNERS, SAMPLERS, OptimizeOptions, StudyOptions, TuneOptions
@@ -120,8 +120,9 @@ def _announce(problem: Problem, study: Study, total: int) -> None:
     done = len(studies.finished(study))
     if options.verbose > 0:
         print(
-            f"Tuning {options.algo.upper()} on {problem.environment.name}: {problem.task.n_timesteps:,} steps, "
-            f"{problem.n_evaluations} evaluations, {options.seeds} seed(s) from {problem.seed}"
+            f"Tuning {algorithm_name(options.algo).upper()} on {problem.environment.name}: "
+            f"{problem.task.n_timesteps:,} steps, {problem.n_evaluations} evaluations, "
+            f"{options.seeds} seed(s) from {problem.seed}"
         )
         print(f"Sampler: {options.sampler} - Pruner: {options.pruner} - Processes: {options.n_jobs}")
         print(f"Study {study.study_name} in {studies.without_password(problem.storage)}: {done} of {total} trials")
@@ -153,7 +154,7 @@ def _report(problem: Problem, study: Study, total: int) -> Path:
         f"report_{file_name(problem.environment.name)}_{len(trials)}-trials-{problem.task.n_timesteps}-"
         f"{options.sampler}-{options.pruner}_{int(time.time())}"
     )
-    stem = Path(options.log_folder) / options.algo.lower() / name
+    stem = Path(options.log_folder) / algorithm_name(options.algo).lower() / name
     report.write_table(stem.with_name(f"{name}.csv"), study)
     settings = stem.with_name(f"{name}.yml")
     report.write_settings(settings, study, best, problem.environment.name)
@@ -202,7 +203,7 @@ def settings_of_trial(options: Any) -> Path:
     if options.trial_id not in trials:
         last = f"0 to {max(trials)}" if trials else "none"
         raise ZooError(f"The study {name!r} has no trial --trial-id {options.trial_id}. Trials there: {last}.")
-    folder = writable_folder("--log-folder", options.log_folder) / options.algo.lower()
+    folder = writable_folder("--log-folder", options.log_folder) / algorithm_name(options.algo).lower()
     path = folder / f"{file_name(name)}_trial_{options.trial_id}.yml"
     report.write_settings(path, study, trials[options.trial_id], env)
     return path

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from polyak.zoo.options import option
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, MOST_SEEDS
@@ -41,6 +42,9 @@ class StudyOptions:
     no_optim_plots: bool = option(False, "--no-optim-plots", help="Draw no plots of the study.")
 
 
+STUDY = tuple(item.name for item in fields(StudyOptions))
+
+
 @dataclass
 class OptimizeOptions(StudyOptions):
     """What turns `polyak train` into a study."""
@@ -56,6 +60,19 @@ class OptimizeOptions(StudyOptions):
 @dataclass
 class TuneOptions(StudyOptions):
     """Look for better settings with many short trainings; write the best as YAML that `polyak train` reads."""
+
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Options": ("algo", "env", "n_timesteps", "n_trials", "n_jobs", "log_folder", "verbose"),
+        "Settings": ("space", "hyperparams", "conf_file", "trust"),
+        "Search": (
+            *("sampler", "pruner", "n_startup_trials", "percentile", "prune_confidence", "max_total_trials"),
+            *("seed", "seeds", "objective"),
+        ),
+        "Environments": ("n_envs", "vec_env", "env_kwargs", "gym_packages"),
+        "Evaluations": ("n_evaluations", "eval_episodes", "n_eval_envs", "eval_env_kwargs"),
+        "Study": ("study_name", "storage", "trial_id", "optimization_log_path", "no_optim_plots"),
+        "Machine": ("device", "num_threads"),
+    }
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")

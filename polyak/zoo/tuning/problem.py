@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from polyak.algorithms import class_names
 from polyak.envs.names import did_you_mean
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hyperparams.spaces import SPACES, Task
-from polyak.zoo.literals import parse_pairs
-from polyak.zoo.models import new_model
+from polyak.zoo.literals import parse_pairs, split_pairs
+from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.plain_yaml import plain
-from polyak.zoo.registry import Environment, find_algorithm, find_env
+from polyak.zoo.registry import Environment, algorithm_name, find_algorithm, find_env, registered_name
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.settings import Settings, interpret, load_settings
 from polyak.zoo.tuning.options import TuneOptions
@@ -65,8 +64,8 @@ class Problem:
         n_timesteps = options.n_timesteps if options.n_timesteps > 0 else base.n_timesteps
         automatic = max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
         n_evaluations = options.n_evaluations if options.n_evaluations > 0 else min(automatic, n_timesteps)
-        space = find_space(options.space) if options.space else SPACES[class_names()[algorithm.__name__]]
-        task = _look_at(environment, base, options, n_timesteps)
+        space = find_space(options.space) if options.space else _packaged_space(algorithm)
+        task = _look_at(algorithm, environment, base, options, n_timesteps)
         return cls(options, algorithm, environment, base, space, task, n_evaluations)
 
     @property
@@ -168,18 +167,19 @@ class Problem:
 
 def default_study_name(algo: str, env: str) -> str:
     """Return the name of the study of `algo` on `env` that nobody named."""
-    return f"{algo.lower()}_{file_name(env)}"
+    return f"{algorithm_name(algo).lower()}_{file_name(env)}"
 
 
 def default_storage(options: TuneOptions, study_name: str) -> str:
     """Return the journal of a study for which no storage was named."""
-    return str(Path(options.log_folder) / options.algo.lower() / f"study_{file_name(study_name)}.journal")
+    folder = Path(options.log_folder) / algorithm_name(options.algo).lower()
+    return str(folder / f"study_{file_name(study_name)}.journal")
 
 
 def fixed(options: TuneOptions) -> dict[str, Any]:
     """Return the settings that the command line fixes, as they would stand in a file."""
     values = parse_pairs(options.hyperparams, "--hyperparams")
-    texts = {pair.partition(":")[0].strip(): pair.partition(":")[2] for pair in options.hyperparams}
+    texts = split_pairs(options.hyperparams, "--hyperparams")
     return {key: value if is_plain(value) else texts[key] for key, value in values.items()}
 
 
@@ -230,8 +230,18 @@ def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
     return function
 
 
-def _look_at(environment: Environment, base: Settings, options: TuneOptions, n_timesteps: int) -> Task:
-    """Make one environment to see what it is like."""
+def _packaged_space(algorithm: type[Any]) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
+    """The space of an algorithm, or of the one that it derives from."""
+    name = registered_name(algorithm)
+    if name is None:
+        raise ZooError(f"There is no space for {algorithm.__name__} to search. Give one: --space file.py:FUNCTION.")
+    return SPACES[name]
+
+
+def _look_at(
+    algorithm: type[Any], environment: Environment, base: Settings, options: TuneOptions, n_timesteps: int
+) -> Task:
+    """Make one environment to see what it is like, and choose the policy by it if the settings leave that open."""
     from gymnasium import spaces
 
     with usage_errors(f"Cannot make the environment {environment.name}"):
@@ -239,6 +249,7 @@ def _look_at(environment: Environment, base: Settings, options: TuneOptions, n_t
             environment, base, 1, seed=0, env_kwargs=parse_pairs(options.env_kwargs, "--env-kwargs"), vec_env="dummy"
         )
     env.close()
+    fit_policy(algorithm, base, env.observation_space)
     policy = base.policy if isinstance(base.policy, str) else base.policy.__name__
     return Task(
         n_timesteps,

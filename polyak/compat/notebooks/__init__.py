@@ -1,0 +1,1 @@
+"""Jupyter notebooks under ``polyak run``."""

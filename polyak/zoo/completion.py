@@ -1,0 +1,31 @@
+"""What a shell offers for the values of options: see ``polyak --install-completion``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def algorithms(incomplete: str) -> list[str]:
+    """Names of algorithms that begin like this."""
+    from polyak.algorithms import REGISTRY
+
+    return [name for name in REGISTRY if name.startswith(incomplete.lower())]
+
+
+def environments(incomplete: str) -> list[str]:
+    """Registered ids of environments that begin like this."""
+    import gymnasium
+
+    from polyak.envs.providers import provide
+
+    provide(incomplete)
+    return sorted(name for name in gymnasium.registry if name.startswith(incomplete))
+
+
+COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
+    "algo": algorithms,
+    "algos": algorithms,
+    "env": environments,
+    "envs": environments,
+}
+"""By the names of the options' fields."""

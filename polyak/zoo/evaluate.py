@@ -1,0 +1,116 @@
+"""``polyak evaluate``: what a trained agent reaches, measured over whole episodes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyak.zoo.agent import AgentOptions, SavedAgent
+from polyak.zoo.errors import ZooError
+from polyak.zoo.options import option
+from polyak.zoo.output import outlasting_the_reader
+from polyak.zoo.registry import algorithm_name
+
+if TYPE_CHECKING:
+    from polyak.core.watching.evaluation import EvaluationResult
+
+_OUTPUTS = ("text", "json")
+
+
+@dataclass
+class EvaluateOptions(AgentOptions):
+    """Measure a trained agent from logs/<algo>/<env>_<n>/: mean, deviation and success rate over whole episodes."""
+
+    n_episodes: int = option(20, "--n-episodes", "-n", help="Episodes to play, over all environments.", at_most=10**9)
+    max_episode_steps: int = option(
+        -1, "--max-episode-steps", help="Cut longer episodes, which count as they stand; -1: none is cut."
+    )
+    confidence: float = option(0.95, "--confidence", help="Level of the interval of the mean, between 0 and 1.")
+    output: str = option("text", "--output", "-o", help="text, or json: one object, with nothing else on stdout.")
+
+
+def evaluate(options: EvaluateOptions) -> EvaluationResult:
+    """Play the episodes that `options` ask for, print what came out and return it.
+
+    Raises ZooError when the run, the model, the environment or an option value does not exist.
+    """
+    from polyak.core.engine.threads import chosen_threads
+    from polyak.core.watching import evaluation
+
+    _check(options)
+    with ExitStack() as stack:
+        if options.output == "json":  # what agents and environments print goes elsewhere
+            stack.enter_context(redirect_stdout(sys.stderr))
+        agent = SavedAgent(options)
+        model, envs = stack.enter_context(agent.loaded(path := agent.path))
+        stack.enter_context(outlasting_the_reader("evaluating"))
+        stack.enter_context(chosen_threads(options.num_threads))
+        result = evaluation.evaluate(
+            model,
+            envs,
+            options.n_episodes,
+            deterministic=agent.deterministic,
+            seed=options.seed,
+            max_steps_per_episode=options.max_episode_steps if options.max_episode_steps > 0 else None,
+            confidence=options.confidence,
+        )
+        steps = int(model.num_timesteps)
+    if options.output == "json":
+        print(json.dumps(_as_data(options, agent, path, steps, result), indent=2))
+    else:
+        print(f"{path} ({steps:,} steps of training)\n{_in_words(result)}")
+    return result
+
+
+def _check(options: EvaluateOptions) -> None:
+    if options.n_episodes < 1:
+        raise ZooError(f"--n-episodes must be at least 1, got {options.n_episodes}.")
+    if options.max_episode_steps < 1 and options.max_episode_steps != -1:
+        raise ZooError(f"--max-episode-steps must be at least 1 (or left out), got {options.max_episode_steps}.")
+    if not 0 < options.confidence < 1:
+        raise ZooError(f"--confidence must lie between 0 and 1, got {options.confidence}.")
+    if options.output not in _OUTPUTS:
+        raise ZooError(f"--output must be one of {', '.join(_OUTPUTS)}, got {options.output!r}.")
+
+
+def _in_words(result: EvaluationResult) -> str:
+    low, high = result.ci
+    lines = [
+        f"Episodes: {len(result.returns)}" + (f", {result.n_capped} of them cut" if result.n_capped else ""),
+        f"Mean return: {result.mean:.2f} +/- {result.std:.2f} ({result.confidence:.0%} interval of the mean: "
+        f"{low:.2f} to {high:.2f})",
+        f"Mean length: {result.lengths.mean():.2f} +/- {result.lengths.std():.2f}",
+    ]
+    if result.success_rate is not None:
+        lines.append(f"Success rate: {result.success_rate:.1%}")
+    return "\n".join(lines)
+
+
+def _as_data(
+    options: EvaluateOptions, agent: SavedAgent, path: Path, steps: int, result: EvaluationResult
+) -> dict[str, Any]:
+    """What ``--output json`` prints: what was measured, of whom, and how."""
+    return {
+        "algo": algorithm_name(options.algo),
+        "env": agent.environment.name,
+        "model": str(path),
+        "training_steps": steps,
+        "deterministic": agent.deterministic,
+        "seed": options.seed,
+        "n_episodes": len(result.returns),
+        "n_cut": result.n_capped,
+        "mean_return": result.mean,
+        "std_return": result.std,
+        "confidence": result.confidence,
+        "interval": list(result.ci),
+        "mean_length": float(result.lengths.mean()),
+        "std_length": float(result.lengths.std()),
+        "success_rate": result.success_rate,
+        "returns": result.returns.tolist(),
+        "lengths": result.lengths.tolist(),
+        "successes": None if result.successes is None else result.successes.tolist(),
+    }

@@ -1,0 +1,55 @@
+"""What the help of each command ends with: words that work as they stand."""
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "train": (
+        "polyak train --algo ppo --env CartPole-v1",
+        "polyak train --algo dqn --env LunarLander-v3 --hyperparams learning_rate=1e-3 batch_size=64",
+        "polyak train --algo ppo --env my_env.py:MyEnv --n-envs 8 --vec-env subproc --env-kwargs size=5",
+        "polyak train --algo sac --env Pendulum-v1 -n 20000 --eval-freq 5000 --eval-episodes 10",
+        "polyak train --algo td3 --env Pendulum-v1 --save-freq 10000 --save-replay-buffer -tb tensorboard",
+        "polyak train --algo td3 --env Pendulum-v1 --trained-agent logs/td3/Pendulum-v1_1/Pendulum-v1.zip",
+        "polyak train --algo ppo --env CartPole-v1 --seeds 0..9 --processes 4",
+        "polyak train --algo ppo --env CartPole-v1 --track --wandb-project-name cartpole",
+        "polyak train --algo ppo --env CartPole-v1 -optimize --n-trials 30",
+    ),
+    "tune": (
+        "polyak tune --algo ppo --env CartPole-v1 -n 20000 --n-trials 30",
+        "polyak tune --algo sac --env Pendulum-v1 --seeds 3 --objective iqm --pruner hyperband --n-jobs 2",
+    ),
+    "enjoy": (
+        "polyak enjoy --algo ppo --env CartPole-v1",
+        "polyak enjoy --algo ppo --env CartPole-v1 --load-best --no-render --record run.gif",
+    ),
+    "evaluate": (
+        "polyak evaluate --algo ppo --env CartPole-v1 -n 100",
+        "polyak evaluate --algo ppo --env CartPole-v1 --load-best --stochastic --output json",
+    ),
+    "record-video": ("polyak record-video --algo ppo --env CartPole-v1 -n 500",),
+    "record-training": ("polyak record-training --algo ppo --env CartPole-v1 -n 300",),
+    "plot": ("polyak plot -a ppo -e CartPole-v1 -x steps -y reward -w 50 -o curve.png",),
+    "book": ("polyak book 7.2 --output figure_7_2.png",),
+    "play": ("polyak play --game connect4 --simulations 400",),
+    "all-plots": ("polyak all-plots -a ppo sac -e Pendulum-v1 -f logs -o results",),
+    "plot-train": ("polyak plot-train -a ppo -e CartPole-v1 -f logs",),
+    "plot-from-file": ("polyak plot-from-file -i results.pkl -o figures/x -b -r -vs",),
+    "report": ("polyak report logs -o report.html",),
+    "board": ("polyak board logs",),
+    "benchmark": ("polyak benchmark --suite classic --seeds 3 --n-jobs 2",),
+    "benchmark-agents": ("polyak benchmark-agents --organization sb3",),
+    "push-to-hub": ("polyak push-to-hub --algo ppo --env CartPole-v1 -orga me",),
+    "load-from-hub": ("polyak load-from-hub --algo ppo --env CartPole-v1 -orga sb3",),
+    "list": ("polyak list --algo sac --arguments",),
+    "demo": ("polyak demo --output demo",),
+    "doctor": ("polyak doctor --quick",),
+    "data collect": ("polyak data collect --env Pendulum-v1 --n 10000 --out random.npz",),
+    "data show": ("polyak data show random.npz --output random.png",),
+    "data convert": ("polyak data convert random.npz random.parquet",),
+    "run": ("polyak run train.py --its-own-flag 3", "polyak run -m package.module", "polyak run notebook.ipynb"),
+}
+"""By the names of the commands; those of `polyak train` are one for each panel of its options."""
+
+
+def epilogue(command: str) -> str:
+    """Return the examples of a command as its help shows them, one a line."""
+    lines = EXAMPLES[command]
+    return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])

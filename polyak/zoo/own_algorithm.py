@@ -1,0 +1,69 @@
+"""An algorithm of the user's own: ``--algo my_file.py:MyAlgorithm``, or a class of a module, ``my_module:MyAlgorithm``.
+
+As with environments, what the command line names is run; what only a run folder names is not: see `authors`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from polyak.envs.names import did_you_mean
+from polyak.zoo.authors import Author, check_module
+from polyak.zoo.errors import ZooError
+from polyak.zoo.own_code import find_in_file, import_module, load_file, written
+
+
+def load_algorithm(text: str) -> type[Any]:
+    """Import the class that `text` names.
+
+    Raises:
+        ZooError: there is no such file, module or class; its code raises; it is no algorithm of polyak's kind; or it is
+            called like one of polyak's, whose runs would lie in the same folder.
+    """
+    from polyak.algorithms import REGISTRY
+    from polyak.core.algorithm import Algorithm
+
+    module, _, name = text.rpartition(":")
+    if text.endswith(".py"):
+        raise ZooError(f"--algo {text!r} names a file only. Add the class in it: {text}:NAME.")
+    if module.endswith(".py"):
+        path, _ = find_in_file(text, "--algo")
+        found = getattr(load_file(path), name)
+    else:
+        holder = import_module(module, "that should hold an algorithm (--algo)")
+        found = getattr(holder, name, None)
+        if found is None:
+            raise ZooError(f"--algo {text!r}: the module has no class {name!r}.{did_you_mean(name, vars(holder))}")
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise ZooError(
+            f"--algo {text!r} is not a class of algorithms. Derive it from one of polyak's: class {name}(polyak.PPO)."
+        )
+    if name.lower() in REGISTRY:
+        raise ZooError(f"--algo {text!r} is called like one of polyak's own. Give the class another name.")
+    return found
+
+
+def stored_text(text: str) -> str:
+    """Return what a run folder keeps of ``--algo``: a file relative to the current folder if it lies under it."""
+    place, _, name = text.rpartition(":")
+    return written(Path(place).expanduser().resolve(), name) if place.endswith(".py") else text
+
+
+def named_algorithm(arguments: dict[str, Any], name: str, author: Author, source: str) -> str:
+    """Return how the training run was given its algorithm, if that is the user's own and is called `name`; else `name`.
+
+    Args:
+        arguments: content of args.yml.
+        name: what the user typed.
+        author: who wrote args.yml.
+        source: its path, for messages.
+
+    Raises:
+        ZooError: it is code that the author may not name.
+    """
+    algo = arguments.get("algo")
+    if not isinstance(algo, str) or ":" not in algo or algo.rpartition(":")[2].lower() != name.lower():
+        return name
+    check_module(algo.rpartition(":")[0], author, source=source, key="algo", value=algo)
+    return algo

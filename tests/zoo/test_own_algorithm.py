@@ -1,0 +1,154 @@
+"""Algorithms of the user's own, ``--algo my_file.py:MyAlgorithm``: trained, played, plotted and tuned like polyak's."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from polyak import PPO
+from polyak.zoo.errors import ZooError
+from polyak.zoo.registry import algorithm_name, find_algorithm, parameter_names, registered_name
+from polyak.zoo.run_folder import RunFolder
+from polyak.zoo.settings import load_settings
+from tests.zoo.test_cli import run
+
+CODE = '''
+import pathlib
+
+import polyak
+from polyak.core.algorithm import Algorithm
+
+pathlib.Path("was_run").touch()
+
+
+class Halved(polyak.PPO):
+    """PPO with rewards that count half."""
+
+    def __init__(self, *args, share=0.5, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.share = share
+
+
+class Few(polyak.PPO):
+    def __init__(self, policy, env, n_steps=16, seed=None, device="cpu", verbose=0, tensorboard_log=None,
+                 _init_setup_model=True):
+        super().__init__(policy, env, n_steps=n_steps, batch_size=16, n_epochs=1, seed=seed, device=device,
+                         _init_setup_model=_init_setup_model)
+
+
+class Bare(Algorithm):
+    pass
+
+
+class PPO(polyak.PPO):
+    pass
+
+
+def function():
+    pass
+'''
+SMALL = ["-n", 64, "--eval-freq", -1, "-params", "n_steps:16", "batch_size:16", "n_epochs:1", "n_envs:2"]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with algorithms in it; what the test imports from there is forgotten afterwards."""
+    (tmp_path / "mine.py").write_text(CODE)
+    (tmp_path / "broken.py").write_text("raise KeyError('here')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("text", ["mine.py:Halved", "mine:Halved"])
+def test_train_enjoy_and_plot(text: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "--algo", text, *SMALL, "share=0.25") == 0
+    assert "HALVED on CartPole-v1" in capsys.readouterr().out
+    folder = RunFolder.find(home / "logs", text, "CartPole-v1")
+    assert folder.path == home / "logs" / "halved" / "CartPole-v1_1"
+    assert folder.read_yaml("args.yml")["algo"] == text
+    assert folder.read_yaml("config.yml")["share"] == 0.25
+    assert run("enjoy", "-a", text, "-n", 20, "--no-render") == 0
+    assert run("train", "--algo", text, "-i", folder.final_model, *SMALL) == 0
+    assert run("plot", "-a", text, "-e", "CartPole-v1", "-o", "x.png") == 0
+    assert run("plot", "-a", "halved", "-e", "CartPole-v1", "-o", "y.png") == 0
+    assert run("enjoy", "-a", "Halv", "-n", 20, "--no-render") == 2
+    assert "Unknown algorithm --algo 'Halv'" in capsys.readouterr().err
+
+
+def test_what_a_run_folder_names_is_not_imported_unasked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "--algo", "mine.py:Halved", *SMALL) == 0
+    for name in [name for name in sys.modules if name.startswith("mine_")]:
+        del sys.modules[name]
+    (home / "was_run").unlink()
+    assert run("enjoy", "-a", "halved", "-n", 20, "--no-render") == 2
+    error = capsys.readouterr().err
+    assert "algo names 'mine.py:Halved', code that is not run unasked" in error
+    assert "--algo mine.py:Halved" in error
+    assert not (home / "was_run").exists()
+    assert run("enjoy", "-a", "halved", "-n", 20, "--no-render", "--trust") == 0
+    assert (home / "was_run").exists()
+
+
+def test_settings_are_those_of_the_algorithm_it_derives_from(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    halved = find_algorithm("mine.py:Halved")
+    assert registered_name(halved) == registered_name(PPO) == "ppo"
+    assert {"share", "n_steps", "policy"} <= set(parameter_names(halved))
+    assert parameter_names(PPO)[0] == "policy"
+    of_ppo = load_settings(PPO, "ppo", "CartPole-v1")
+    settings = load_settings(halved, "mine.py:Halved", "CartPole-v1", overrides={"share": 0.1})
+    assert settings.arguments == {**of_ppo.arguments, "share": 0.1}
+    few = load_settings(find_algorithm("mine.py:Few"), "mine.py:Few", "CartPole-v1")
+    assert set(few.arguments) == {"n_steps"}
+    assert "Few does not take batch_size" in capsys.readouterr().err
+    with pytest.raises(ZooError, match="Unknown setting 'batch_size' for mine.py:Few"):
+        load_settings(find_algorithm("mine.py:Few"), "mine.py:Few", "CartPole-v1", overrides={"batch_size": 3})
+    bare = find_algorithm("mine.py:Bare")
+    assert registered_name(bare) is None
+    assert load_settings(bare, "mine.py:Bare", "CartPole-v1").source == "the defaults of Bare [default]"
+    assert run("list", "--algo", "mine.py:Halved") == 0
+    assert "CartPole-v1:" in capsys.readouterr().out
+
+
+def test_one_that_takes_few_arguments_trains(home: Path) -> None:
+    assert run("train", "--algo", "mine.py:Few", "-n", 32, "--eval-freq", -1) == 0
+    assert RunFolder.find(home / "logs", "few", "CartPole-v1").final_model.is_file()
+
+
+def test_tuning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    words = ["-n", 64, "--n-trials", 1, "--n-evaluations", 1, "--eval-episodes", 1, "--no-optim-plots"]
+    assert run("tune", "--algo", "mine.py:Halved", *words, "-params", "n_steps:16", "batch_size:16", "n_envs:1") == 0
+    assert "polyak train --algo mine.py:Halved" in capsys.readouterr().out
+    assert list((home / "logs" / "halved").glob("report_CartPole-v1_*.yml"))
+    assert run("tune", "--algo", "mine.py:Bare", *words) == 2
+    assert "Give one: --space" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mine.py", "names a file only. Add the class in it: mine.py:NAME"),
+        ("none.py:X", "there is no file"),
+        ("mine.py:Halve", "the file has no class or function 'Halve'. Did you mean 'Halved'"),
+        ("mine.py:function", "is not a class of algorithms"),
+        ("mine.py:PPO", "is called like one of polyak's own"),
+        ("broken.py:X", "KeyError: 'here' (broken.py, line 1)"),
+        ("no_such_module:X", "Cannot import the package 'no_such_module' that should hold an algorithm"),
+        ("mine:Halve", "the module has no class 'Halve'. Did you mean 'Halved'"),
+    ],
+)
+def test_mistakes(text: str, message: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "--algo", text) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert f"--algo {text!r}" in error or "no_such_module" in error
+    assert not (home / "logs").exists()
+
+
+def test_names() -> None:
+    assert [algorithm_name(text) for text in ("ppo", "a.py:B", "m:B", "/x/a.py:B")] == ["ppo", "B", "B", "B"]
