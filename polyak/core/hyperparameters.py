@@ -216,7 +216,10 @@ def check_names(cls: type, given: Iterable[str]) -> None:
     Raises:
         TypeError: as Python does, with the likeliest correction.
     """
-    _check_names(f"{cls.__name__}.__init__", cls.__init__, given)  # type: ignore[misc]
+    called = f"{cls.__name__}.__init__"
+    if useless := sorted(left_out(cls).intersection(given)):
+        raise TypeError(f"{called}() got an unexpected keyword argument {useless[0]!r}: {_NO_USE}")
+    _check_names(called, cls.__init__, given)  # type: ignore[misc]
 
 
 def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
@@ -224,8 +227,6 @@ def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in given:
-        if name not in parameters and name in left_out(cls):
-            raise TypeError(f"{cls.__name__}.__init__() got an unexpected keyword argument {name!r}: {_NO_USE}")
         if name not in parameters:
             hint = did_you_mean(name, set(parameters) - {"self"})
             raise TypeError(f"{called}() got an unexpected keyword argument {name!r}.{hint}")
