@@ -7,6 +7,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "polyak"
 FLOORS = {"ops": 0, "envs": 0, "nn": 1, "data": 1, "core": 2, "algorithms": 3, "scale": 4, "compat": 5, "zoo": 6}
 FLOORS["formats"] = -1  # a module of names only
+FLOORS["warning"] = -1  # a module that every floor calls
 
 
 def modules() -> dict[str, Path]:

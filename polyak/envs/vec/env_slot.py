@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from gymnasium import spaces
 
 from polyak.envs.mistakes import NUMBERS, check_has_spaces, check_info, check_reward
 from polyak.envs.spaces import Key, obs_space_info
+from polyak.warning import warn_user
 
 METHOD, FINAL = "action_masks", "terminal_action_masks"
 """The method by which an environment says which choices it allows, and the key of the last info of an episode under
@@ -289,7 +289,7 @@ def _warn_created(env: gym.Env, name: str) -> None:
     if (place, name) in _warned:
         return
     _warned.add((place, name))
-    warnings.warn(
+    warn_user(
         f"set_attr({name!r}): neither the environment nor a wrapper around it had this attribute; it was created on "
         f"the outermost wrapper, {type(env).__name__}, where the environment itself does not see it."
     )
