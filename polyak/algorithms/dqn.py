@@ -6,7 +6,6 @@ options.
 Shapes: B batch rows, A actions, K numbers for each action.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, ClassVar
@@ -28,6 +27,7 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
+from polyak.warning import warn_user
 
 FORBIDDEN = -1e8
 """Value of an action that masks forbid: finite, so that 0 times it is 0."""
@@ -227,11 +227,10 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
     def _after_setup(self) -> None:
         super()._after_setup()
         if self.n_envs > self.target_update_interval:
-            warnings.warn(
+            warn_user(
                 f"The number of environments used is greater than target_update_interval ({self.n_envs} > "
                 f"{self.target_update_interval}): the target network is updated at every step of all of them, that is, "
                 f"every {self.n_envs} environment steps.",
-                stacklevel=2,
             )
         self._n_calls = 0
 

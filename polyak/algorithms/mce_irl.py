@@ -9,7 +9,6 @@ Shapes: S states, A actions, F features of a state, T steps of an episode. All i
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -24,6 +23,7 @@ from polyak.core.reward import RewardFunction
 from polyak.data import Dataset
 from polyak.nn.networks.rewards import RewardNet
 from polyak.nn.policies.base import check_starts
+from polyak.warning import warn_user
 
 # -- exact planning ----------------------------------------------------------------------------------------------------
 
@@ -244,11 +244,10 @@ class MCEIRL:
         self.gap = float(left.abs().max())
         unsolved = float((left + self.weight_decay * self.weights).abs().max())
         if unsolved > self.tolerance:
-            warnings.warn(
+            warn_user(
                 f"after {self.max_iterations} iterations a mean feature is still {unsolved:.3g} from where it should "
                 f"be, more than tolerance={self.tolerance:g}. Features that the expert alone has call for infinite "
                 "rewards: use weight_decay=1e-3, say, or more max_iterations.",
-                stacklevel=2,
             )
         return self
 

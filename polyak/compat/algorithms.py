@@ -7,7 +7,6 @@ An algorithm that a user writes on top of :class:`BaseAlgorithm`, :class:`OnPoli
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,6 +72,7 @@ from polyak.envs.spaces import check_for_nested_spaces
 from polyak.nn.catalog import check_policy_fits
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
+from polyak.warning import warn_user
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
 _SET_LATER |= {
@@ -471,7 +471,7 @@ class BaseAlgorithm(Collecting):
 
     def _dump_logs(self) -> None:
         """The old name of :meth:`dump_logs`."""
-        warnings.warn("_dump_logs() is deprecated: use dump_logs().", stacklevel=2)
+        warn_user("_dump_logs() is deprecated: use dump_logs().")
         self.dump_logs()
 
 
@@ -546,11 +546,10 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
         """Say so when a small network is about to be trained on a GPU."""
         name = getattr(self.policy_class, "__name__", "")
         if torch.device(self.device).type != "cpu" and name == mlp_class_name:
-            warnings.warn(
+            warn_user(
                 f"You are trying to run {type(self).__name__} on the GPU, but without a CNN it is usually faster on "
                 "the CPU: pass device='cpu', and use several environments.",
                 UserWarning,
-                stacklevel=2,
             )
 
     learn = with_defaults(on_policy.OnPolicyAlgorithm.learn, tb_log_name="OnPolicyAlgorithm")
@@ -692,11 +691,10 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
             many = NStepReplayBuffer if self.n_steps != 1 and not nested else ReplayBuffer
             self.replay_buffer_class, self._chose_buffer = DictReplayBuffer if nested else many, True
         elif self.n_steps != 1 and not self._chose_buffer:
-            warnings.warn(
+            warn_user(
                 f"n_steps={self.n_steps} does not reach a replay_buffer_class of your own: pass it in "
                 "replay_buffer_kwargs, as dict(n_steps=..., gamma=...), if that class takes it.",
                 UserWarning,
-                stacklevel=2,
             )
         return super()._make_replay_buffer()
 
@@ -1044,11 +1042,10 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
             return super()._sequence_length(longest)
         except ValueError:
             length = min(n for n in range(self.batch_size, self.n_steps + 1) if self.n_steps % n == 0)
-            warnings.warn(
+            warn_user(
                 f"minibatches are made of equal sequences, but n_steps={self.n_steps} has no factor of about "
                 f"batch_size={self.batch_size}: they have {length} steps. Use a multiple of batch_size.",
                 UserWarning,
-                stacklevel=2,
             )
             return length
 
@@ -1138,10 +1135,9 @@ class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of acto
 
     def _check_hyperparameters(self) -> None:
         if self.n_top is not None and self.n_top > self.n_delta:
-            warnings.warn(
+            warn_user(
                 f"n_top={self.n_top} is more than the n_delta={self.n_delta} directions that there are: all are used.",
                 UserWarning,
-                stacklevel=2,
             )
         self.n_top = self.n_delta if self.n_top is None else min(self.n_top, self.n_delta)
         super()._check_hyperparameters()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import zip_longest
@@ -25,6 +24,7 @@ from polyak.envs import VecEnv
 from polyak.envs.composed import is_nested, parts
 from polyak.ops import distributional
 from polyak.ops.distributional import midpoints
+from polyak.warning import warn_user
 
 SB3_VERSION = "2.9.2"
 """The version whose public API is answered."""
@@ -78,7 +78,7 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
         space = getattr(env, f"{kind}_space", None)
         if isinstance(space, spaces.Space):
             for message in _not_in_peer(space, kind):
-                warnings.warn(message, stacklevel=2)
+                warn_user(message)
     envs.check_env(env, warn, skip_render_check)
 
 
@@ -105,19 +105,19 @@ def _not_in_peer(space: spaces.Space, kind: str) -> list[str]:
 
 def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
     """The old way to write :class:`~polyak.core.schedules.FloatSchedule`."""
-    warnings.warn("get_schedule_fn() is deprecated: use FloatSchedule(value).", stacklevel=2)
+    warn_user("get_schedule_fn() is deprecated: use FloatSchedule(value).")
     return FloatSchedule(value_schedule)
 
 
 def get_linear_fn(start: float, end: float, end_fraction: float) -> Schedule:
     """The old way to write :class:`~polyak.core.schedules.LinearSchedule`."""
-    warnings.warn("get_linear_fn() is deprecated: use LinearSchedule(start, end, end_fraction).", stacklevel=2)
+    warn_user("get_linear_fn() is deprecated: use LinearSchedule(start, end, end_fraction).")
     return LinearSchedule(start, end, end_fraction)
 
 
 def constant_fn(val: float) -> Schedule:
     """The old way to write :class:`~polyak.core.schedules.ConstantSchedule`."""
-    warnings.warn("constant_fn() is deprecated: use ConstantSchedule(val).", stacklevel=2)
+    warn_user("constant_fn() is deprecated: use ConstantSchedule(val).")
     return ConstantSchedule(val)
 
 

@@ -10,7 +10,6 @@ import base64
 import io
 import json
 import pickle
-import warnings
 import zipfile
 from collections.abc import Mapping
 from os import PathLike
@@ -30,6 +29,7 @@ from polyak.core.files.damage import damage_named
 from polyak.core.files.serialise import decode, warn_untrusted
 from polyak.envs.reading import plain_json
 from polyak.envs.reading.limits import check_regular
+from polyak.warning import warn_user
 
 _MODES = {"w": "w", "r": "r", "write": "w", "read": "r"}
 
@@ -80,9 +80,7 @@ def json_to_data(json_string: str, custom_objects: Mapping[str, Any] | None = No
             try:
                 data[key] = unpickle.loads(base64.b64decode(value[":serialized:"]), trust)
             except (pickle.UnpicklingError, RuntimeError, TypeError, AttributeError, ValueError) as error:
-                warnings.warn(
-                    f"{key!r} could not be read: {error}. Give it through the custom_objects argument.", stacklevel=2
-                )
+                warn_user(f"{key!r} could not be read: {error}. Give it through the custom_objects argument.")
         else:
             data[key] = value
     return data
@@ -134,7 +132,7 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
     if mode == "r":
         if not path.is_file() and with_suffix.is_file():
             if verbose >= 2:
-                warnings.warn(f"{path} is not there: reading {with_suffix}.", stacklevel=3)
+                warn_user(f"{path} is not there: reading {with_suffix}.")
             path = with_suffix
         if not path.is_dir():  # of which Python says so
             check_regular(path, f"path={str(path)!r}")
@@ -142,11 +140,11 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
     path = with_suffix
     if path.is_dir():
         folder, path = path, path.with_name(path.name + "_2")
-        warnings.warn(f"{folder} is a folder: writing {path} instead.", stacklevel=3)
+        warn_user(f"{folder} is a folder: writing {path} instead.")
     if path.exists() and verbose >= 2:
-        warnings.warn(f"{path} exists and is overwritten.", stacklevel=3)
+        warn_user(f"{path} exists and is overwritten.")
     if not path.parent.exists():
-        warnings.warn(f"the folder {path.parent} does not exist: it is made.", stacklevel=3)
+        warn_user(f"the folder {path.parent} does not exist: it is made.")
         path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("wb")
 

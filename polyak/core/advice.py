@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from polyak.warning import warn_user
 
 _given: set[str] = set()
 
@@ -17,7 +17,7 @@ def advise(kind: str, message: str) -> None:
     if kind in _given:
         return
     _given.add(kind)
-    warnings.warn(message, UserWarning, stacklevel=3)
+    warn_user(message, UserWarning)
 
 
 def forget() -> None:

@@ -10,7 +10,6 @@ a table, a search or a dataset needs neither.
 
 import os
 import time
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callb
 from polyak.core.watching.logger import Logger, configure_logger
 from polyak.core.watching.time_split import TimeSplit
 from polyak.core.watching.undisturbed import learning
+from polyak.warning import warn_user
 
 
 class _Loader(classmethod):
@@ -476,7 +476,7 @@ def _end_in_spite(callback: BaseCallback) -> None:
     try:
         callback.on_training_end()
     except Exception as error:
-        warnings.warn(f"a callback raised {error!r} in on_training_end(), after training had failed.", stacklevel=3)
+        warn_user(f"a callback raised {error!r} in on_training_end(), after training had failed.")
 
 
 setattr(Algorithm, "load", _Loader(Algorithm.__dict__["load"].__func__))  # noqa: B010  # type checkers see the classmethod

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
 from polyak.envs.composed import parts
 from polyak.envs.finite import SMALL, TINY, NonFiniteError, all_finite, check_finite, is_finite
 from polyak.nn.compiled import plain_name
+from polyak.warning import warn_user
 
 UPDATES_PER_COPY = 500
 """Gradient steps between two copies of the learner: a copy takes as long as one or two of them."""
@@ -196,7 +196,7 @@ def _repair(guard: Guard | None, error: BaseException | None) -> None:
     else:
         found += "It could not be put back: networks or optimizers were exchanged during training."
     if error is not None and not isinstance(error, Exception):
-        warnings.warn(found, stacklevel=2)  # Ctrl-C stays what it is
+        warn_user(found)  # Ctrl-C stays what it is
         return
     raise NonFiniteError(found) from error
 

@@ -1,7 +1,6 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,6 +29,7 @@ from polyak.envs.wrappers.layers import (
     wrapped_beneath,
 )
 from polyak.envs.wrappers.normalize import detached
+from polyak.warning import warn_user
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 _FURTHER_EPISODES = 1
@@ -295,11 +295,10 @@ class Interaction(Algorithm):
         else:
             kept = own.take_statistics(known)
         if kept is not None:
-            warnings.warn(
+            warn_user(
                 f"env has a VecNormalize that does not take the statistics which the model learned with: {kept}. They "
                 "are taken by an environment without VecNormalize, or with a new one of the same settings.",
                 UserWarning,
-                stacklevel=5,
             )
         return env
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from gymnasium import spaces
 from polyak.envs.composed import SEPARATOR, Part, by_name, is_composed, parts, parts_by_name
 from polyak.envs.masks import mask_of, sample_allowed
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
+from polyak.warning import warn_user
 
 _API = "see https://gymnasium.farama.org/api/env/"
 _SPACES = "see https://gymnasium.farama.org/api/spaces/"
@@ -49,7 +49,7 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
     unsupported = _unsupported(observation_space, "observation") + _unsupported(action_space, "action")
     if warn:
         for message in [*unsupported, *_advice_on_observations(observation_space), *_advice_on_actions(action_space)]:
-            warnings.warn(message)
+            warn_user(message)
     if unsupported:
         return
     _check_names(observation_space)
@@ -388,14 +388,14 @@ def _warn_not_finite(value: Any, name: str, when: str) -> bool:
                 found = True
                 where = f" {key}" if key else ""
                 place = f"[{_index_text(np.argwhere(bad)[0])}]" if numbers.ndim else ""
-                warnings.warn(f"found {kind} in {name}s: {name}{where}{place} returned by the environment {when}.")
+                warn_user(f"found {kind} in {name}s: {name}{where}{place} returned by the environment {when}.")
     return found
 
 
 def _check_render(env: gym.Env) -> None:
     modes = env.metadata.get("render_modes")
     if modes is None:
-        warnings.warn("No render modes were declared in the environment: set metadata = {'render_modes': [...]}.")
+        warn_user("No render modes were declared in the environment: set metadata = {'render_modes': [...]}.")
         return
     mode = env.render_mode
     if not modes:

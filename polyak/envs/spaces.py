@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -10,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import is_composed, parts
+from polyak.warning import warn_user
 
 IMAGE_CHANNELS = (1, 3, 4)
 """Channel counts of a single picture: grey, RGB, RGBA."""
@@ -24,7 +24,7 @@ def is_image_space_channels_first(observation_space: spaces.Box) -> bool:
     """
     smallest = int(np.argmin(observation_space.shape))
     if smallest == 1:
-        warnings.warn(
+        warn_user(
             f"The middle dimension of the image space {observation_space.shape} is its smallest: "
             "treating the space as channels-last (H, W, C)."
         )

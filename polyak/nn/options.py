@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from polyak.envs.names import did_you_mean
+from polyak.warning import warn_user
 
 
 def keywords_of(module_class: type) -> set[str]:
@@ -81,4 +81,4 @@ def warn_without_sde(**options: tuple[Any, Any]) -> None:
     """Warn of options that only state-dependent exploration reads, given as name=(value, default) without it."""
     changed = [f"{name}={value!r}" for name, (value, default) in options.items() if value != default]
     if changed:
-        warnings.warn(f"{', '.join(changed)} has no effect without use_sde=True.")
+        warn_user(f"{', '.join(changed)} has no effect without use_sde=True.")

@@ -32,6 +32,7 @@ from polyak.zoo.registry import (
     nameless,
     parameter_names,
 )
+from polyak.zoo.report.groups import in_force
 from polyak.zoo.run_folder import ERROR, RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
@@ -432,6 +433,11 @@ class _Run:
             file_format=self.options.save_format,  # type: ignore[arg-type]
         )
 
+    @property
+    def _in_force(self) -> dict[str, Any]:
+        """The settings as they stand in files, with the steps that are trained for."""
+        return in_force(self.settings.raw, {"n_timesteps": self.options.n_timesteps})
+
     def _start_tracking(self) -> Any:
         from polyak.zoo.tracking import Tracked, start_tracking
 
@@ -442,7 +448,7 @@ class _Run:
             options.wandb_entity,
             options.wandb_group,
             options.wandb_tags,
-            plain({**self.settings.raw, "n_envs": self.settings.n_envs, "args": asdict(options)}),
+            plain({**self._in_force, "n_envs": self.settings.n_envs, "args": asdict(options)}),
         )
         return start_tracking(options.track_with, run)
 
@@ -476,7 +482,7 @@ class _Run:
         steps = f"{self.n_timesteps:,} {'steps' if self.dataset is None else 'gradient steps'}"
         self._say(f"{algorithm_name(self.options.algo).upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
-        for key, value in self.settings.raw.items():
+        for key, value in self._in_force.items():
             self._say(f"  {key}: {value}")
         device = getattr(model, "device", "cpu")  # a table has none
         source = (

@@ -10,6 +10,7 @@ FLOORS["formats"] = -1  # a module of names only
 FACES = ("callbacks", "evaluation", "logging", "noise", "schedules")
 """Public modules of names alone, on top of all floors."""
 FLOORS |= dict.fromkeys(FACES, max(FLOORS.values()) + 1)
+FLOORS["warning"] = -1  # a module that every floor calls
 
 
 def modules() -> dict[str, Path]:

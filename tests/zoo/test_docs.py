@@ -65,6 +65,28 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile(short, f"{page.name}, snippet {number}", "exec"), vars(program))
 
 
+TALKATIVE = [item for item in SNIPPETS if re.search(r"PPO\(.*verbose=1\)", str(item.values[0]))]
+_ROWS_OF_A_TABLE = 22
+
+
+@pytest.mark.parametrize("snippet", TALKATIVE)
+def test_what_an_example_prints_can_be_read(snippet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example that prints its training's log prints a few tables, not one for each of hundreds of rollouts."""
+    from polyak import PPO
+
+    rows = []
+
+    def learn(model: PPO, total_timesteps: int, log_interval: int = 1) -> PPO:
+        rollouts = total_timesteps // (model.n_steps * model.n_envs)
+        rows.append(rollouts // log_interval * _ROWS_OF_A_TABLE)
+        return model
+
+    monkeypatch.setattr(PPO, "learn", learn)
+    exec(snippet.partition("model.save")[0], {"__name__": "__main__"})
+    assert rows
+    assert 0 < sum(rows) < 150
+
+
 COMMAND_LINES = sorted(
     {
         line

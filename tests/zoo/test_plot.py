@@ -1,13 +1,20 @@
 """Learning curves."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from polyak.zoo.errors import ZooError
+from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
 from polyak.zoo.plots.curves import Curve, evaluation_curve, moving_mean, time_unit, training_curve
-from polyak.zoo.plots.plot import PlotOptions, plot
+from polyak.zoo.plots.drawing import draw_curves, step_axis
+from polyak.zoo.plots.look import Look
+from polyak.zoo.plots.plot import PlotOptions, plot, read_panels
+from polyak.zoo.plots.plot_train import PlotTrainOptions, plot_train
 from tests.zoo.written_runs import write_run
 
 
@@ -37,17 +44,19 @@ def test_training_curve(tmp_path: Path) -> None:
 
 def test_evaluation_curve_over_runs(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", [1.0], [[0.0, 2.0], [4.0, 6.0], [9.0, 9.0]])
-    b = write_run(tmp_path / "b", [1.0], [[3.0, 3.0], [7.0, 7.0]])
-    curve = evaluation_curve([a, b, tmp_path], "reward")
+    b = write_run(tmp_path / "b", [1.0], [[3.0, 3.0], [7.0, 7.0], [9.0, 9.0]])
+    c = write_run(tmp_path / "c", [1.0], [[70.0, 70.0]])
+    curve = evaluation_curve([a, b, c, tmp_path], "reward")
     assert curve is not None
     assert curve.n_runs == 2
-    assert curve.x.tolist() == [100, 200]  # ends with the shorter run
-    assert curve.y.tolist() == [2.0, 6.0]
-    assert "at different steps (a: 3 from 100 to 300; b: 2 from 100 to 200)" in curve.remark
-    assert curve.error == pytest.approx([1.0, 1.0])  # means 1, 3 and 5, 7: standard error sqrt(2) / sqrt(2)
+    assert curve.x.tolist() == [100, 200, 300]
+    assert curve.y.tolist() == [2.0, 6.0, 9.0]
+    assert curve.remark == "left out c, which ended before the others."
+    assert curve.error == pytest.approx([0.5**0.5, 0.5**0.5, 0.0])  # means 1, 3 and 5, 7: of the population, as the Zoo
+    assert [run.y.tolist() for run in curve.runs] == [[1.0, 5.0, 9.0], [3.0, 7.0, 9.0], [70.0]]
     single = evaluation_curve([a], "reward")
     assert single is not None
-    assert single.error == pytest.approx([1.0, 1.0, 0.0])
+    assert single.error is None, "episodes of one run say nothing of other runs"
     assert evaluation_curve([a], "success") is None
     assert evaluation_curve([tmp_path], "reward") is None
 
@@ -70,8 +79,8 @@ def test_evaluations_are_joined_by_step(tmp_path: Path, capsys: pytest.CaptureFi
     assert "X-v0_1: 4 from 100 to 400; X-v0_2: 3 from 150 to 450" in said
     assert "interpolated, and the curve goes from 150 to 400" in said
 
-    write_run(logs / "X-v0_3", [1.0], [[6.0], [12.0]], every=600)
-    with pytest.raises(ZooError, match="no steps in common: X-v0_1: 4 from 100 to 400;.* X-v0_3: 2 from 600 to 1,200"):
+    write_run(logs / "X-v0_3", [1.0], [[6.0]], every=450)
+    with pytest.raises(ZooError, match="no steps in common: X-v0_1: 4 from 100 to 400;.* X-v0_3: 1 from 450 to 450"):
         plot(options)
 
 
@@ -110,8 +119,8 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     common = {"folders": [str(tmp_path)], "output": str(tmp_path / "x.png")}
     plot(PlotOptions(algos=["ppo", "sca"], envs=["X-v0", "Y-v0"], **common))  # type: ignore[arg-type]
     said = capsys.readouterr().err
-    assert f"left out: no train data of sca on X-v0 under {tmp_path}. Did you mean 'sac'?" in said
-    assert "left out: no train data on Y-v0" in said
+    assert f"left out: no data of sca on X-v0 under {tmp_path}. Did you mean 'sac'?" in said
+    assert "left out: no data on Y-v0" in said
     with pytest.raises(ZooError, match="Nothing to plot"):
         plot(PlotOptions(algos=["td3"], envs=["X-v0"], **common))  # type: ignore[arg-type]
 
@@ -126,10 +135,198 @@ def test_without_an_environment_the_runs_are_listed(tmp_path: Path) -> None:
     assert lines[2:] == [f"  {tmp_path}/ppo: ALE-Pong-v5 (1), CartPole-v1 (2)", f"  {tmp_path}/sac: Pendulum-v1 (1)"]
 
 
+# -- the mean of runs, and what the picture shows of it ----------------------------------------------------------------
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are drawn; no file is written."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *args, **kwargs: figures.append(self))
+    return figures
+
+
+def options(folder: Path, *envs: str, **others: Any) -> PlotOptions:
+    return PlotOptions(envs=list(envs or ["X-v0"]), folders=[str(folder)], output=str(folder / "x.png"), **others)
+
+
+def inside(figure: Figure, artist: Any) -> bool:
+    """Whether an artist lies within the picture, once all is laid out."""
+    figure.canvas.draw()
+    box = artist.get_window_extent()
+    width, height = figure.get_size_inches() * figure.dpi
+    return bool(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height)
+
+
+def legend_of(figure: Figure) -> Any:
+    return figure.legends[0] if figure.legends else figure.axes[0].get_legend()
+
+
+def test_one_curve_an_algorithm_with_its_error_over_runs(tmp_path: Path, drawn: list[Figure]) -> None:
+    for number in range(10):
+        write_run(tmp_path / "ppo" / f"X-v0_{number + 1}", [float(number), float(number + 10)])
+    write_run(tmp_path / "sac" / "X-v0_1", [1.0, 2.0])
+    plot(options(tmp_path, window=1))
+    (axes,) = drawn[0].axes
+    assert [text.get_text() for text in legend_of(drawn[0]).get_texts()] == ["PPO (10 runs)", "SAC"]
+    ppo, sac = axes.lines
+    assert ppo.get_xdata().tolist() == [10, 20]  # type: ignore[union-attr]
+    assert ppo.get_ydata().tolist() == [4.5, 14.5]  # type: ignore[union-attr]
+    assert ppo.get_color() != sac.get_color()
+    (band,) = axes.collections  # a single run has none
+    error = np.std(np.arange(10)) / 10**0.5
+    heights = band.get_paths()[0].vertices[:, 1]  # type: ignore[index]
+    assert (heights.min(), heights.max()) == pytest.approx((4.5 - error, 14.5 + error))
+
+
+def test_each_run_is_a_thin_line_of_its_algorithms_colour(tmp_path: Path, drawn: list[Figure]) -> None:
+    for algo in ("ppo", "sac"):
+        for number in range(3):
+            write_run(tmp_path / algo / f"X-v0_{number + 1}", [float(number), 5.0], [[1.0], [float(number)]])
+    for source in ("train", "eval"):
+        plot(options(tmp_path, each_run=True, source=source))
+        (axes,) = drawn[-1].axes
+        assert len(axes.lines) == 8, "three runs and their mean, twice"
+        assert len({line.get_color() for line in axes.lines}) == 2
+        assert not axes.collections
+        assert len(legend_of(drawn[-1]).get_texts()) == 2
+
+
+def test_runs_that_ended_early_are_left_out_of_the_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, count in enumerate((40, 40, 8), start=1):
+        write_run(tmp_path / "ppo" / f"X-v0_{number}", [float(number)] * count)
+    (curve,) = read_panels(options(tmp_path))["X-v0"]
+    assert (curve.n_runs, curve.x[-1], curve.y[-1]) == (2, 400, 1.5)
+    assert len(curve.runs) == 3
+    assert "PPO: left out run PPO 3, which ended before the others." in capsys.readouterr().err
+    (curve,) = read_panels(options(tmp_path, max_timesteps=80))["X-v0"]
+    assert curve.n_runs == 3, "all came so far"
+    assert not capsys.readouterr().err
+
+
+def test_a_mean_over_episodes_ends_with_the_run_that_had_fewest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, length in enumerate((10, 40), start=1):
+        run = write_run(tmp_path / "ppo" / f"X-v0_{number}", [1.0] * (400 // length))
+        file = run / "0.monitor.csv"
+        file.write_text(file.read_text().replace(",10,", f",{length},"))
+    (curve,) = read_panels(options(tmp_path, x_axis="episodes"))["X-v0"]
+    assert (curve.n_runs, curve.x[-1]) == (2, 10)
+    assert "PPO: the mean ends where the first run does, at 10 of 40." in capsys.readouterr().err
+    (curve,) = read_panels(options(tmp_path))["X-v0"]
+    assert (curve.n_runs, curve.x[0], curve.x[-1]) == (2, 40, 400)
+
+
+def test_long_runs_are_drawn_from_as_many_points_as_show(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_run(tmp_path / "ppo" / f"X-v0_{number}", [float(i) for i in range(3000)])
+    (curve,) = read_panels(options(tmp_path, window=1))["X-v0"]
+    assert len(curve.x) == 1000
+    np.testing.assert_allclose(curve.y, curve.x / 10 - 1)
+
+
+@pytest.mark.parametrize("n_algos", [7, 12])
+@pytest.mark.parametrize("fontsize", [10.0, 24.0])
+def test_a_legend_lies_within_the_picture(n_algos: int, fontsize: float) -> None:
+    curves = [Curve(np.arange(3.0), np.zeros(3), f"{'W' * (1 + 3 * i)}") for i in range(n_algos)]
+    for panels in ({"A": curves}, {"A": curves, "B": curves}, {"A": [Curve(np.arange(3.0), np.zeros(3), "W" * 90)]}):
+        look = Look(fontsize=fontsize)
+        with look.applied():
+            figure = draw_curves(panels, "x", "y", look)
+            assert inside(figure, legend_of(figure))
+
+
+def test_plot_train_names_ten_runs_within_the_picture(tmp_path: Path, drawn: list[Figure]) -> None:
+    for number in range(10):
+        write_run(tmp_path / "ppo" / f"X-v0_{number + 1}", [1.0, 2.0])
+    plot_train(PlotTrainOptions("ppo", ["X-v0"], str(tmp_path), output=str(tmp_path / "x.png")))
+    assert [text.get_text() for text in legend_of(drawn[0]).get_texts()] == [f"PPO {i + 1}" for i in range(10)]
+    assert inside(drawn[0], legend_of(drawn[0]))
+
+
+@pytest.mark.parametrize(
+    ("last", "no_million", "label", "ticks"),
+    [
+        (4000, False, "Environment steps", "4000"),
+        (200_000, False, "Environment steps", "200k"),
+        (2_000_000, False, "Environment steps (millions)", "2.00"),
+        (2_000_000, True, "Environment steps", "2M"),
+        (3, False, "Environment steps", "3"),
+    ],
+)
+def test_steps_are_read_in_a_unit_that_suits_them(last: int, no_million: bool, label: str, ticks: str) -> None:
+    panels = {"A": [Curve(np.linspace(0, last, 4), np.zeros(4), "PPO")]}
+    name, unit = step_axis(no_million, panels)
+    assert name == label
+    look = Look()
+    with look.applied():
+        figure = draw_curves(panels, name, "y", look, unit)
+        figure.canvas.draw()
+    shown = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert ticks in shown
+    halves = [text for text in shown if "." in text and unit == 1.0 and text[-1] not in "kM"]
+    assert not halves, "there are no halves of steps"
+
+
+def test_a_folder_is_named_where_there_are_several(tmp_path: Path, drawn: list[Figure]) -> None:
+    for folder in ("old/", "new/"):
+        write_run(tmp_path / folder / "ppo" / "X-v0_1", [1.0], [[1.0]])
+    several = PlotOptions(
+        envs=["X-v0"], folders=[f"{tmp_path}/old/", f"{tmp_path}/new/"], labels=["old/", "new/"], output="x.png"
+    )
+    plot(several)
+    assert [text.get_text() for text in legend_of(drawn[0]).get_texts()] == ["PPO old", "PPO new"]
+
+
+# -- several commands, one number --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_runs", [1, 2, 5])
+def test_the_table_of_evaluations_says_what_all_plots_says(
+    tmp_path: Path, n_runs: int, capsys: pytest.CaptureFixture[str], drawn: list[Figure]
+) -> None:
+    rng = np.random.default_rng(n_runs)
+    for number in range(n_runs):
+        write_run(tmp_path / "ppo" / f"X-v0_{number + 1}", [1.0], (200 + rng.normal(0, 40, (3, 10))).tolist())
+    write_run(tmp_path / "ppo" / "X-v0_9", [1.0], [[9.0]])  # killed
+    plot(options(tmp_path, source="eval"))
+    ours = capsys.readouterr().out.splitlines()[2].split("|")[2]
+    all_plots(AllPlotsOptions(envs=["X-v0"], folders=[str(tmp_path)], no_display=True, output=str(tmp_path / "t")))
+    theirs = capsys.readouterr().out.splitlines()[4].split("|")[2]
+    if n_runs == 1:
+        assert "+/-" not in ours + theirs, "one run has no error over runs"
+        assert ours.strip().endswith("(1 run)")
+        assert theirs.strip().endswith("(1 run)")
+    numbers = [[float(word) for word in re.findall(r"[\d.]+", text.partition("(")[0])] for text in (ours, theirs)]
+    assert [round(value) for value in numbers[0]] == pytest.approx(numbers[1], abs=1)  # 0.5 may be rounded twice
+    assert len(drawn[0].axes[0].collections) == len(drawn[1].axes[0].collections) == (n_runs > 1)
+
+
+def test_where_nothing_acted_its_evaluations_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "cql" / "X-v0_1", [], [[1.0], [2.0]])
+    (run / "0.monitor.csv").unlink()
+    write_run(tmp_path / "ppo" / "X-v0_1", [1.0, 2.0])
+    cql, ppo = read_panels(options(tmp_path))["X-v0"]
+    assert (cql.label, cql.x.tolist(), cql.y.tolist()) == ("CQL", [100, 200], [1.0, 2.0])
+    assert ppo.x.tolist() == [10, 20]
+    assert "CQL: there are no episodes of training; these are its evaluations" in capsys.readouterr().err
+    with pytest.raises(ZooError, match=r"no train data \(reward\).*The runs have evaluations: try .*--source eval"):
+        read_panels(options(tmp_path, algos=["cql"], source="train"))
+    with pytest.raises(ZooError, match="The runs have evaluations"):
+        plot_train(PlotTrainOptions("cql", ["X-v0"], str(tmp_path)))
+    with pytest.raises(ZooError, match="The runs have episodes of training: try polyak plot --source train"):
+        read_panels(options(tmp_path, algos=["ppo"], source="eval"))
+    with pytest.raises(ZooError, match="polyak plot --source train"):
+        all_plots(AllPlotsOptions(["ppo"], ["X-v0"], [str(tmp_path)], no_display=True))
+    with pytest.raises(ZooError, match="or another --y-axis"):
+        read_panels(options(tmp_path, algos=["ppo"], y_axis="success"))
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_pictures(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs = tmp_path / "logs"
-    write_run(logs / "ppo" / "CartPole-v1_1", [1.0, 2.0], [[1.0], [2.0]])
+    write_run(logs / "ppo" / "CartPole-v1_1", [1.0, 2.0], [[1.0], [3.0]])
     write_run(logs / "ppo" / "CartPole-v1_2", [3.0, 4.0], [[3.0], [6.0]])
     write_run(logs / "ppo" / "CartPole-v10_1", [99.0], [[99.0]])
     output = tmp_path / "out" / f"curve.{suffix}"
@@ -138,7 +335,7 @@ def test_pictures(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str
     assert output.stat().st_size > 1000
     plot(PlotOptions(algos=["ppo"], envs=["CartPole-v1"], folders=folders, source="eval", output=str(output)))
     printed = capsys.readouterr().out
-    assert "|CartPole-v1|4.0 +/- 2.0|" in printed
+    assert "|CartPole-v1|4.5 +/- 1.1|" in printed
     assert f"Wrote {output}" in printed
 
 

@@ -201,7 +201,7 @@ def test_one_run_and_one_evaluation_are_enough(here: Path, count: int, capsys: p
     for number in range(count):
         write_run(here / f"logs/ppo/A-v0_{number + 1}", [1.0], [[4.0, 6.0]])
     all_plots(options("A-v0", algos=["ppo"], output="x"))
-    assert "|A-v0        |5 +/- 0|" in capsys.readouterr().out
+    assert f"|A-v0        |{'5 (1 run)' if count == 1 else '5 +/- 0'}|" in capsys.readouterr().out
     (read,) = read_results("--input", Path("x.pkl"))["A-v0"].values()
     assert read.last_evals.tolist() == [5.0] * count
 
@@ -230,8 +230,9 @@ def test_other_keys_of_the_evaluations(here: Path, monkeypatch: pytest.MonkeyPat
     assert axes.get_ylabel() == "Episode length (steps)"
     all_plots(options("A-v0", algos=["ppo"]))
     (axes,) = drawn[1].axes
-    assert axes.get_xlabel() == "Environment steps (millions)"
-    assert axes.lines[0].get_xdata() == pytest.approx(np.arange(1, 7) * 1e-4)
+    assert axes.get_xlabel() == "Environment steps", "so few are not counted in millions"
+    assert axes.lines[0].get_xdata() == pytest.approx(np.arange(1, 7) * 100)
+    assert axes.get_legend().get_texts()[0].get_text() == "PPO (2 runs)"
     with pytest.raises(ZooError, match="'ep_length' is not .* Did you mean 'ep_lengths'.* have ep_lengths, results"):
         all_plots(options("A-v0", algos=["ppo"], key="ep_length"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots.plot_from_file import PlotFromFileOptions, plot_from_file
-from polyak.zoo.plots.results import Evaluations, Results, read_results, results_table, write_results
+from polyak.zoo.plots.results import Evaluations, Results, names_for_readers, read_results, results_table, write_results
 from polyak.zoo.plots.tables import Table
 
 
@@ -69,7 +69,7 @@ def test_one_run_of_one_evaluation_is_drawn(here: Path, capsys: pytest.CaptureFi
     write_file("in.pkl", runs=1, steps=1)
     written = plot_from_file(PlotFromFileOptions("in.pkl", boxplot=True, rliable=True, versus=True))
     assert len(written) == 7
-    assert "only one run of PPO-logs/, SAC-logs/" in capsys.readouterr().err
+    assert "only one run of PPO, SAC" in capsys.readouterr().err
     write_file("in.pkl", methods=("PPO-logs/",), runs=1)
     assert len(plot_from_file(PlotFromFileOptions("in.pkl"))) == 2
 
@@ -166,7 +166,7 @@ def test_a_legend_below_several_panels_names_each_method_once(here: Path, monkey
     plot_from_file(PlotFromFileOptions("in.pkl", figsize=[3.0, 2.0], fontsize=8.0))
     curves = drawn[1]
     (legend,) = curves.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["PPO-logs/ (3 runs)", "SAC-logs/ (3 runs)"]
+    assert [text.get_text() for text in legend.get_texts()] == ["PPO (3 runs)", "SAC (3 runs)"]
     assert [axes.get_title() for axes in curves.axes] == ["A_1-v0", "B-v0"]
     width, height = curves.get_size_inches()
     assert width == 6.0
@@ -175,6 +175,17 @@ def test_a_legend_below_several_panels_names_each_method_once(here: Path, monkey
     assert len(colours) == 2
     plot_from_file(PlotFromFileOptions("in.pkl", legend_loc="upper left"))
     assert all(axes.get_legend() is not None for axes in drawn[3].axes)
+
+
+def test_methods_are_called_by_what_sets_them_apart() -> None:
+    def names(*methods: str) -> list[str]:
+        return list(names_for_readers(methods).values())
+
+    assert names("PPO-logs/", "A2C-logs/") == ["PPO", "A2C"]
+    assert names("PPO-old/", "PPO-new") == ["PPO old", "PPO new"]
+    assert names("PPO-a/", "PPO-a") == ["PPO-a/", "PPO-a"], "two of one name would be one"
+    assert names("PPO-logs/", "my method") == ["PPO-logs/", "my method"]
+    assert names("ours-fast", "ours-slow") == ["ours-fast", "ours-slow"]
 
 
 def test_markdown_has_the_layout_of_the_zoo() -> None:

@@ -181,6 +181,34 @@ def test_what_a_run_says_of_itself(tmp_path: Path) -> None:
     assert run["settings"] == {"gamma": "0.9", "--algo": "ppo", "--env": "X-v0", "--seed": "3"}
 
 
+def test_the_steps_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    """config.yml has the tuned number, args.yml what -n gave; -1 is none."""
+    for number, given in enumerate((15_000, -1, None, "soon"), start=1):
+        run = write_run(tmp_path / "ppo" / f"X-v0_{number}", [1.0], {"n_timesteps": 100_000.0})
+        (run / "X-v0" / "args.yml").write_text(json.dumps({"algo": "ppo", "n_timesteps": given}))
+    steps = [run["settings"]["n_timesteps"] for run in Logbook(tmp_path).read()["runs"]]
+    assert steps == ["15000", "100000.0", "100000.0", "100000.0"]
+
+
+def test_the_title_says_what_was_trained(tmp_path: Path) -> None:
+    def heading(*places: str) -> str:
+        logs = tmp_path / str(len(list(tmp_path.iterdir())))
+        for number, place in enumerate(places, start=1):
+            algo, _, env = place.partition(" ")
+            run = write_run(logs / algo / f"{env}_{number}", [1.0])
+            (run / "X-v0").rename(run / env)
+            (run / env / "args.yml").write_text(json.dumps({"algo": algo, "env": env}))
+        page = report(ReportOptions(str(logs), str(tmp_path / "report.html"))).read_text()
+        (found,) = re.findall(r"<h1>(.*)</h1>", page)
+        assert f"<title>{found} · polyak</title>" in page
+        return found
+
+    assert heading("ppo A-v0", "ppo A-v0") == "PPO on A-v0"
+    assert heading("ppo A-v0", "sac B-v0") == "PPO and SAC on A-v0 and B-v0"
+    assert heading("ppo A-v0", "sac A-v0", "td3 A-v0", "ddpg A-v0") == "4 algorithms on A-v0"
+    assert heading(f"ppo {'A' * 50}-v0") == "PPO on 1 environment"
+
+
 def test_runs_that_differ_in_their_seed_are_one_group(tmp_path: Path) -> None:
     for i, gamma in enumerate((0.9, 0.9, 0.99)):
         write_run(tmp_path / "ppo" / f"X-v0_{i + 1}", [1.0], {"gamma": gamma}, seed=i)

@@ -26,6 +26,12 @@ def tiny(trial):
     return {"learning_rate": trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True),
             "policy_kwargs": {"net_arch": [trial.suggest_int("width", 4, 8)]}}
 
+def own_units(trial):
+    from polyak.zoo.hyperparams.spaces import discount, one_of, power_of_two
+    epochs = one_of(trial, "n_epochs", [1, 2])
+    return {**tiny(trial), **discount(trial), "n_steps": power_of_two(trial, "n_steps", 4, 8), "batch_size": 4,
+            "n_epochs": epochs}
+
 def crashing(trial):
     if trial.number == 1:
         raise OSError("no more memory")
@@ -108,6 +114,28 @@ def test_a_study_its_report_and_training_with_the_best(folder: Path, capsys: pyt
     assert run("train", "--trial-id", 3, "--eval-freq", -1, "--verbose", 0, "-n", 16) == 0
     assert run("train", "--trial-id", 33) == 2
     assert "Trials there: 0 to 4" in capsys.readouterr().err
+
+
+def test_settings_are_shown_in_the_units_of_training(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Optuna draws exponents, places in lists and 1 - gamma; what is printed and written are settings."""
+    left_out = {"--no-optim-plots", "n_steps:16", "batch_size:16", "n_epochs:1"}
+    command = [word for word in tune("--n-trials", 3, space="own_units") if word not in left_out]
+    assert run(*command, "--verbose", 2) == 0
+    printed = capsys.readouterr().out
+    logs = folder / "logs" / "ppo"
+    (table,), (page,), (settings,) = (list(logs.glob(f"report_*.{suffix}")) for suffix in ("csv", "html", "yml"))
+    block = yaml.safe_load(settings.read_text())["CartPole-v1"]
+    best = printed[printed.index("Best trial: ") :].partition("Report: ")[0]
+    assert yaml.safe_load(best.partition("\n")[2]) == block
+    assert block["n_steps"] in (4, 8)
+    for name in ("n_steps_pow", "n_epochs_index", "one_minus_gamma"):
+        assert name not in printed, "neither for the best, nor for each trial"
+    assert printed.count("n_steps: ") == 4
+    rows = pd.read_csv(table, index_col=0)
+    assert rows["settings_n_steps"].tolist() == (2 ** rows["params_n_steps_pow"]).tolist()
+    assert rows["settings_gamma"].tolist() == pytest.approx((1 - rows["params_one_minus_gamma"]).tolist(), rel=1e-3)
+    assert "settings_policy" not in rows, "what all trials share is in the file of settings"
+    assert f"n_steps: {block['n_steps']}" in page.read_text()
 
 
 def test_equal_seeds_give_equal_trials_also_after_a_pause() -> None:

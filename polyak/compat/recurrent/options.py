@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
+
+from polyak.warning import warn_user
 
 _WORDS = {"lstm_hidden_size": "memory_size", "n_lstm_layers": "memory_layers"}
 _CRITIC: dict[tuple[bool, bool], Literal["own", "shared", "none"]] = {
@@ -49,7 +50,7 @@ def lstm_words(given: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
         if name == "dropout":
             if value and layers == 1:  # it would lie between layers
                 text = f"lstm_kwargs: dropout={value} has no effect with n_lstm_layers=1."
-                warnings.warn(text, UserWarning, stacklevel=2)
+                warn_user(text, UserWarning)
         elif name not in _ONLY or value != _ONLY[name]:
             known = sorted(["dropout", *_ONLY])
             fix = f"Leave it out: there is only {_ONLY[name]!r}." if name in _ONLY else f"There are {known}."

@@ -6,12 +6,12 @@ take less time, by the measured speeds of the machine.
 """
 
 import re
-import warnings
 from typing import NamedTuple
 
 import torch
 
 from polyak.core.engine.speeds import Speeds
+from polyak.warning import warn_user
 
 CALLS_PER_TENSOR = 15
 """Operations of a gradient step for each parameter tensor: forward, backward, clipping, optimizer, target."""
@@ -87,11 +87,10 @@ def get_device(device: torch.device | str | int = "auto") -> torch.device:
             f"device={device!r} is not a torch device. Use 'auto', 'cpu', 'cuda' or 'cuda:<n>'."
         ) from error
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        warnings.warn(
+        warn_user(
             f"device={str(device)!r} was asked for, but torch sees no usable GPU: the CPU is used. Use device='auto' "
             "to take a GPU only where there is one.",
             UserWarning,
-            stacklevel=2,
         )
         return torch.device("cpu")
     if (reason := _missing(resolved)) is not None:

@@ -15,7 +15,6 @@ import inspect
 import json
 import math
 import platform
-import warnings
 import zipfile
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -41,6 +40,7 @@ from polyak.core.hyperparameters import left_out
 from polyak.core.seeding import rng_state, set_rng_state
 from polyak.envs.names import did_you_mean
 from polyak.envs.reading import plain_json
+from polyak.warning import warn_user
 
 FORMAT_VERSION = 1
 _COUNTERS = (
@@ -403,7 +403,7 @@ def _hyperparameters(
     hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in given})
     let_be = (saved.foreign | _NOT_HYPERPARAMETERS) - known
     if unknown := sorted(custom_objects.keys() - known - let_be - overrides.keys()):
-        warnings.warn(f"custom_objects={unknown} replace nothing: the file has no such values.", stacklevel=4)
+        warn_user(f"custom_objects={unknown} replace nothing: the file has no such values.")
         let_be |= set(unknown)
     return hyper | {name: value for name, value in given.items() if name not in let_be}, policy
 

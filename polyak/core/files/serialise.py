@@ -25,7 +25,6 @@ import enum
 import importlib
 import math
 import sys
-import warnings
 from pkgutil import resolve_name
 from typing import Any
 
@@ -42,6 +41,7 @@ from polyak.core.schedules import schedule_from_json, schedule_to_json
 from polyak.data.replay import BaseBuffer, ReplayBuffer
 from polyak.envs.space_json import MOST_NUMBERS, decode_array, decode_space, encode_array, encode_space
 from polyak.formats import NAMED_IN_FILES
+from polyak.warning import warn_user
 
 _IMPORTABLE = (*NAMED_IN_FILES, "torch.nn.", "torch.optim.")
 _KINDS: tuple[type, ...] = (
@@ -248,11 +248,10 @@ def warn_untrusted(values: dict[str, Any]) -> dict[str, Any]:
     """``values`` without those that hold placeholders, after one warning that names what was left out."""
     left_out = {key: item for key, item in values.items() if holds_untrusted(item)}
     if left_out:
-        warnings.warn(
+        warn_user(
             f"not loaded, because they hold pickled code: {left_out}. Defaults are used instead. Pass them through "
             "custom_objects={...}, or pass trust=True if you trust the file.",
             UserWarning,
-            stacklevel=4,
         )
     return {key: item for key, item in values.items() if key not in left_out}
 

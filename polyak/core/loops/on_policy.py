@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
@@ -27,6 +26,7 @@ from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import normalized
+from polyak.warning import warn_user
 
 _EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
@@ -434,12 +434,11 @@ class ByMinibatches(RolloutAlgorithm):
         rows = self.n_steps * self.n_envs
         self._check_batch_size()
         if self.env is not None and rows % self.batch_size:
-            warnings.warn(
+            warn_user(
                 f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
                 f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
                 f"{rows % self.batch_size}.",
                 UserWarning,
-                stacklevel=3,
             )
 
     def _adopt(self, name: str, before: Any) -> None:

@@ -26,6 +26,7 @@ from polyak.core.watching.shared import check_not_in_use, share_environments
 from polyak.core.watching.undisturbed import undisturbed
 from polyak.core.watching.watched import Watched
 from polyak.envs import VecEnv, sync_envs_normalization
+from polyak.warning import warn_user
 
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
 Unit = Literal["calls", "timesteps"]
@@ -126,9 +127,7 @@ class BaseCallback(ABC):
         keep_going = self._on_step()
         if keep_going is None and not self._has_warned:
             self._has_warned = True
-            warnings.warn(
-                f"{self!r} returned None, which stops training as False does. Return True to go on.", stacklevel=2
-            )
+            warn_user(f"{self!r} returned None, which stops training as False does. Return True to go on.")
         return bool(keep_going)
 
     def on_rollout_end(self) -> None:
@@ -562,19 +561,17 @@ class EvalCallback(EventCallback):
         if self._env_name is not None:
             self.eval_env = fitted(self._env_name, self.eval_env, training_env, training_env or self.model)
         elif training_env is not None and not isinstance(training_env, type(self.eval_env)):
-            warnings.warn(
+            warn_user(
                 f"eval_env is wrapped in another way than the training environment: {self.eval_env} and "
                 f"{training_env}. Wrap both alike, unless the difference is meant.",
                 UserWarning,
-                stacklevel=2,
             )
         check_not_in_use(self.eval_env)
         if training_env is not None and share_environments(self.eval_env, training_env):
-            warnings.warn(
+            warn_user(
                 "eval_env is the training environment itself: each evaluation cuts the episodes that training is in, "
                 "which count as truncated. Make a second environment for evaluation.",
                 UserWarning,
-                stacklevel=2,
             )
         if self.best_model_save_path is not None:
             os.makedirs(self.best_model_save_path, exist_ok=True)
@@ -623,11 +620,10 @@ class EvalCallback(EventCallback):
 
     def _set_aside(self, path: Path, reason: str) -> None:
         self._put_aside.add(path)
-        warnings.warn(
+        warn_user(
             f"training resumes, and {str(path)!r} is not continued: {reason}. It is kept as "
             f"{self._aside(path).name!r} when another takes its place.",
             UserWarning,
-            stacklevel=2,
         )
 
     def _aside(self, path: Path) -> Path:

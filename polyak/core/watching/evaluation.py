@@ -1,6 +1,5 @@
 """How good a policy is: episodes played without learning, and what their returns say."""
 
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from polyak.envs.wrappers.layers import above_normalisation
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
 from polyak.envs.wrappers.vec_monitor import VecMonitor
+from polyak.warning import warn_user
 
 EvalCallbackFn = Callable[[dict[str, Any], dict[str, Any]], None]
 
@@ -40,7 +40,7 @@ class Predictor(Protocol):
     ) -> tuple[np.ndarray, Any]: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EvaluationResult:
     """The episodes of one evaluation and their statistics.
 
@@ -89,6 +89,15 @@ class EvaluationResult:
     def success_rate(self) -> float | None:
         """Share of successful episodes, if the environment says."""
         return None if self.successes is None else float(np.mean(self.successes))
+
+    def __repr__(self) -> str:
+        figures = {"mean": f"{self.mean:.2f}", "std": f"{self.std:.2f}", "episodes": len(self.returns)}
+        figures["mean_length"] = f"{np.mean(self.lengths):.1f}"
+        if self.success_rate is not None:
+            figures["success_rate"] = f"{self.success_rate:.3f}"
+        if self.n_capped:
+            figures["n_capped"] = self.n_capped
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in figures.items())})"
 
     def __str__(self) -> str:
         low, high = self.ci
@@ -169,11 +178,10 @@ def evaluate_policy(
     """
     venv = as_vector(env, model)
     if warn and not _is_monitored(venv):
-        warnings.warn(
+        warn_user(
             "The environment to evaluate in has no ``Monitor``, so wrappers that change rewards or end episodes early "
             "change what is measured. Put it in a ``Monitor`` before any other wrapper.",
             UserWarning,
-            stacklevel=2,
         )
     _advise_on_normalisation(model, venv)
     try:
@@ -400,11 +408,10 @@ def _play(
     finally:
         note_use(env, model)
     if n_capped := sum(episode.capped for episode in episodes):
-        warnings.warn(
+        warn_user(
             f"{n_capped} of {n_episodes} evaluation episodes reached max_steps_per_episode={max_steps} and were cut; "
             "their returns count as they stood.",
             UserWarning,
-            stacklevel=3,
         )
     return episodes
 

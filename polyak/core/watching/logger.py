@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import tempfile
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any, TextIO
 
 import numpy as np
 import torch
+
+from polyak.warning import warn_user
 
 DEBUG = 10
 INFO = 20
@@ -176,7 +177,7 @@ class HumanOutputFormat(KVWriter, SeqWriter):
             filter_excluded_keys(filter_excluded_keys(key_values, key_excluded, "stdout"), key_excluded, "log")
         )
         if not rows:
-            warnings.warn("The table has no rows: nothing was recorded, or `exclude` leaves out every key.")
+            warn_user("The table has no rows: nothing was recorded, or `exclude` leaves out every key.")
             return
         key_width, value_width = (max(map(len, column)) for column in zip(*rows, strict=True))
         rule = "-" * (key_width + value_width + 7)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from polyak.data.datasets.parts import DatasetError, Parts, Recording, assemble, each
 from polyak.data.storage.table import ArrayObs
+from polyak.warning import warn_user
 
 NAMES = {
     "observations": "observations observation obs states state s",
@@ -98,10 +98,9 @@ def _ends(known: dict[str, Any], source: str) -> tuple[np.ndarray, np.ndarray]:
         return cut & ~ended if len(cut) == len(ended) else cut, ended
     done = flags("dones", known["dones"])
     if truncated is None:
-        warnings.warn(
+        warn_user(
             f"{source} does not tell time limits from terminal states: every end is taken for a terminal state. Add "
             "'truncations', and rewards after time limits will count.",
-            stacklevel=5,
         )
         return np.zeros(len(done), bool), done
     cut = flags("truncations", truncated)
@@ -180,7 +179,7 @@ def numeric(arrays: Mapping[str, Any], length: int, source: str) -> dict[str, np
         and np.isfinite(array).all()
     }
     if left := sorted(arrays.keys() - fit.keys()):
-        warnings.warn(f"{source}: {left} are left out, since they are not finite numbers of each step.", stacklevel=4)
+        warn_user(f"{source}: {left} are left out, since they are not finite numbers of each step.")
     return fit
 
 

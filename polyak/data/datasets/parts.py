@@ -5,7 +5,6 @@ Shape letters: E episodes, N transitions in all of them, T steps of one.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from gymnasium import spaces
 
 from polyak.data.storage.table import ArrayObs
 from polyak.envs.composed import by_name
+from polyak.warning import warn_user
 
 
 class DatasetError(ValueError):
@@ -195,11 +195,10 @@ def _without_successors(
         )
     lost = ends[cut] - 1
     if lost.size:
-        warnings.warn(
+        warn_user(
             f"{lost.size} steps that an episode was cut short after are left out, the first in row {lost[0]}: the "
             "observations that followed are not there. Pass next_observations, or observations with the last one of "
             "each episode, to keep them.",
-            stacklevel=4,
         )
     kept = np.ones(len(actions), bool)
     kept[lost] = False

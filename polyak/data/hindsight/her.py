@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from gymnasium import spaces
 
 from polyak.data.hindsight.relabel import GOAL_KEYS, GoalSelectionStrategy, Hindsight
 from polyak.data.replay import DictReplayBuffer
+from polyak.warning import warn_user
 
 
 class HerReplayBuffer(DictReplayBuffer):
@@ -77,7 +77,7 @@ class HerReplayBuffer(DictReplayBuffer):
         Right when training goes on from a saved buffer with fresh environments; wrong if the same episodes go on.
         """
         if self.size() and (self.dones[self._newest()] == 0).any():
-            warnings.warn(
+            warn_user(
                 "The last trajectory in the replay buffer will be truncated: it has no end, and is taken as cut short "
                 "at its newest row. If the same episode goes on, load the buffer with truncate_last_traj=False."
             )

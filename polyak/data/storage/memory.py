@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from polyak.warning import warn_user
 
 GIGABYTE = 1e9
 CLOSE = 0.8  # share of the free memory above which a warning is given
@@ -119,4 +120,4 @@ def check_memory(needed: int, what: str, ways_out: str = "") -> None:
     figures = f"{what} needs {needed / GIGABYTE:.2f} GB and {free / GIGABYTE:.2f} GB of memory is free."
     if needed > free:
         raise InsufficientMemoryError(f"{figures} {ways_out}".strip())
-    warnings.warn(f"{figures} That is close: the machine may run out of memory once it is full. {ways_out}".strip())
+    warn_user(f"{figures} That is close: the machine may run out of memory once it is full. {ways_out}".strip())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from polyak.envs.native.envpool import EnvPoolVectorEnv
 from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrappers.monitor import Monitor
+from polyak.warning import warn_user
 
 NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"
 """Values of ``gymnasium.vector.AutoresetMode``: who resets an environment that ended, and when."""
@@ -320,11 +320,10 @@ def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
         own = {key: value for key, value in env.spec.kwargs.items() if key not in _OF_THE_VECTOR}
         options = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
         again = gym.make_vec(env.spec.id, env.num_envs, vectorization_mode="sync", vector_kwargs=options, **own)
-        warnings.warn(
+        warn_user(
             f"{env} resets an environment in the step after its end, which is no experience: its environments were "
             "made again, one by one, by gymnasium.make_vec(..., vectorization_mode='sync'). make_vec_env(name, "
             "n_envs=n) makes such at once.",
-            stacklevel=4,
         )
         return again
     return env

@@ -17,7 +17,7 @@ Outcome = tuple[float, int, float, bool]
 _TOLERANCE = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FiniteProcess:
     """What may happen in each state, with each action. The outcomes of a pair stand together.
 
@@ -42,6 +42,11 @@ class FiniteProcess:
     rewards: np.ndarray
     ends: np.ndarray
     starts: np.ndarray
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of {self.n_states} states, {self.n_actions} actions, {len(self.chances)} outcomes>"
+        )
 
     # -- where it comes from -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from polyak.envs.vec.env_slot import (
     set_env_attr,
 )
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from polyak.warning import warn_user
 
 
 class DummyVecEnv(VecEnv):
@@ -93,7 +93,7 @@ class DummyVecEnv(VecEnv):
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         if self.render_mode != "rgb_array":
-            warnings.warn(
+            warn_user(
                 f"get_images() needs environments made with render_mode='rgb_array', these have {self.render_mode!r}."
             )
             return [None for _ in self.envs]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -30,6 +29,7 @@ from polyak.envs.mistakes import (
 )
 from polyak.envs.spaces import Key, obs_space_info
 from polyak.envs.wrappers.monitor import CutEpisodes
+from polyak.warning import warn_user
 
 METHOD, FINAL = MASKS, "terminal_action_masks"
 """The method by which an environment says which choices it allows, and the key of the last info of an episode under
@@ -365,7 +365,7 @@ def _warn_created(env: gym.Env, name: str) -> None:
     if (place, name) in _warned:
         return
     _warned.add((place, name))
-    warnings.warn(
+    warn_user(
         f"set_attr({name!r}): neither the environment nor a wrapper around it had this attribute; it was created on "
         f"the outermost wrapper, {type(env).__name__}, where the environment itself does not see it."
     )

@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from polyak.envs.vec.env_worker import Assignment, EnvBlock, Failure, run_worker
 from polyak.envs.vec.info_codec import decode_step_infos, pickled
 from polyak.envs.vec.shared_arrays import Channel, channel_ends, create_shared_arrays
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from polyak.warning import warn_user
 
 _UNGUARDED_MAIN = 77  # exit code of a process that found itself building a SubprocVecEnv while importing the script
 _LISTEN = 1.0  # seconds between two looks at whether a silent worker is still alive
@@ -358,7 +358,7 @@ class SubprocVecEnv(VecEnv):
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         if self.render_mode != "rgb_array":
-            warnings.warn(
+            warn_user(
                 f"get_images() needs environments made with render_mode='rgb_array', these have {self.render_mode!r}."
             )
             return [None] * self.num_envs

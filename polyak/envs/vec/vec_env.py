@@ -8,7 +8,6 @@ ends is reset at once; the observation it ended with is ``infos[i]["terminal_obs
 from __future__ import annotations
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -20,6 +19,7 @@ from gymnasium import spaces
 
 from polyak.envs.composed import is_composed
 from polyak.envs.vec.seeds import seeds_of
+from polyak.warning import warn_user
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
 """Which of the environments: all (None), one, or several."""
@@ -64,11 +64,15 @@ class VecEnv(ABC):
         if not hasattr(self, "metadata"):
             self.metadata = {"render_modes": _supported_render_modes(self.render_mode)}
 
+    def __repr__(self) -> str:
+        count = "1 environment" if self.num_envs == 1 else f"{self.num_envs} environments"
+        return f"<{type(self).__name__} of {count}: {self.observation_space} -> {self.action_space}>"
+
     def _common_render_mode(self) -> str | None:
         try:
             modes = self.get_attr("render_mode")
         except AttributeError:
-            warnings.warn("The environments have no `render_mode`, None is assumed. Set it in their __init__.")
+            warn_user("The environments have no `render_mode`, None is assumed. Set it in their __init__.")
             return None
         if any(mode != modes[0] for mode in modes):
             raise ValueError(f"render_mode must be the same for all environments, got {modes}.")
@@ -207,10 +211,9 @@ class VecEnv(ABC):
         if count < self.num_envs:
             raise ValueError(f"actions must hold one action per environment ({self.num_envs}), got {count}.")
         if count > self.num_envs:
-            warnings.warn(
+            warn_user(
                 f"actions hold {count} actions for {self.num_envs} environments: the last ones are left out.",
                 UserWarning,
-                stacklevel=3,
             )
             return actions[: self.num_envs]
         return actions
@@ -234,13 +237,13 @@ class VecEnv(ABC):
             self._show(self._tiles())
             return None
         if mode is not None and mode != self.render_mode:
-            warnings.warn(
+            warn_user(
                 f"render(mode={mode!r}) is ignored: the environments were made with render_mode={self.render_mode!r}. "
                 f"Pass render_mode={mode!r} when making them."
             )
             return None
         if self.render_mode is None:
-            warnings.warn("render() does nothing: no render_mode was passed when the environments were made.")
+            warn_user("render() does nothing: no render_mode was passed when the environments were made.")
             return None
         if self.render_mode == "rgb_array":
             return self._tiles()
@@ -250,7 +253,7 @@ class VecEnv(ABC):
     def _tiles(self) -> np.ndarray | None:
         images = [image for image in self.get_images() if image is not None]
         if not images:
-            warnings.warn("render() got no picture: every environment's render() returned None.")
+            warn_user("render() got no picture: every environment's render() returned None.")
             return None
         return tile_images(images)
 
@@ -309,6 +312,9 @@ class VecEnvWrapper(VecEnv):
         self.observation_space = venv.observation_space if observation_space is None else observation_space
         self.action_space = venv.action_space if action_space is None else action_space
         self.render_mode = venv.render_mode
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} around {self.venv!r}>"
 
     @property
     def metadata(self) -> dict[str, Any]:  # type: ignore[override]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+
+from polyak.warning import warn_user
 
 Step = tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]
 Reset = tuple[np.ndarray, dict[str, Any]]
@@ -282,7 +283,7 @@ class AtariWrapper(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
 def _warn_double_skip(env: gym.Env, frame_skip: int) -> None:
     inner = getattr(env.unwrapped, "_frameskip", 1)
     if frame_skip > 1 and inner != 1:
-        warnings.warn(
+        warn_user(
             f"{env.unwrapped} already plays each action {inner} times and AtariWrapper(frame_skip={frame_skip}) "
             f"repeats that. Make the game with frameskip=1 (make_atari_env(..., env_kwargs={{'frameskip': 1}})), "
             "or pass wrapper_kwargs={'frame_skip': 1}."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from polyak.warning import warn_user
 
 
 class VecCheckNan(VecEnvWrapper):
@@ -76,7 +76,7 @@ class VecCheckNan(VecEnvWrapper):
         message = f"Found {'; '.join(found)}. Originated from {source}, {last}"
         if self.raise_exception:
             raise ValueError(message)
-        warnings.warn(message, UserWarning)
+        warn_user(message, UserWarning)
 
 
 def _arrays(name: str, value: Any) -> list[tuple[str, np.ndarray]]:

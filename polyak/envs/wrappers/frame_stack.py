@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from gymnasium import spaces
 from polyak.envs.sizes import MOST_FRAMES, check_size
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from polyak.warning import warn_user
 
 ChannelsOrder = str | None | Mapping[str, str | None]
 
@@ -126,7 +126,7 @@ class StackedObservations:
             if "terminal_observation" in infos[index]:
                 infos[index]["terminal_observation"] = self._final(index, infos[index]["terminal_observation"])
             else:
-                warnings.warn(
+                warn_user(
                     f"An episode of environment {index} ended without terminal_observation in its info, so "
                     "VecFrameStack cannot stack its last observation. The wrapped VecEnv must add it."
                 )

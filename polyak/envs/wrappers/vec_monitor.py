@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from typing import Any
 
 import numpy as np
 
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 from polyak.envs.wrappers.monitor import Monitor, ResultsWriter, select_info
+from polyak.warning import warn_user
 
 
 class VecMonitor(VecEnvWrapper):
@@ -32,7 +32,7 @@ class VecMonitor(VecEnvWrapper):
     ):
         super().__init__(venv)
         if any(_is_monitored(venv)):
-            warnings.warn(
+            warn_user(
                 "An environment has a `Monitor` already: its info['episode'] is replaced by that of `VecMonitor`. "
                 "Use only one of the two.",
                 UserWarning,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
+from polyak.warning import warn_user
 
 Activation = Callable[[], nn.Module]
 """What ``activation_fn`` may be: a module class such as ``nn.ReLU``, or anything that makes a module when called."""
@@ -149,7 +149,7 @@ def unwrap_legacy_arch(net_arch: Sequence[Any] | Mapping[str, Sequence[int]]) ->
     if not any(isinstance(part, Mapping) for part in net_arch):
         return net_arch
     if len(net_arch) == 1:
-        warnings.warn(f"net_arch={net_arch!r} is an old spelling: give the dict itself, net_arch={net_arch[0]!r}.")
+        warn_user(f"net_arch={net_arch!r} is an old spelling: give the dict itself, net_arch={net_arch[0]!r}.")
         return net_arch[0]
     raise PolicyError(
         f"net_arch={net_arch!r} asks for layers that actor and value function share, which do not exist any more. "

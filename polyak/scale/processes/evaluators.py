@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from polyak.scale.config.base import AlgorithmConfig
@@ -12,6 +11,7 @@ from polyak.scale.filters import Moments, filter_around
 from polyak.scale.processes.evaluator_worker import EvaluatorWorker
 from polyak.scale.processes.ray_workers import Failure, Workers
 from polyak.scale.processes.weights import flat_weights
+from polyak.warning import warn_user
 
 SEEDS_APART = 10_007
 """Between the seeds of two evaluators: more than the episodes of one."""
@@ -139,7 +139,7 @@ class RemoteEvaluators:
             or self._failures > config.num_consecutive_env_runner_failures_tolerance
         ):
             raise RuntimeError(f"{known} It is not replaced, as fault_tolerance() says.") from failure.error
-        warnings.warn(f"{known} Another one takes its place.", RuntimeWarning, stacklevel=2)
+        warn_user(f"{known} Another one takes its place.", RuntimeWarning)
         self._workers.renew(worker)
         patience = config.env_runner_restore_timeout_s
         self._workers.ask(worker, "describe", within=patience)

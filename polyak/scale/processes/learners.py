@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from polyak.scale.processes.elsewhere import Spaces
 from polyak.scale.processes.learner_worker import LearnerWorker
 from polyak.scale.processes.ray_workers import Failure, Workers
 from polyak.scale.processes.state import state_of, values_of
+from polyak.warning import warn_user
 
 ATTEMPTS = 3
 """How often something is tried before its failure is one of the program."""
@@ -95,7 +95,7 @@ class RemoteLearners(LocalLearner):
 
     def _recover(self) -> None:
         """Make all of them anew."""
-        warnings.warn("a learner is gone. All are made anew from the last state.", RuntimeWarning, stacklevel=2)
+        warn_user("a learner is gone. All are made anew from the last state.", RuntimeWarning)
         self.restarts += 1
         for rank in range(len(self._workers)):
             self._workers.renew(rank)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from polyak.scale.processes.ray_workers import Failure, Workers
 from polyak.scale.processes.runner_worker import RunnerWorker
 from polyak.scale.processes.statistics import SharedStatistics
 from polyak.scale.processes.weights import flat_weights
+from polyak.warning import warn_user
 
 
 class RemoteRunners:
@@ -196,12 +196,12 @@ class RemoteRunners:
         if config.ignore_env_runner_failures and not config.restart_failed_env_runners:
             if not self._healthy:
                 raise RuntimeError(f"{known} It was the last one.") from failure.error
-            warnings.warn(f"{known} The others go on.", RuntimeWarning, stacklevel=2)
+            warn_user(f"{known} The others go on.", RuntimeWarning)
             return
         again = config.restart_failed_env_runners and self._workers.restarts < config.max_num_env_runner_restarts
         if not again or self._failures > config.num_consecutive_env_runner_failures_tolerance:
             raise RuntimeError(f"{known} It is not replaced, as fault_tolerance() says.") from failure.error
-        warnings.warn(f"{known} Another one takes its place.", RuntimeWarning, stacklevel=2)
+        warn_user(f"{known} Another one takes its place.", RuntimeWarning)
         earlier = self._renewed_at.get(worker)
         delay = config.delay_between_env_runner_restarts_s
         self._due[worker] = 0.0 if earlier is None else earlier + delay

@@ -5,7 +5,6 @@ Shapes: N environments, B rows, S shards.
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from polyak.scale.processes.experience import Outbox
 from polyak.scale.processes.fragments import of_envs
 from polyak.scale.processes.ray_workers import Failure, Workers
 from polyak.scale.processes.shard_worker import Drawn, Mass, ShardWorker
+from polyak.warning import warn_user
 
 PATIENCE = 600.0
 """Seconds within which a shard must answer."""
@@ -244,7 +244,7 @@ class ShardedReplayBuffer(ReplayBuffer):
             raise failure.error
         number = len(self._envs)
         words = f"replay shard {shard + 1} of {number} is gone, and an empty one takes its place."
-        warnings.warn(words, RuntimeWarning, stacklevel=2)
+        warn_user(words, RuntimeWarning)
         self._workers.renew(shard)
         self._workers.ask(shard, "describe")
         self._lives[shard] += 1

@@ -23,6 +23,7 @@ from polyak.zoo.hub.repository import agents_of
 from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_folder
 from polyak.zoo.registry import algorithm_names, env_name
+from polyak.zoo.report.groups import in_force
 from polyak.zoo.run_folder import RunFolder, file_name, run_name
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 
@@ -172,8 +173,7 @@ def _measured(agent: Agent, options: BenchmarkAgentsOptions, folder: Path) -> di
 
 def steps(run: RunFolder) -> str:
     """Return how long a run trained, as the Zoo writes it: ``500k``, ``2M``; ``?`` if its settings do not say."""
-    asked = run.read_yaml("args.yml").get("n_timesteps") or -1
-    number = float(asked if float(asked) > 0 else run.read_yaml("config.yml").get("n_timesteps") or -1)
+    number = float(in_force(run.read_yaml("config.yml"), run.read_yaml("args.yml")).get("n_timesteps") or -1)
     if number < 0:
         return "?"
     scale, unit = (1e6, "M") if number >= 1e6 else (1e3, "k") if number >= 1e3 else (1.0, "")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyak.envs.names import did_you_mean
+from polyak.envs.wrappers.monitor import get_monitor_files
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_file
 from polyak.zoo.plots.drawing import draw_curves, step_axis
-from polyak.zoo.plots.evaluations import evaluation_keys, join_runs, read_evaluations, without_short_runs
+from polyak.zoo.plots.evaluations import evaluation_keys, join_whole_runs, read_evaluations, until
 from polyak.zoo.plots.look import Look
 from polyak.zoo.plots.pictures import can_show, name_and_format, picture_file, show_windows, write_picture
 from polyak.zoo.plots.results import TABLE, Evaluations, Results, results_table, write_results
@@ -80,15 +81,20 @@ def all_plots(options: AllPlotsOptions) -> Results:
         write_results(pickled, results, table)
         print(f"Wrote {pickled}")
     window = not options.no_display and can_show()
-    _show_or_write(results, options, picture if pickled is not None or not window else None, window)
+    names = {_method(place): selection.name_of(place) for place in selection.places()}
+    _show_or_write(results, names, options, picture if pickled is not None or not window else None, window)
     return results
 
 
-def _show_or_write(results: Results, options: AllPlotsOptions, picture: Path | None, window: bool) -> None:
+def _show_or_write(
+    results: Results, names: Mapping[str, str], options: AllPlotsOptions, picture: Path | None, window: bool
+) -> None:
     panels = {
-        env: [found.curve(method) for method, found in methods.items()] for env, methods in results.items() if methods
+        env: [found.curve(names[method]) for method, found in methods.items()]
+        for env, methods in results.items()
+        if methods
     }
-    steps, unit = step_axis(options.no_million)
+    steps, unit = step_axis(options.no_million, panels)
     look = Look(window=window)
     with look.applied():
         figure = draw_curves(panels, steps, _QUANTITIES.get(options.key, options.key), look, unit)
@@ -107,7 +113,7 @@ def read_selected(options: AllPlotsOptions, selection: Selection) -> Results:
         methods = results[env_name(text)] = {}
         for place in selection.places():
             whole = _tables_at(place, env, options)
-            tables = {name: cut for name, table in whole.items() if len(cut := _until(table, options.max_timesteps))}
+            tables = {name: cut for name, table in whole.items() if len(cut := until(table, options.max_timesteps))}
             was_cut |= any(name not in tables or len(tables[name]) < len(table) for name, table in whole.items())
             if tables:
                 methods[_method(place)] = _joined(tables, f"{place.algo} on {env} under {place.folder}")
@@ -134,16 +140,9 @@ def _end(table: pd.DataFrame) -> int:
     return int(table.index[-1])
 
 
-def _until(table: pd.DataFrame, last: int) -> pd.DataFrame:
-    return table[table.index <= last] if last > 0 else table
-
-
 def _joined(tables: dict[str, pd.DataFrame], where: str) -> Evaluations:
-    """Join runs, without those that ended before the others; say on stderr what was done to them."""
-    kept, short = without_short_runs(tables)
-    if short:
-        note(f"{where}: left out {', '.join(short)}, which ended before the others.")
-    joined, remark = join_runs(kept)
+    """Join runs, and say on stderr what was done to them."""
+    joined, remark = join_whole_runs(tables)
     if remark:
         note(f"{where}: {remark}")
     return Evaluations(joined.index.to_numpy(), joined.to_numpy())
@@ -159,7 +158,9 @@ def _nothing_to_plot(options: AllPlotsOptions, selection: Selection) -> ZooError
             f"--key {options.key!r} is not in the evaluations.{did_you_mean(options.key, keys)} They have "
             f"{', '.join(keys)}."
         )
-    return ZooError(
-        f"Nothing to plot: no evaluations of {', '.join(options.envs)} under {', '.join(options.folders)}."
-        f"{selection.environments_with_runs(options.envs)}"
-    )
+    where = f"of {', '.join(options.envs)} under {', '.join(options.folders)}"
+    if any(get_monitor_files(run) for run in runs):
+        return ZooError(
+            f"Nothing to plot: no evaluations {where}. The runs have episodes of training: polyak plot --source train"
+        )
+    return ZooError(f"Nothing to plot: no evaluations {where}.{selection.environments_with_runs(options.envs)}")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polyak.envs.wrappers.monitor import get_monitor_files
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_file
 from polyak.zoo.output import note
-from polyak.zoo.plots.evaluations import join_runs, read_evaluations
+from polyak.zoo.plots.evaluations import join_whole_runs, read_evaluations, standard_error, until
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,9 @@ class Curve:
     """One line of a figure.
 
     Fields: ``x`` (steps, episodes or seconds) and ``y``, [n] each; ``label`` its name; ``error`` the half-width of its
-    band; ``n_runs`` the runs behind it; ``remark`` what a reader must know of how they were joined.
+    band, None without one; ``n_runs`` the runs behind it; ``remark`` what a reader must know of how they were joined;
+    ``runs`` the curve of each run, those left out of the mean too. Of a single run, ``last_step`` is where its last
+    episode ended, and ``open_steps`` how many steps the episodes after it may hold.
     """
 
     x: np.ndarray
@@ -36,6 +39,9 @@ class Curve:
     error: np.ndarray | None = None
     n_runs: int = 1
     remark: str = ""
+    runs: tuple[Curve, ...] = ()
+    last_step: int = 0
+    open_steps: int = 0
 
 
 def training_curve(
@@ -58,12 +64,15 @@ def training_curve(
     if not keep.any():
         return None
     values = table[name].to_numpy(dtype=float)[keep]
-    return Curve(xs[x_axis][keep], moving_mean(values, window), label)
+    open_steps = int(table["l"].max()) * len(get_monitor_files(run))
+    return Curve(
+        xs[x_axis][keep], moving_mean(values, window), label, last_step=int(steps[keep][-1]), open_steps=open_steps
+    )
 
 
 def _episodes(run: Path) -> pd.DataFrame | None:
     """What the monitor files of `run` hold; None, and a line on stderr, if they cannot be read."""
-    from polyak.envs.wrappers.monitor import LoadMonitorResultsError, get_monitor_files, load_results
+    from polyak.envs.wrappers.monitor import LoadMonitorResultsError, load_results
 
     files = get_monitor_files(run)
     if not files:
@@ -88,9 +97,8 @@ def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
 def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, label: str = "") -> Curve | None:
     """Read the evaluations.npz files of `runs`: mean over runs, with the standard error over them.
 
-    Runs are joined by step. Where one was evaluated and another was not, the latter's value is interpolated between its
-    neighbours; the curve covers the steps that every run reached, and its ``remark`` says so. With a single run the
-    error is that of its episodes. None if no run was evaluated.
+    Runs are joined by step, as in `all-plots`: see `polyak.zoo.plots.evaluations.join_whole_runs`; the ``remark`` says
+    what was left out or interpolated. A single run has no error. None if no run was evaluated.
 
     Raises ZooError when the runs have no stretch of steps in common.
     """
@@ -98,16 +106,22 @@ def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, lab
     distinct = len({run.name for run in runs}) == len(runs)
     names = [run.name if distinct else f"{run.parent.name}/{run.name}" for run in runs]
     read = {name: read_evaluations(run, key) for name, run in zip(names, runs, strict=True)}
-    loaded = {name: table for name, table in read.items() if table is not None}
-    if not loaded:
+    tables = {name: until(table, max_timesteps) for name, table in read.items() if table is not None}
+    tables = {name: table for name, table in tables.items() if len(table)}
+    if not tables:
         return None
-    joined, remark = join_runs(loaded)
-    joined = joined[joined.index <= max_timesteps] if max_timesteps > 0 else joined
-    if joined.empty:
-        return None
-    samples = joined if len(loaded) > 1 else next(iter(loaded.values())).loc[joined.index]
-    error = samples.std(axis=1, ddof=1) / np.sqrt(samples.shape[1]) if samples.shape[1] > 1 else 0.0 * joined.iloc[:, 0]
-    return Curve(joined.index.to_numpy(), joined.mean(axis=1).to_numpy(), label, error.to_numpy(), len(loaded), remark)
+    joined, remark = join_whole_runs(tables)
+    values = joined.to_numpy()
+    n_runs = values.shape[1]
+    return Curve(
+        joined.index.to_numpy(),
+        values.mean(axis=1),
+        label,
+        standard_error(values) if n_runs > 1 else None,
+        n_runs,
+        remark,
+        tuple(Curve(table.index.to_numpy(), table.mean(axis=1).to_numpy(), label) for table in tables.values()),
+    )
 
 
 def time_unit(curves: list[Curve]) -> tuple[str, float]:

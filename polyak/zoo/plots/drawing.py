@@ -17,6 +17,10 @@ _COLUMNS = 3
 """Panels side by side before a new row begins."""
 _LEGEND_INSIDE = 6
 """Entries of a legend that find room among the curves."""
+_WIDEST_INSIDE = 0.5
+"""Of a panel's width, for the longest of them."""
+_BORDER = 0.1
+"""Inches on both sides of a legend below the panels."""
 
 
 def new_figure(width: float, height: float, look: Look) -> Figure:
@@ -44,36 +48,58 @@ def new_panels(titles: Sequence[str], look: Look) -> tuple[Figure, list[Axes]]:
 
 
 def add_legend(figure: Figure, panels: Sequence[Axes], look: Look) -> None:
-    """Explain the labelled artists: in a single panel if there are few, else once below; the figure grows for that."""
+    """Explain the labelled artists: in a single panel if they leave room there, else once below; the figure grows for
+    that, in height and, where a single entry is wider than it, in width."""
     found = [axes.get_legend_handles_labels() for axes in panels]
     by_label = {label: handle for handles, labels in found for handle, label in zip(handles, labels, strict=True)}
     if not by_label:
         return
-    if look.legend or (len(panels) == 1 and len(by_label) <= _LEGEND_INSIDE):
+    is_small = len(by_label) <= _LEGEND_INSIDE and text_width(by_label, look) < _WIDEST_INSIDE * look.panel[0]
+    if look.legend or (len(panels) == 1 and is_small):
         location: Any = look.legend or "best"
         for axes in panels:
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(loc=location)
         return
     width, height = figure.get_size_inches()
-    entry = text_width(by_label, look) + 3.5 * look.fontsize / 72  # the text, its line and the space around them
-    columns = max(1, min(len(by_label), int(width // entry)))
-    figure.set_size_inches(width, height + ceil(len(by_label) / columns) * 1.5 * look.fontsize / 72)
+    columns, legend_width, legend_height = _columns_that_fit(figure, by_label, width - 2 * _BORDER)
+    figure.set_size_inches(max(width, legend_width + 2 * _BORDER), height + legend_height)
     figure.legend(by_label.values(), by_label.keys(), loc="outside lower center", ncols=columns)
 
 
+def _columns_that_fit(figure: Figure, by_label: Mapping[str, Any], width: float) -> tuple[int, float, float]:
+    """Return how many columns a legend has that is no wider than `width`, 1 at least; and its size in inches."""
+    for columns in range(len(by_label), 0, -1):
+        legend = figure.legend(by_label.values(), by_label.keys(), ncols=columns)
+        size = legend.get_window_extent()
+        legend.remove()
+        if size.width / figure.dpi <= width:
+            break
+    return columns, size.width / figure.dpi, size.height / figure.dpi
+
+
 def text_width(texts: Iterable[str], look: Look) -> float:
-    """Return about how many inches the longest of `texts` takes; a letter is 0.6 of the size of its type."""
-    return max(map(len, texts)) * 0.6 * look.fontsize / 72
+    """Return how many inches the longest of `texts` takes."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=look.fontsize)
+    return max(text_to_path.get_text_width_height_descent(text, font, False)[0] for text in texts) / 72
 
 
-def step_axis(no_million: bool) -> tuple[str, float]:
-    """Return the name of an axis of steps, and one unit of it in steps."""
-    return ("Environment steps", 1.0) if no_million else ("Environment steps (millions)", 1e6)
+def step_axis(no_million: bool, panels: Mapping[str, Sequence[Curve]]) -> tuple[str, float]:
+    """Return the name of an axis of steps, and one unit of it in steps: a million only where there are so many."""
+    last = max((float(curve.x[-1]) for curves in panels.values() for curve in curves), default=0.0)
+    return ("Environment steps", 1.0) if no_million or last < 1e6 else ("Environment steps (millions)", 1e6)
 
 
 def draw_curves(
-    panels: Mapping[str, Sequence[Curve]], x_label: str, y_label: str, look: Look, x_unit: float = 1.0
+    panels: Mapping[str, Sequence[Curve]],
+    x_label: str,
+    y_label: str,
+    look: Look,
+    x_unit: float = 1.0,
+    each_run: bool = False,
 ) -> Figure:
     """Draw one panel for each environment, a curve of one name in the same colour everywhere.
 
@@ -83,25 +109,36 @@ def draw_curves(
         y_label: likewise.
         look: how it looks.
         x_unit: one unit of the axis in units of the curves' ``x``, such as 3600 for hours.
+        each_run: draw each run as a thin line of the curve's colour, in place of its band.
     """
     figure, all_axes = new_panels(list(panels), look)
     names = _legend_names(panels)
     numbers = {label: number for number, label in enumerate(names)}
     for axes, curves in zip(all_axes, panels.values(), strict=True):
         for curve in curves:
-            _draw_curve(axes, curve, x_unit, names[curve.label], style_of(numbers[curve.label]))
+            style = style_of(numbers[curve.label])
+            if each_run:
+                _draw_runs(axes, curve, x_unit, style)
+            _draw_curve(axes, curve, x_unit, names[curve.label], style, has_band=not each_run)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.margins(x=0.02)
-        _shorten_large_numbers(axes)
+        _number_axes(axes, x_unit)
     add_legend(figure, all_axes, look)
     return figure
 
 
-def _draw_curve(axes: Axes, curve: Curve, x_unit: float, name: str, style: Mapping[str, Any]) -> None:
+def _draw_runs(axes: Axes, curve: Curve, x_unit: float, style: Mapping[str, Any]) -> None:
+    for run in curve.runs if len(curve.runs) > 1 else ():
+        axes.plot(run.x / x_unit, run.y, marker="" if len(run.x) > 1 else "o", alpha=0.35, linewidth=0.8, **style)
+
+
+def _draw_curve(
+    axes: Axes, curve: Curve, x_unit: float, name: str, style: Mapping[str, Any], has_band: bool = True
+) -> None:
     x = curve.x / x_unit
     axes.plot(x, curve.y, label=name, marker="" if len(x) > 1 else "o", **style)
-    if curve.error is None:
+    if curve.error is None or not has_band:
         return
     if len(x) == 1:  # a band of one point has no area
         axes.errorbar(x, curve.y, curve.error, capsize=4, **style)
@@ -122,9 +159,12 @@ def _legend_names(panels: Mapping[str, Sequence[Curve]]) -> dict[str, str]:
     return names
 
 
-def _shorten_large_numbers(axes: Axes) -> None:
-    """Write 20k below the axis for 20000, where such numbers occur."""
-    from matplotlib.ticker import EngFormatter
+def _number_axes(axes: Axes, x_unit: float) -> None:
+    """Write 20k for 20000 where such numbers occur, and whole numbers below what is counted."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    if axes.get_xlim()[1] >= 10_000:
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if x_unit == 1.0:
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 2.5, 5, 10]))
+    for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        if max(map(abs, limits)) >= 10_000:
+            axis.set_major_formatter(EngFormatter(sep=""))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from polyak.zoo.errors import ZooError
 from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
 from polyak.zoo.links import check_inside
@@ -73,6 +75,27 @@ def join_runs(tables: Mapping[str, pd.DataFrame]) -> Joined:
         f"the runs were evaluated at different steps ({_ranges(tables)}); values between two evaluations are "
         f"interpolated, and the curve goes from {joined.index[0]:,} to {joined.index[-1]:,}.",
     )
+
+
+def join_whole_runs(tables: Mapping[str, pd.DataFrame]) -> Joined:
+    """Join runs as `join_runs` does, without those that ended before the others; the remark names them."""
+    kept, short = without_short_runs(tables)
+    joined, remark = join_runs(kept)
+    left_out = f"left out {', '.join(short)}, which ended before the others." if short else ""
+    return Joined(joined, f"{left_out} {remark}".strip())
+
+
+def until(table: pd.DataFrame, last: int) -> pd.DataFrame:
+    """Return what was evaluated up to the step `last`; all of it if that is not positive."""
+    return table[table.index <= last] if last > 0 else table
+
+
+def standard_error(values: np.ndarray) -> np.ndarray:
+    """Return the standard error of the mean over runs, [n], of `values` [n, runs]: 0 for a single run.
+
+    The standard deviation is that of the population, as in the Zoo's tables.
+    """
+    return values.std(axis=1) / np.sqrt(values.shape[1])
 
 
 def without_short_runs(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], list[str]]:

@@ -24,7 +24,17 @@ from polyak.zoo.plots.comparisons import (
 from polyak.zoo.plots.drawing import draw_curves, step_axis
 from polyak.zoo.plots.look import Look, check_fontsize, check_location, look_of
 from polyak.zoo.plots.pictures import can_show, name_and_format, picture_file, show_windows, write_picture
-from polyak.zoo.plots.results import TABLE, Results, merge, methods_of, read_results, rename, results_table, select
+from polyak.zoo.plots.results import (
+    TABLE,
+    Results,
+    merge,
+    methods_of,
+    names_for_readers,
+    read_results,
+    rename,
+    results_table,
+    select,
+)
 from polyak.zoo.plots.tables import Table, latex, markdown
 
 if TYPE_CHECKING:
@@ -142,10 +152,12 @@ def _latex(table: Table) -> str:
 
 def _pictures(results: Results, options: PlotFromFileOptions, look: Look) -> Iterator[tuple[str, Figure]]:
     """Yield the figures, each with what distinguishes the name of its file."""
-    steps, unit = step_axis(options.no_million)
+    names = {} if options.labels else names_for_readers(methods_of(results))
+    results = {env: {names.get(key, key): found for key, found in known.items()} for env, known in results.items()}
+    panels = {env: [found.curve(method) for method, found in known.items()] for env, known in results.items()}
+    steps, unit = step_axis(options.no_million, panels)
     yield "", draw_final_scores(results, "Final score", options.ci_size, look)
     if not options.skip_timesteps:
-        panels = {env: [found.curve(method) for method, found in known.items()] for env, known in results.items()}
         yield "curves", draw_curves(panels, steps, "Score", look, unit)
     if options.boxplot:
         yield "boxplot", draw_boxes(results, "Final score", look)

@@ -56,7 +56,9 @@ def plot_train(options: PlotTrainOptions) -> Path | None:
             y_axis=options.y_axis,
             window=options.window,
             max_timesteps=options.max_timesteps,
-        )
+            source="train",
+        ),
+        apart=True,
     )
     with look.applied():
         figure = draw_panels(panels, options.x_axis, options.y_axis, look)

@@ -15,7 +15,8 @@ from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
 from polyak.zoo.plots.curves import Curve
-from polyak.zoo.plots.tables import Table
+from polyak.zoo.plots.evaluations import standard_error
+from polyak.zoo.plots.tables import Table, estimate
 
 TABLE = "results_table"
 """The title of the table, and the name under which the pickles hold it."""
@@ -45,7 +46,7 @@ class Evaluations:
     @property
     def std_error(self) -> np.ndarray:
         """Standard deviation over runs (of the population, as in the Zoo) by the root of their number, [t]."""
-        return self.mean_per_eval.std(axis=1) / np.sqrt(self.n_runs)
+        return standard_error(self.mean_per_eval)
 
     @property
     def last_evals(self) -> np.ndarray:
@@ -98,7 +99,20 @@ def _cell(found: Evaluations, median: bool) -> str:
     digits = 2 if np.abs(found.last_evals).max() <= 1 else 0  # a success rate of 0.67 is not 1
     if median:
         return f"{np.median(found.last_evals):.{digits}f}"
-    return f"{found.mean[-1]:.{digits}f} +/- {found.std_error[-1]:.{digits}f}"
+    return estimate(found.mean[-1], found.std_error[-1] if found.n_runs > 1 else None, digits)
+
+
+def names_for_readers(methods: Sequence[str]) -> dict[str, str]:
+    """Return what a legend calls the methods of a pickle: ``PPO`` for ``PPO-logs/``, if all have the same folder.
+
+    Those of several folders keep them, without the slash: ``PPO old``. Names of other kinds stay.
+    """
+    split = {method: method.partition("-") for method in methods}
+    if not all(dash and name.isupper() for name, dash, _ in split.values()):
+        return {method: method for method in methods}
+    is_one = len({folder for _, _, folder in split.values()}) == 1
+    short = {key: name if is_one else f"{name} {folder.rstrip('/')}" for key, (name, _, folder) in split.items()}
+    return short if len(set(short.values())) == len(short) else {method: method for method in methods}
 
 
 def write_results(path: Path, results: Results, table: Table) -> None:

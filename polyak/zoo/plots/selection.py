@@ -58,6 +58,10 @@ class Selection:
             for folder, label in zip(self.folders, labels, strict=True)
         ]
 
+    def name_of(self, place: Place) -> str:
+        """Return what a legend calls a place: the algorithm and, of several folders, the folder's label."""
+        return place.algo.upper() if len(self.folders) == 1 else f"{place.algo.upper()} {place.label.rstrip('/')}"
+
     def environment(self, text: str) -> str:
         """Return the environment, as in names of run folders, that `text` stands for.
 

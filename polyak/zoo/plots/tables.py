@@ -15,6 +15,11 @@ class Table:
     rows: list[list[str]]
 
 
+def estimate(mean: float, error: float | None, digits: int) -> str:
+    """Return a mean over runs and its standard error; a single run has no error."""
+    return f"{mean:.{digits}f} (1 run)" if error is None else f"{mean:.{digits}f} +/- {error:.{digits}f}"
+
+
 def markdown(table: Table) -> str:
     """Return `table` as Markdown, laid out as the Zoo prints it: columns of even width, headings in the middle."""
     widths = [max(3, *(len(cell) for cell in column)) for column in zip(table.headers, *table.rows, strict=True)]

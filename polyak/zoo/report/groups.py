@@ -29,6 +29,17 @@ def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
+def in_force(config: Mapping[Any, Any], args: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the settings that a run trained with.
+
+    ``config.yml`` has the tuned ``n_timesteps``, as the Zoo writes it; the one of the command line, where there is one,
+    is in ``args.yml`` only.
+    """
+    steps = args.get("n_timesteps")
+    given = isinstance(steps, int | float) and steps > 0
+    return {**config, "n_timesteps": steps} if given else dict(config)
+
+
 def what_counts(config: Mapping[Any, Any], args: Mapping[Any, Any]) -> dict[str, str]:
     """Return the settings of a run that its seeds share."""
     given = {key: args[key] for key in _ARGS_THAT_COUNT if args.get(key) not in (None, "", {}, [], -1)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -21,6 +22,9 @@ from polyak.zoo.report.logbook import Json, Logbook
 MEGABYTE = 2**20
 #: The page's own program, in the order in which its parts are read.
 _PROGRAM = ("maths.js", "elements.js", "charts.js", "tables.js", "page.js")
+#: What the title names, and how many of each; names that are longer are counted instead.
+_IN_TITLE = {"algo": "algorithm", "env": "environment"}
+_NAMED, _LONGEST_NAME = 3, 40
 
 
 @dataclass
@@ -101,7 +105,7 @@ def render(data: Json, live: bool) -> str:
     )
     template = environment.get_template("page.html")
     text: str = template.render(
-        title=Path(data["logs"]).name or data["logs"],
+        title=title_of(data["runs"]) or Path(data["logs"]).resolve().name,
         policy=policy,
         style=_asset("page.css"),
         plotly=plotly,
@@ -109,6 +113,23 @@ def render(data: Json, live: bool) -> str:
         data=json_in_html({**data, "live": live, "polyak": metadata.version("polyak")}),
     )
     return text
+
+
+def title_of(runs: Sequence[Json]) -> str:
+    """Return what was trained and where: ``PPO and SAC on CartPole-v1``; numbers where there are many. "" for no runs.
+
+    The folder is named below it; most are called logs.
+    """
+    if not runs:
+        return ""
+    algos, envs = (_enumerated(sorted({run[key] for run in runs}), what) for key, what in _IN_TITLE.items())
+    return f"{algos} on {envs}"
+
+
+def _enumerated(names: Sequence[str], what: str) -> str:
+    if len(names) > _NAMED or max(map(len, names)) > _LONGEST_NAME:
+        return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
 
 def json_in_html(data: Any) -> str:

@@ -17,7 +17,7 @@ from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
 from polyak.zoo.links import inside
 from polyak.zoo.registry import algorithm_name, env_name
 from polyak.zoo.report.films import FILMS
-from polyak.zoo.report.groups import flatten, what_counts
+from polyak.zoo.report.groups import flatten, in_force, what_counts
 from polyak.zoo.report.tail import Tail
 from polyak.zoo.report.thinning import Thinned, rounded, thin
 from polyak.zoo.run_folder import ERROR, RunFolder, run_name
@@ -116,7 +116,7 @@ class Run:
         env = str(args.get("env") or "") or (episodes.env_id if episodes else "") or self.folder.env_id
         seed = args.get("seed")
         clock = _clock(episodes, progress)
-        settings = {**flatten(config), **flatten(args, "--")}
+        settings = {**flatten(in_force(config, args)), **flatten(args, "--")}
         return {
             "name": self.name,
             "algo": algorithm_name(str(args.get("algo") or self.path.parent.name)).upper(),

@@ -162,8 +162,7 @@ def _report(problem: Problem, study: Study, total: int) -> Path:
         for missing in report.write_plots(stem.with_name(f"{name}.html"), study):
             note(f"the plot of {missing} needs more trials, or trials that differ.")
     print(f"Best trial: {best.number}, score {best.value:.2f}")
-    for key, value in best.params.items():
-        print(f"    {key}: {value}")
+    print("\n".join(report.setting_lines(report.settings_of(best))))
     print(f"Report: {stem}.*")
     print(f"Train with it: {_train_command(options, problem.environment.source, settings)}")
     return settings

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plain_yaml import plain
+from polyak.zoo.report.groups import differing, flatten
 from polyak.zoo.tuning import studies
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ def settings_of(trial: FrozenTrial) -> dict[str, Any]:
     return dict(settings)
 
 
+def setting_lines(settings: dict[str, Any]) -> list[str]:
+    """Return the settings that a trial was trained with as lines of YAML, as `polyak train` takes them.
+
+    What Optuna draws is another thing: exponents of two, places in a list, 1 - gamma.
+    """
+    import yaml
+
+    lines = yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True, width=100)
+    return [f"    {line}" for line in lines.splitlines()]
+
+
 def write_settings(path: Path, study: Study, trial: FrozenTrial, env: str) -> None:
     """Write the settings of a trial as a file for ``polyak train --conf-file``."""
     import yaml
@@ -51,7 +63,12 @@ def write_settings(path: Path, study: Study, trial: FrozenTrial, env: str) -> No
 
 
 def write_table(path: Path, study: Study) -> None:
-    """Write one row a trial: number, value, dates, parameters, attributes and state."""
+    """Write one row a trial: number, value, dates, what Optuna drew, settings, attributes and state.
+
+    ``params_*`` is what Optuna drew; ``settings_*`` what `polyak train` takes, where it is not the same in all trials.
+    """
+    import pandas as pd
+
     from polyak.core.files.archive import replacing
 
     table = study.trials_dataframe(
@@ -59,7 +76,10 @@ def write_table(path: Path, study: Study) -> None:
     )
     kept = {trial.number for trial in studies.counted(study)}
     table = table[table["number"].isin(kept)].reset_index(drop=True)
-    table = table.drop(columns=[f"user_attrs_{name}" for name in _BACKGROUND], errors="ignore")
+    table = table.drop(columns=[f"user_attrs_{name}" for name in (*_BACKGROUND, "settings")], errors="ignore")
+    flat = [flatten(trial.user_attrs.get("settings", {}), "settings_") for trial in studies.counted(study)]
+    settings = pd.DataFrame([{name: row.get(name) for name in differing(flat)} for row in flat], index=table.index)
+    table = pd.concat([table, settings], axis=1)
     with replacing(path) as file:
         file.write(table.to_csv().encode())
 
@@ -86,10 +106,24 @@ def write_plots(path: Path, study: Study) -> list[str]:
     head = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_escaped(study.study_name)}</title></head>'
     )
-    page = f"{head}<body>{''.join(parts)}</body></html>\n"
+    page = f"{head}<body>{_best_settings(study)}{''.join(parts)}</body></html>\n"
     with replacing(path) as file:
         file.write(page.encode())
     return missing
+
+
+def _best_settings(study: Study) -> str:
+    """The best trial in the units of `polyak train`, and what the plots call by other names."""
+    best = best_trial(study)
+    if best is None:
+        return ""
+    lines = "\n".join(setting_lines(settings_of(best)))
+    return (
+        f"<h2>Trial {best.number}, the best: score {best.value:.6g}</h2><pre>{_escaped(lines)}</pre>"
+        "<p>The plots show what was drawn: <code>n_steps_pow</code> 6 is n_steps 2<sup>6</sup> = 64, "
+        "<code>..._index</code> counts the choices of a list from 0, and <code>one_minus_gamma</code> 0.01 is gamma "
+        "0.99.</p>"
+    )
 
 
 def _plots(study: Study) -> Iterator[tuple[str, Callable[[], go.Figure]]]:

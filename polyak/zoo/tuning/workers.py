@@ -15,6 +15,7 @@ from polyak.zoo.output import outlasting_the_reader
 from polyak.zoo.tuning import studies
 from polyak.zoo.tuning.options import TuneOptions
 from polyak.zoo.tuning.problem import Problem
+from polyak.zoo.tuning.report import setting_lines
 from polyak.zoo.tuning.search import make_pruner, make_sampler
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _run(study: Study, trial: Trial, problem: Problem) -> None:
     if problem.options.verbose > 0:
         seconds = time.perf_counter() - started
         print(f"Trial {trial.number}: {how} ({seconds:.1f} s)", flush=True)
-        if problem.options.verbose > 1:
-            print("".join(f"    {key}: {value}\n" for key, value in trial.params.items()), end="", flush=True)
+        if problem.options.verbose > 1 and "settings" in trial.user_attrs:
+            print("\n".join(setting_lines(trial.user_attrs["settings"])), flush=True)
 
 
 # -- several processes -------------------------------------------------------------------------------------------------

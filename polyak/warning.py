@@ -1,0 +1,29 @@
+"""Warnings that name the line of the user's program that they are about, however deep in the package they arise."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+#: Packages that stand between a program and the line that warns; nobody wrote a line of theirs to call us.
+_BETWEEN = {"polyak", "torch", "gymnasium", "click", "typer"} | sys.stdlib_module_names
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, as ``warnings.warn`` does, at the innermost line that is neither ours nor of what calls us for the user.
+
+    Where there is no such line, as in a worker process, the warning is given at the line that called this function.
+    """
+    caller = sys._getframe(1)
+    frame = _line_of_user(caller) or caller
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__") or "<unknown>"
+    warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+def _line_of_user(frame: FrameType | None) -> FrameType | None:
+    # By the names of modules, not by files: what dataclasses and decorators generate has no file of its own.
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN:
+        frame = frame.f_back
+    return frame
