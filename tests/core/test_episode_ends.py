@@ -193,10 +193,8 @@ def test_the_same_vector_with_wrappers_is_noticed_too() -> None:
     with pytest.warns(UserWarning, match="training environment itself"):
         model.learn(64, EvalCallback(envs, eval_freq=7, n_eval_episodes=2, verbose=0))
     assert _episodes(model) == {(5.0, 5)}
-    seen = model.rollout_buffer.observations.reshape(
-        2, 32
-    ).T  # one environment after the other, once it was learned from
-    assert np.array_equal(model.rollout_buffer.episode_starts == 1, seen == 0)
+    buffer = model.rollout_buffer
+    assert np.array_equal(buffer.episode_starts.ravel() == 1, buffer.observations.ravel() == 0)
 
 
 def test_an_evaluation_between_two_learns_lets_new_episodes_begin() -> None:
