@@ -16,7 +16,7 @@ from torch import Tensor
 from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.offline import DatasetAlgorithm
+from polyak.core.loops.offline import DatasetAlgorithm, RewardScaling
 from polyak.core.schedules import Schedule
 from polyak.data import Dataset, Transition
 from polyak.nn.catalog import policy_aliases
@@ -111,7 +111,7 @@ class BC(DatasetAlgorithm):
     # what others did is learned, and not what came of it
     gamma: ClassVar[float] = 0.99  # type: ignore[misc]
     prioritized: ClassVar[bool] = False  # type: ignore[misc]
-    reward_scaling: ClassVar[str] = "none"  # type: ignore[misc]
+    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

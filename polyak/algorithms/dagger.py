@@ -145,9 +145,9 @@ class DAgger(BC):
     """Gradient steps of a round, in passes over all that has been collected."""
     updates_per_round: Count | None = None
     """Gradient steps of a round; ``None``: ``n_epochs`` says how many."""
-    buffer_size: Count = 1_000_000
+    buffer_size: Count = 1_000_000  # type: ignore[misc]  # it does act
     """Steps that the replay buffer holds."""
-    dataset_share: Fraction | None = None
+    dataset_share: Fraction | None = None  # type: ignore[misc]
     """Of each minibatch, the share that comes from ``demonstrations``; ``None`` draws from both as if they were one."""
 
     built_with: ClassVar[Mapping[str, str]] = {

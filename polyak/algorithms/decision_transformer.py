@@ -22,7 +22,7 @@ from torch import Tensor
 from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import Becomes, Count, Natural, NonNegative, Only, Positive, later
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
-from polyak.core.loops.offline import DatasetAlgorithm
+from polyak.core.loops.offline import DatasetAlgorithm, RewardScaling
 from polyak.core.schedules import Schedule
 from polyak.data import Dataset, ReplayBuffer, Transition
 from polyak.data.datasets.parts import Parts
@@ -150,7 +150,7 @@ class DecisionTransformer(DatasetAlgorithm):
     replay_buffer_class: ClassVar[None] = None  # type: ignore[misc]
     replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
     prioritized: ClassVar[bool] = False  # type: ignore[misc]
-    reward_scaling: ClassVar[str] = "none"  # type: ignore[misc]
+    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

@@ -126,7 +126,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
     train_freq: ClassVar[TrainFreq] = TrainFreq(1, TrainFrequencyUnit.STEP)  # type: ignore[misc]
     gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
     n_steps: ClassVar[int] = 1  # type: ignore[misc]
-    dataset_share: ClassVar[None] = None  # type: ignore[misc]
+    dataset_share: ClassVar[float | None] = None  # type: ignore[misc]
     overlap: ClassVar[bool] = False  # type: ignore[misc]
 
     @classmethod
