@@ -269,6 +269,21 @@ def test_steps_are_read_in_a_unit_that_suits_them(last: int, no_million: bool, l
     assert not halves, "there are no halves of steps"
 
 
+def test_what_learned_from_a_file_counts_gradient_steps(tmp_path: Path, drawn: list[Figure]) -> None:
+    for algo, dataset in (("cql", "data.npz"), ("ppo", "")):
+        run = write_run(tmp_path / algo / "X-v0_1", [1.0], [[1.0], [2.0]])
+        (run / "X-v0").mkdir()
+        (run / "X-v0" / "args.yml").write_text(f"dataset: '{dataset}'\n")
+    for algos, label in (
+        (["cql"], "Gradient steps"),
+        (["ppo"], "Environment steps"),
+        ([], "Environment or gradient steps"),
+    ):
+        plot(options(tmp_path, algos=algos, source="eval"))
+        all_plots(AllPlotsOptions(algos, ["X-v0"], [str(tmp_path)], no_display=True, output=str(tmp_path / "x")))
+        assert [figure.axes[0].get_xlabel() for figure in drawn[-2:]] == [label] * 2
+
+
 def test_a_folder_is_named_where_there_are_several(tmp_path: Path, drawn: list[Figure]) -> None:
     for folder in ("old/", "new/"):
         write_run(tmp_path / folder / "ppo" / "X-v0_1", [1.0], [[1.0]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,20 +81,20 @@ def all_plots(options: AllPlotsOptions) -> Results:
         write_results(pickled, results, table)
         print(f"Wrote {pickled}")
     window = not options.no_display and can_show()
-    names = {_method(place): selection.name_of(place) for place in selection.places()}
-    _show_or_write(results, names, options, picture if pickled is not None or not window else None, window)
+    _show_or_write(results, selection, options, picture if pickled is not None or not window else None, window)
     return results
 
 
 def _show_or_write(
-    results: Results, names: Mapping[str, str], options: AllPlotsOptions, picture: Path | None, window: bool
+    results: Results, selection: Selection, options: AllPlotsOptions, picture: Path | None, window: bool
 ) -> None:
+    names = {_method(place): selection.name_of(place) for place in selection.places()}
     panels = {
         env: [found.curve(names[method]) for method, found in methods.items()]
         for env, methods in results.items()
         if methods
     }
-    steps, unit = step_axis(options.no_million, panels)
+    steps, unit = step_axis(options.no_million, panels, selection.steps_of(options.envs))
     look = Look(window=window)
     with look.applied():
         figure = draw_curves(panels, steps, _QUANTITIES.get(options.key, options.key), look, unit)

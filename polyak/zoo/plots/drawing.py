@@ -87,10 +87,12 @@ def text_width(texts: Iterable[str], look: Look) -> float:
     return max(text_to_path.get_text_width_height_descent(text, font, False)[0] for text in texts) / 72
 
 
-def step_axis(no_million: bool, panels: Mapping[str, Sequence[Curve]]) -> tuple[str, float]:
-    """Return the name of an axis of steps, and one unit of it in steps: a million only where there are so many."""
+def step_axis(
+    no_million: bool, panels: Mapping[str, Sequence[Curve]], name: str = "Environment steps"
+) -> tuple[str, float]:
+    """Return the label of an axis of steps, and one unit of it in steps: a million only where there are so many."""
     last = max((float(curve.x[-1]) for curves in panels.values() for curve in curves), default=0.0)
-    return ("Environment steps", 1.0) if no_million or last < 1e6 else ("Environment steps (millions)", 1e6)
+    return (name, 1.0) if no_million or last < 1e6 else (f"{name} (millions)", 1e6)
 
 
 def draw_curves(

@@ -78,7 +78,7 @@ def plot(options: PlotOptions) -> Path:
     output = picture_file("--output", options.output)
     panels = read_panels(options)
     with look.applied():
-        path = write_picture(draw_panels(panels, options.x_axis, options.y_axis, look, options.each_run), output)
+        path = write_picture(_draw(panels, options, look), output)
     if options.source == "eval":
         print(markdown(last_evaluations(panels)))
     print(f"Wrote {path}")
@@ -172,11 +172,24 @@ def _nothing_to_plot(options: PlotOptions, selection: Selection) -> ZooError:
     return ZooError(f"Nothing to plot: {what} The runs have {' and '.join(there)}: try {way_out}, or another --y-axis.")
 
 
-def draw_panels(panels: dict[str, list[Curve]], x_axis: str, y_axis: str, look: Look, each_run: bool = False) -> Figure:
-    """Draw curves against steps, episodes, or time in the unit that suits the longest."""
+def _draw(panels: dict[str, list[Curve]], options: PlotOptions, look: Look) -> Figure:
+    steps = Selection(options.folders, options.algos, options.labels).steps_of(options.envs)
+    return draw_panels(panels, options.x_axis, options.y_axis, look, options.each_run, steps)
+
+
+def draw_panels(
+    panels: dict[str, list[Curve]],
+    x_axis: str,
+    y_axis: str,
+    look: Look,
+    each_run: bool = False,
+    steps: str = X_LABELS["steps"],
+) -> Figure:
+    """Draw curves against `steps`, episodes, or time in the unit that suits the longest."""
     unit, seconds = time_unit([curve for curves in panels.values() for curve in curves])
     x_unit = seconds if x_axis == "time" else 1.0
-    return draw_curves(panels, X_LABELS[x_axis].format(unit=unit), Y_LABELS[y_axis], look, x_unit, each_run)
+    x_label = steps if x_axis == "steps" else X_LABELS[x_axis].format(unit=unit)
+    return draw_curves(panels, x_label, Y_LABELS[y_axis], look, x_unit, each_run)
 
 
 def last_evaluations(panels: dict[str, list[Curve]]) -> Table:

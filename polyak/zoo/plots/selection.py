@@ -62,11 +62,22 @@ class Selection:
         """Return what a legend calls a place: the algorithm and, of several folders, the folder's label."""
         return place.algo.upper() if len(self.folders) == 1 else f"{place.algo.upper()} {place.label.rstrip('/')}"
 
-    def environment(self, text: str) -> str:
+    def steps_of(self, texts: Sequence[str]) -> str:
+        """Return what the runs on these environments count as steps: those with a dataset, gradient steps."""
+        envs = [self.environment(text, quiet=True) for text in texts]
+        runs = [(run, env) for env in envs for place in self.places() for run in runs_at(place, env).values()]
+        kinds = {_learned_from_data(RunFolder(run, env)) for run, env in runs}
+        return (
+            "Environment or gradient steps"
+            if len(kinds) == 2
+            else f"{'Gradient' if True in kinds else 'Environment'} steps"
+        )
+
+    def environment(self, text: str, quiet: bool = False) -> str:
         """Return the environment, as in names of run folders, that `text` stands for.
 
         That is itself if it has runs; otherwise the one with runs that is called so in some version, or whose name
-        contains it. Raises ZooError when there are several.
+        contains it; unless `quiet`, a line on stderr says so. Raises ZooError when there are several.
         """
         name = file_name(env_name(text))
         found = sorted({env for counts in self._found().values() for env in counts})
@@ -76,7 +87,7 @@ class Selection:
         meant = versions or [env for env in found if name in env]
         if len(meant) > 1:
             raise ZooError(f"--env {text!r} could be any of {', '.join(meant)}. Give its whole name.")
-        if meant:
+        if meant and not quiet:
             note(f"--env {text!r} stands for {meant[0]}.")
         return meant[0] if meant else name
 
@@ -136,6 +147,13 @@ def _replays_with_hindsight(run: RunFolder) -> bool:
         note(str(error))
         return False
     return str(buffer).rpartition(".")[2] == "HerReplayBuffer"
+
+
+def _learned_from_data(run: RunFolder) -> bool:
+    try:
+        return bool(run.read_yaml("args.yml").get("dataset"))
+    except ZooError:
+        return False  # who reads the run for more than its axis says what is wrong with it
 
 
 def _algos_with_runs(folder: Path) -> Iterator[str]:
