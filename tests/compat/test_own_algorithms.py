@@ -257,7 +257,9 @@ def test_what_trained_is_saved_and_loaded_with_and_without_an_environment(name: 
         ):
             assert np.array_equal(one, other)
         assert again.num_timesteps == model.num_timesteps
-    again.learn(40, reset_num_timesteps=False)
+    with warnings.catch_warnings():  # the file has no replay buffer
+        warnings.filterwarnings("ignore", "the model has made .* steps, but its replay buffer is empty")
+        again.learn(40, reset_num_timesteps=False)
     assert again.num_timesteps >= model.num_timesteps + 40
     again.save(tmp_path / "n.zip")
 
