@@ -169,5 +169,5 @@ def get_trainable_cls(name: str) -> Any:
 
 
 def prepare() -> None:
-    """When a program imports Ray's own Tune under ``polyak run --only ray``."""
+    """When a program imports Ray's own Tune under ``polyak run``."""
     _tune_takes_configs()

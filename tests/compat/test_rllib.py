@@ -77,8 +77,8 @@ def test_libraries_that_look_for_ray_find_what_is_installed(tmp_path: Path) -> N
     """RLlib is answered for the program; a library that asks whether there is a Ray must not be told so."""
     library = tmp_path / "site-packages" / "library.py"
     library.parent.mkdir()
-    library.write_text("from importlib.util import find_spec\nSPEC = find_spec('ray')\n")
-    looking = "import library; print(library.SPEC)\n"
+    library.write_text("from importlib.util import find_spec\nFOUND = find_spec('ray')\n")
+    looking = "import library; print(library.FOUND and library.FOUND.origin)\n"
     (tmp_path / "plain.py").write_text(looking)
     (tmp_path / "program.py").write_text(f"{looking}import ray.rllib\nprint(ray.rllib.__doc__)\n")
     plain = outcome([sys.executable, "plain.py"], tmp_path, library.parent).stdout

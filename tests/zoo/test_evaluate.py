@@ -1,8 +1,10 @@
 """``polyak evaluate``: whole episodes of a trained agent, in words and as JSON."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,12 +22,12 @@ from tests.zoo.test_cli import run
 class Loud(gym.Wrapper):
     """Prints, and says of episodes of odd length that they were a success."""
 
-    def reset(self, **kwargs):
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         print("reset")
         self.steps = 0
         return super().reset(**kwargs)
 
-    def step(self, action):
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = super().step(action)
         self.steps += 1
         return observation, reward, terminated, truncated, {**info, "is_success": self.steps % 2 == 1}
@@ -36,7 +38,7 @@ def loud() -> gym.Env:
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Two runs of a moment: one normalised, one in an environment that prints."""
     folder = tmp_path_factory.mktemp("logs")
     gym.register("Loud-v0", loud, max_episode_steps=30)
