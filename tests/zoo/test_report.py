@@ -293,7 +293,11 @@ RUINED = {
     ),
     "YAML of a list": ("X-v0/config.yml", lambda path: path.write_text("[1, 2]"), "must map names"),
     "YAML of bytes": ("X-v0/config.yml", lambda path: path.write_bytes(b"\xff\xfe\x00"), ""),
-    "YAML that contains itself": ("X-v0/config.yml", lambda path: path.write_text("a: &a\n  b: *a\n"), "more than"),
+    "YAML that contains itself": (
+        "X-v0/config.yml",
+        lambda path: path.write_text("a: &a\n  b: *a\n"),
+        "it contains itself",
+    ),
     "YAML that explodes": (
         "X-v0/config.yml",
         lambda path: path.write_text(
