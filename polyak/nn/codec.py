@@ -30,7 +30,8 @@ class ActionCodec:
         """Of one action in the network's units."""
         self.continuous = isinstance(space, spaces.Box)
         """Whether actions have numbers that might not be finite."""
-        self._dtype = None if space.dtype is None else np.dtype(space.dtype)
+        # Switches are given as they are chosen, in the dtypes that Stable-Baselines3 gives them.
+        self._dtype = None if space.dtype is None or isinstance(space, spaces.MultiBinary) else np.dtype(space.dtype)
         self._start = _start(space)
         self._box = isinstance(space, spaces.Box)
         if isinstance(space, spaces.Box):
@@ -45,7 +46,7 @@ class ActionCodec:
             return self._inside(self._low + (action + 1.0) * self._half if self.squash else action)
         if self._start is not None:
             action = action + self._start
-        return action if action.dtype is self._dtype else action.astype(self._dtype)
+        return action if self._dtype is None or action.dtype is self._dtype else action.astype(self._dtype)
 
     def _inside(self, numbers: np.ndarray) -> np.ndarray:
         """:func:`~polyak.envs.spaces.clipped`, quick where the Box has the dtype in which it is clipped."""

@@ -207,7 +207,7 @@ def test_rows_of_sequences_start_from_what_was_remembered_there() -> None:
     [
         ({"memory": "rnn"}, "memory must be one of .'gru', 'lstm'., .* got 'rnn'"),
         ({"memory": "lstm", "memory_size": 0}, "memory_size must be a positive integer, got 0"),
-        ({"memory": "lstm", "memory_layers": 1.5}, "memory_layers must be a positive integer, got 1.5"),
+        ({"memory": "lstm", "memory_layers": 1.5}, "memory_layers'\\]=1.5 cannot be used: give integers"),
         ({"memory": "lstm", "memory_dropout": 0.5}, "it needs memory_layers of at least 2, got 1"),
         (
             {"memory": "lstm", "memory_dropout": 1.0, "memory_layers": 2},
@@ -222,7 +222,7 @@ def test_rows_of_sequences_start_from_what_was_remembered_there() -> None:
     ],
 )
 def test_options_of_memory_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(PolicyError, match=message):
+    with pytest.raises(ValueError, match=message):
         polyak.PPO("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs=options)
 
 
@@ -233,7 +233,7 @@ def test_what_cannot_remember_says_so() -> None:
         model_of("PPO", "lstm", n_steps=37, batch_size=37)
     with pytest.raises(PolicyError, match="memory_size=64 has no effect without memory. Add memory='lstm'"):
         polyak.DQN("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs={"memory_size": 64})
-    with pytest.raises(ValueError, match="burn_in must be an integer of at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"burn_in'\]=-1 cannot be used: give integers of at least 0"):
         model_of("DQN", "lstm", kwargs={"burn_in": -1})
     with pytest.raises(ValueError, match="n_steps"):
         model_of("DQN", "lstm", n_steps=(1, 3))

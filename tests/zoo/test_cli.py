@@ -50,7 +50,7 @@ def test_words_after_a_list_flag() -> None:
         (["train", "-params", "batchsize:3"], "Unknown setting 'batchsize' for ppo"),
         (["train", "-params", "n_steps"], "--hyperparams 'n_steps' is not of the form key:value"),
         (["train", "--vec-env", "threads"], "--vec-env must be dummy or subproc, got 'threads'"),
-        (["train", "--n-envs", 0], "--n-envs must be at least 1"),
+        (["train", "--n-envs", 0], "--n-envs must be a whole number of at least 1"),
         (["train", "-n", 0], "--n-timesteps must be at least 1"),
         (["train", "--eval-episodes", 0], "--eval-episodes must be at least 1"),
         (["train", "--save-replay-buffer"], "ppo has no replay buffer"),

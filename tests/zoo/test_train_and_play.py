@@ -238,7 +238,7 @@ def test_mistakes_in_asking_for_films(tmp_path: Path, sb3_run: Path, capsys: pyt
         (["record-video", "-f", tmp_path, "--load-checkpoint", 7], "No checkpoint at 7 steps"),
         (["record-video", "-f", tmp_path, "-n", 0], "--n-timesteps must be at least 1, got 0"),
         (["record-video", "-f", tmp_path, "-o", "/proc/x"], "--output-folder '/proc/x' cannot be written"),
-        (["enjoy", "-f", tmp_path, "--n-envs", 0], "--n-envs must be at least 1, got 0"),
+        (["enjoy", "-f", tmp_path, "--n-envs", 0], "--n-envs must be a whole number of at least 1, got 0"),
     ):
         assert run(*words) == 2
         assert message in capsys.readouterr().err

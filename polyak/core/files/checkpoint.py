@@ -483,7 +483,7 @@ def check_counter(name: str, value: Any, least: int = 0, most: int = _MAX_COUNT)
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if name == "_current_progress_remaining":  # falls below 0 in a run that is longer than planned
         least = -most
-    elif name != "_total_timesteps":
+    elif name not in ("_total_timesteps", "seconds"):
         number = number and value == int(value)
     if not number or not least <= value <= most:
         raise ValueError(f"the file's {name} is {value!r:.80}, which no training arrives at: it is damaged.")

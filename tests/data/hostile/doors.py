@@ -7,7 +7,16 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-REFUSALS = ("DatasetError", "ValueError", "ZooError", "UntrustedError", "LoadMonitorResultsError", "FileNotFoundError")
+REFUSALS = (
+    "ArgumentError",
+    "MisfitError",
+    "DatasetError",
+    "ValueError",
+    "ZooError",
+    "UntrustedError",
+    "LoadMonitorResultsError",
+    "FileNotFoundError",
+)
 """The kinds of errors that are for a person to read."""
 
 
