@@ -105,7 +105,7 @@ def declared(cls: type) -> Mapping[str, Any]:
 def left_out(cls: type) -> frozenset[str]:
     """Fields of the classes above that a class has no use for: it declares them as ``ClassVar``, with their values."""
     above = {f.name for base in cls.__mro__[1:] if is_dataclass(base) for f in fields(base)}
-    return frozenset(above - {f.name for f in fields(cls)})  # type: ignore[arg-type]  # a dataclass
+    return frozenset(above - {f.name for f in fields(cls)})
 
 
 def fitted(name: str, value: Any, declaration: Any) -> Any:
