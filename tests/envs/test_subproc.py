@@ -25,6 +25,7 @@ from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.monitor import Monitor
 
 START_METHODS = ["fork", "forkserver", "spawn"]
+SLOWLY = ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
 LINUX = sys.platform.startswith("linux")
 
 
@@ -748,7 +749,7 @@ def run_script(tmp_path, text, **kwargs):
     return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("start_method", ["fork", "forkserver"])
+@pytest.mark.parametrize("start_method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("hang", [False, True])
 def test_workers_end_with_a_killed_parent(tmp_path, start_method, hang):
     done = run_script(tmp_path, PARENT, start_method=start_method, hang=hang, end="os.kill(os.getpid(), 9)")
@@ -803,7 +804,7 @@ class GlobalDraws(gym.Env):
         return np.array([random.random(), np.random.rand(), torch.rand(()).item()])
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize("start_method", SLOWLY)
 def test_each_worker_draws_random_numbers_of_its_own(start_method):
     def drawn(seed: int | None) -> np.ndarray:
         before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()

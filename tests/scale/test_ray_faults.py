@@ -62,6 +62,7 @@ def test_a_killed_shard_and_a_killed_runner_are_replaced_and_training_goes_on() 
         assert algo.model.learner.steps == 2 * (steps // 16 - 6)
 
 
+@pytest.mark.slow
 def test_a_killed_learner_is_restored_and_does_again_what_is_lost() -> None:
     """With a seed even the numbers are those of a training that nobody disturbed."""
     expected = trained(replaying(learners=1), 3)

@@ -28,6 +28,7 @@ def cluster() -> Iterator[Any]:
     made.shutdown()
 
 
+@pytest.mark.slow
 def test_what_was_on_a_lost_node_is_made_anew_on_another(cluster: Any) -> None:
     """Two runners and a learner do not fit on the head beside two shards: some of them are on the node that is lost."""
     node = cluster.add_node(num_cpus=2)
