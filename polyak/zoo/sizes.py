@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from polyak.envs.sizes import MOST_ENVS as MOST_ENVS
+from polyak.envs.sizes import MOST_FRAMES as MOST_FRAMES
 from polyak.envs.sizes import MOST_PROCESSES as MOST_PROCESSES
 from polyak.zoo.errors import ZooError
 
-MOST_ENVS = 10_000
-"""Most environments side by side in one process."""
-MOST_FRAMES = 256
-"""Most frames that are stacked."""
 MOST_SEEDS = 10_000
 """Most trainings that one command starts."""
 MOST_STEPS = 10**15

@@ -110,7 +110,7 @@ OF_ENVIRONMENTS: dict[str, tuple[str, str]] = {
     "bytes": ("env_kwargs: {a: !!binary aGk=}", "Python objects are refused"),
     "a number that is none": ("frame_stack: !!int x", "Cannot read"),
     "a truth value that is none": ("env_kwargs: {a: !!bool x}", "Cannot read"),
-    "a million frames": ("frame_stack: 1000000", "frame_stack must be at most 256"),
+    "a million frames": ("frame_stack: 1000000", "frame_stack must be at most 1,000"),
     "frames without end": ("frame_stack: .inf", "frame_stack must be a whole number"),
     "frames that are no number": ("frame_stack: .nan", "frame_stack must be a whole number"),
     "a billion frames of a wrapper": (
@@ -172,7 +172,7 @@ OF_MODELS: dict[str, tuple[str, str]] = {
     "a module for an encoder": ("policy_kwargs: 'dict(features_extractor_class=os.system)'", "os.system"),
     "tensorboard elsewhere": ("tensorboard_log: CANARY", "tensorboard_log='CANARY"),
     "passes without end": ("n_epochs: 1000000000000", "n_epochs=1000000000000 is a number beyond 10,000"),
-    "a million environments": ("n_envs: 1000000", "n_envs must be at most 10,000, got 1000000"),
+    "a million environments": ("n_envs: 1000000", "n_envs must be at most 100,000, got 1000000"),
     "environments without end": ("n_envs: .inf", "n_envs must be a whole number"),
     "environments that are no number": ("n_envs: .nan", "n_envs must be a whole number"),
     "steps without end": ("n_timesteps: 1.0e+300", "n_timesteps must be at most"),
@@ -206,18 +206,18 @@ ARGUMENTS: dict[str, tuple[str, str]] = {
 
 #: Words for the command line -> what the message has.
 COMMAND_LINES: dict[str, str] = {
-    "train --n-envs 1000000": "--n-envs must be at most 10,000, got 1000000",
+    "train --n-envs 1000000": "--n-envs must be at most 100,000, got 1000000",
     "train --n-envs 5000 --vec-env subproc": "n_envs must be at most 1,024, got 5000",
-    "train --n-eval-envs 1000000": "--n-eval-envs must be at most 10,000",
+    "train --n-eval-envs 1000000": "--n-eval-envs must be at most 100,000",
     "train --processes 1000000 --seeds 0..3": "--processes must be at most 1,024",
     "train --num-threads 1000000": "--num-threads must be at most 1,024",
     "train --seeds 0..99999999999": "at most 10,000 seeds",
-    "train -params frame_stack:1000000": "frame_stack must be at most 256",
-    "train -params n_envs:1000000": "n_envs must be at most 10,000",
+    "train -params frame_stack:1000000": "frame_stack must be at most 1,000",
+    "train -params n_envs:1000000": "n_envs must be at most 100,000",
     "tune --n-jobs 1000000": "--n-jobs must be at most 1,024",
     "tune --seeds 1000000": "--seeds must be at most 10,000",
-    "enjoy --n-envs 1000000": "--n-envs must be at most 10,000",
-    "record-video --n-envs 1000000": "--n-envs must be at most 10,000",
-    "data collect --n-envs 1000000 -e CartPole-v1 -o x.npz": "--n-envs must be at most 10,000",
+    "enjoy --n-envs 1000000": "--n-envs must be at most 100,000",
+    "record-video --n-envs 1000000": "--n-envs must be at most 100,000",
+    "data collect --n-envs 1000000 -e CartPole-v1 -o x.npz": "--n-envs must be at most 100,000",
     "benchmark --n-jobs 1000000": "--n-jobs must be at most 1,024",
 }
