@@ -124,7 +124,7 @@ def find_masks(env: VecEnv) -> Masks | None:
                 "with the other keys."
             )
         return ObservationMasks(env, size)
-    if any(KEY in info for info in env.reset_infos):
+    if any(KEY in info for info in getattr(env, "reset_infos", [])):
         return InfoMasks(env, size)
     return None
 

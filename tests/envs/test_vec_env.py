@@ -4,6 +4,7 @@ import pytest
 from gymnasium import spaces
 
 import polyak.envs
+from polyak.envs.masks import find_masks
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.vec_env import (
@@ -464,6 +465,23 @@ def test_wrapper_forwards_attributes_and_methods():
     with pytest.raises(AttributeError, match="no_such_name"):
         env.no_such_name  # noqa: B018
     assert not hasattr(env, "no_such_name")
+
+
+def test_a_property_that_finds_nothing_says_so():
+    class Broken(PassOn):
+        @property
+        def broken(self):
+            return self.venv.no_such_name
+
+    with pytest.raises(AttributeError, match="broken"):
+        Broken(Inner(counters(3))).broken  # noqa: B018
+
+
+def test_a_vec_env_without_our_constructor_has_no_infos_of_a_reset():
+    base = counters(3)
+    del base.reset_infos
+    assert PassOn(base).reset_infos == []
+    assert find_masks(PassOn(base)) is None
 
 
 def test_ambiguous_attribute():

@@ -324,7 +324,7 @@ class VecEnvWrapper(VecEnv):
     @property
     def reset_infos(self) -> list[dict[str, Any]]:
         """The info dicts of the last reset, kept by the innermost VecEnv."""
-        return self.venv.reset_infos
+        return getattr(self.venv, "reset_infos", [])  # a VecEnv may leave out super().__init__()
 
     @reset_infos.setter
     def reset_infos(self, infos: list[dict[str, Any]]) -> None:
@@ -379,8 +379,9 @@ class VecEnvWrapper(VecEnv):
 
     def __getattr__(self, name: str) -> Any:
         # Only called when normal lookup fails. Without `venv` (a copy or an unpickled object being built) or for
-        # dunder names (looked up by copy and pickle) there is nothing to forward to.
-        if name == "venv" or name.startswith("__"):
+        # dunder names (looked up by copy and pickle) there is nothing to forward to; nor is there for a property of
+        # this class, which has raised AttributeError itself.
+        if name == "venv" or name.startswith("__") or hasattr(type(self), name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         hidden_in = self.getattr_depth_check(name, already_found=False)
         if hidden_in is not None:
