@@ -58,7 +58,7 @@ class TensorEnv(ABC):
 
     @abstractmethod
     def advance(self, state: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """States [N, S], actions [N, ...] -> next states [N, S], rewards [N], and whether they are terminal [N] bool."""
+        """States [N, S], actions [N, ...] -> next states [N, S], rewards [N], terminal or not [N] bool."""
 
     def observe(self, state: Tensor) -> Tensor:
         """States [N, S] -> observations [N, ...]; here the states themselves."""
