@@ -10,8 +10,7 @@ import numpy as np
 
 from polyak import PPO, SAC
 from polyak.core.schedules import LinearSchedule
-from polyak.core.watching.evaluation import evaluate_policy
-from polyak.data import Dataset
+from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
 
 STEPS = 20_000
@@ -41,12 +40,17 @@ def pendulum() -> Dataset:
 
 @lru_cache
 def balancer() -> PPO:
-    """A policy that never lets CartPole's pole fall. Most seeds give one, which of them depends on the processor."""
+    """A policy that never lets CartPole's pole fall, and keeps the cart within 0.1 m of the middle on average.
+
+    Many seeds give one, which of them depends on the processor. Of an expert that stands elsewhere an imitator learns
+    where to stand before it learns to balance.
+    """
     options: dict[str, Any] = {"n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20}
     falling = {"learning_rate": LinearSchedule(1e-3, 0.0, 1.0), "clip_range": LinearSchedule(0.2, 0.0, 1.0)}
     for seed in range(10):
         env = make_vec_env("CartPole-v1", n_envs=8, seed=seed)
         model = PPO("MlpPolicy", env, seed=seed, device="cpu", **options, **falling).learn(100_000)
-        if evaluate_policy(model, make_vec_env("CartPole-v1", n_envs=1, seed=10_000), 20)[0] >= 495:
+        shown = collect(gym.make("CartPole-v1"), model, 5000, whole_episodes=True, seed=10_000)
+        if np.mean(shown.lengths) >= 495 and abs(np.mean(shown.observations[:, 0])) <= 0.1:
             return model
-    raise AssertionError("no PPO agent in ten balances")
+    raise AssertionError("no PPO agent in ten balances in the middle")
