@@ -11,7 +11,15 @@ from gymnasium import spaces
 
 from polyak.core.advice import advise
 from polyak.core.algorithm import Algorithm
-from polyak.core.files.checkpoint import Saved, check_counter, join_state, prefixed, split_state
+from polyak.core.files.checkpoint import (
+    Saved,
+    check_counter,
+    join_state,
+    join_tree,
+    prefixed,
+    split_state,
+    split_tree,
+)
 from polyak.core.hyperparameters import Becomes, declared, later
 from polyak.core.runner import Acting, Runner
 from polyak.core.seeding import derived_seed
@@ -21,6 +29,7 @@ from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_
 from polyak.envs.composed import is_composed, parts
 from polyak.envs.masks import Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose, wide_bounds
+from polyak.envs.state import EnvStateError
 from polyak.envs.wrappers.layers import (
     PartNormalizer,
     above_normalisation,
@@ -503,11 +512,41 @@ class Interaction(Algorithm):
         super()._save_state(saved, include)
         if self.runner is not None:
             saved.state |= prefixed("runner", self.runner.state())
+            self._save_environments(saved, self.runner)
         if (normalizer := self.get_vec_normalize_env() or self._statistics) is not None:
             saved.info["normalizer"], arrays = split_state(normalizer.state_dict())
             if above := self.layers_above:
                 saved.info["above_normalizer"] = list(above)
             saved.state |= prefixed("normalizer", arrays)
+
+    def _save_environments(self, saved: Saved, runner: Runner) -> None:
+        """Their exact state, or why it is not known."""
+        if runner.obs is None:
+            return
+        try:
+            if runner.is_ahead or self.steps_in_thread:
+                raise EnvStateError("they are stepped in another thread (overlap=True)")
+            arrays: dict[str, np.ndarray] = {}
+            saved.info["environments"] = split_tree(runner.env.get_state(), arrays)
+            saved.state |= prefixed("environments", arrays)
+        except Exception as error:  # of a user's own get_state, too
+            saved.info["environments_unknown"] = f"{error}"[:1000]
+
+    def _restore_environments(self, saved: Saved) -> bool:
+        """Put the environments into the state that the file holds. Whether they are in it now."""
+        assert self.runner is not None
+        why = saved.info.get("environments_unknown")
+        if why is None and "environments" not in saved.info:
+            return False  # an older file, or one of a model that had not acted
+        if why is None:
+            try:
+                state = join_tree(saved.info["environments"], saved.state_of("environments"))
+                self.runner.env.set_state(state)
+                return True
+            except Exception as error:  # of a user's own set_state, too
+                why = f"{error}"
+        warn_user(f"training resumes with new episodes, since the state of the environments is unknown: {why}")
+        return False
 
     def _enter(self, saved: Saved, env: Any) -> None:
         check_counter("n_envs", saved.info["n_envs"], least=1)
@@ -525,7 +564,8 @@ class Interaction(Algorithm):
         if self.runner is None:
             return
         self._would_replay = self.num_timesteps > 0
-        if not force_reset:
+        exact = resume and saved.info["n_envs"] == self.n_envs and self._restore_environments(saved)
+        if exact or not force_reset:
             self.runner.load_state(saved.state_of("runner"))
             if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
                 self.runner.env.unwrapped._reset_seeds()

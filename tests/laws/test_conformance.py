@@ -29,6 +29,7 @@ from polyak.core.files.checkpoint import Saved
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.core.interaction import Interaction
 from polyak.core.loops.asynchronous import AsynchronousAlgorithm
+from polyak.core.loops.collection import Collecting
 from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.data import Transition
@@ -78,10 +79,12 @@ def trained(name: str) -> tuple[Any, dict[str, torch.Tensor], dict[str, torch.Te
 
 
 def not_in_files(model: Algorithm) -> dict[str, Any]:
-    """What a model needs to learn on besides its file: environments, as they are now, or data."""
+    """What a model needs to learn on besides its file: data, or environments, which are made again."""
     kept = {"policy", *model.hyperparameters()}
     given = {name: value for name, value in type(model).trial().items() if name not in kept}
-    return given if model.get_env() is None else {**given, "env": copy.deepcopy(model.get_env())}
+    if model.get_env() is None or isinstance(model, Collecting):
+        return given
+    return {**given, "env": copy.deepcopy(model.get_env())}
 
 
 def learned(model: Algorithm) -> dict[str, torch.Tensor]:

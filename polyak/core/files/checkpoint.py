@@ -232,6 +232,32 @@ def join_state(values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
     return state
 
 
+def split_tree(tree: Any, arrays: Arrays) -> Any:
+    """Nested dicts and lists as JSON values, with their arrays put into ``arrays`` under numbers."""
+    if isinstance(tree, np.ndarray):
+        name = str(len(arrays))
+        arrays[name] = tree
+        return {"$in": name}
+    if isinstance(tree, list):
+        return [split_tree(item, arrays) for item in tree]
+    if isinstance(tree, dict):
+        return {key: split_tree(item, arrays) for key, item in tree.items()}
+    return encode(tree)
+
+
+def join_tree(values: Any, arrays: Arrays) -> Any:
+    """The inverse of :func:`split_tree`."""
+    if isinstance(values, list):
+        return [join_tree(item, arrays) for item in values]
+    if not isinstance(values, dict):
+        return values
+    if "$in" in values:
+        return arrays[values["$in"]]
+    if any(key.startswith("$") for key in values):
+        return decode(values)
+    return {key: join_tree(item, arrays) for key, item in values.items()}
+
+
 def _write(saved: Saved, file: IO[bytes]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("polyak.json", json.dumps(saved.info, indent=1, allow_nan=False))

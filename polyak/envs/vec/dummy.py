@@ -10,6 +10,7 @@ import numpy as np
 
 from polyak.envs.mistakes import check_same_spaces
 from polyak.envs.spaces import dict_to_obs, own_actions
+from polyak.envs.state import get_state, set_state, states_of_all
 from polyak.envs.vec.env_slot import (
     EnvSlot,
     allocate_observations,
@@ -86,6 +87,13 @@ class DummyVecEnv(VecEnv):
         if single is not None:
             return single.copy()
         return dict_to_obs(self.observation_space, {key: array.copy() for key, array in self.buf_obs.items()})
+
+    def get_state(self) -> dict[str, Any]:
+        return {"envs": [get_state(env) for env in self.envs]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        for env, one in zip(self.envs, states_of_all(state, self.num_envs), strict=True):
+            set_state(env, one)
 
     def close(self) -> None:
         for env in self.envs:

@@ -27,6 +27,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.spaces import obs_space_info, own_actions
+from polyak.envs.state import get_state, set_state
 from polyak.envs.vec.env_slot import EnvSlot, build_env, get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.info_codec import StepInfo, encode_step_infos, pickled
 from polyak.envs.vec.shared_arrays import Channel, Layout, receive_shared_arrays
@@ -337,8 +338,12 @@ _CALLS: dict[str, Callable[[gym.Env, Any], Any]] = {
     "set_attr": lambda env, argument: set_env_attr(env, *argument),
     "env_method": _call_method,
     "env_is_wrapped": is_env_wrapped,
+    "get_state": lambda env, _: get_state(env),
+    "set_state": set_state,
 }
 
 
 def _name_of(argument: Any) -> str:
+    if isinstance(argument, dict):
+        return "..."
     return repr(argument[0] if isinstance(argument, tuple) else argument)

@@ -11,7 +11,8 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -24,6 +25,7 @@ from gymnasium import spaces
 from polyak.envs.mistakes import check_same_spaces
 from polyak.envs.sizes import MOST_PROCESSES, check_size
 from polyak.envs.spaces import dict_to_obs
+from polyak.envs.state import EnvStateError, states_of_all
 from polyak.envs.vec import env_worker
 from polyak.envs.vec.env_slot import check_env_fns
 from polyak.envs.vec.env_worker import Assignment, EnvBlock, Failure, run_worker
@@ -129,6 +131,17 @@ class _OwnWork:
         # Taken before it is carried out, so that an interrupted command is not begun again.
         command, self._command = self._command, None
         return self.block.build() if command[0] == env_worker.BUILD else self.block.answer(*command)
+
+
+@contextmanager
+def _state_errors() -> Iterator[None]:
+    """Raise what a worker has to say of an environment's state as it was raised there."""
+    try:
+        yield
+    except EnvWorkerError as error:
+        if isinstance(error.__cause__, EnvStateError):
+            raise EnvStateError(str(error.__cause__)) from error
+        raise
 
 
 class SubprocVecEnv(VecEnv):
@@ -355,6 +368,20 @@ class SubprocVecEnv(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
         return self._call("env_is_wrapped", wrapper_class, indices)
+
+    def get_state(self) -> dict[str, Any]:
+        """As for :class:`~polyak.envs.VecEnv`. Global random generators of the processes are not part of it.
+
+        Raises:
+            EnvStateError: the state of an environment cannot be read.
+        """
+        with _state_errors():
+            return {"envs": self._call("get_state", None, None)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        with _state_errors():
+            for index, one in enumerate(states_of_all(state, self.num_envs)):
+                self._call("set_state", one, index)
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         if self.render_mode != "rgb_array":

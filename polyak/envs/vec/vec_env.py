@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import cloudpickle
 import gymnasium as gym
@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import is_composed
+from polyak.envs.state import EnvStateError, attributes_of, check_class, load_attributes
 from polyak.envs.vec.seeds import seeds_of
 from polyak.warning import warn_user
 
@@ -77,6 +78,27 @@ class VecEnv(ABC):
         if any(mode != modes[0] for mode in modes):
             raise ValueError(f"render_mode must be the same for all environments, got {modes}.")
         return modes[0]
+
+    # --- state ---
+
+    def get_state(self) -> dict[str, Any]:
+        """All that decides what the environments do next, as plain data: see :mod:`polyak.envs.state`.
+
+        Raises:
+            EnvStateError: it cannot be read; the message says of which part.
+        """
+        raise EnvStateError(
+            f"{type(self).__name__} cannot say its state. Give it get_state() and set_state(state), or use DummyVecEnv "
+            "or SubprocVecEnv."
+        )
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from what :meth:`get_state` returned, of a vector that was made alike.
+
+        Raises:
+            EnvStateError: the state is of another kind of environment.
+        """
+        raise EnvStateError(f"{type(self).__name__} cannot be put into a state: it has no set_state() of its own.")
 
     # --- stepping ---
 
@@ -295,6 +317,9 @@ class VecEnvWrapper(VecEnv):
     gave them. Around a ``VecNormalize``, what is not named here is replayed as it was returned, normalised by the
     statistics of then; the rest is normalised by the newest ones."""
 
+    state_attributes: ClassVar[tuple[str, ...] | None] = None
+    """Names of the attributes that are part of the environments' state; ``None``: all that are plain data."""
+
     def __init__(
         self,
         venv: VecEnv,
@@ -335,6 +360,17 @@ class VecEnvWrapper(VecEnv):
 
     @abstractmethod
     def step_wait(self) -> VecEnvStepReturn: ...
+
+    def get_state(self) -> dict[str, Any]:
+        own = self.state_attributes
+        skip = _NO_STATE if own is None else frozenset(vars(self)) - frozenset(own)
+        attributes = attributes_of(self, skip)
+        return {"class": type(self).__qualname__, "attributes": attributes, "wrapped": self.venv.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        check_class(self, state)
+        self.venv.set_state(state["wrapped"])
+        load_attributes(self, state["attributes"])
 
     def step_async(self, actions: np.ndarray) -> None:
         self.venv.step_async(actions)
@@ -404,6 +440,9 @@ class VecEnvWrapper(VecEnv):
         if owned and already_found:
             return _qualified_name(self)
         return self.venv.getattr_depth_check(name, already_found or owned)
+
+
+_NO_STATE = frozenset({"venv", "num_envs", "render_mode", "metadata"})
 
 
 def _owns(venv: VecEnv, name: str) -> bool:

@@ -65,6 +65,7 @@ class VecLearnedReward(VecEnvWrapper):
     """
 
     passes_on = ("observations",)
+    state_attributes = ("returns", "_before")
 
     def __init__(
         self, venv: VecEnv, reward: Reward, watch: Callable[[Any, Any, Any, Any, Any], None] | None = None

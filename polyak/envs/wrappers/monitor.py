@@ -124,6 +124,20 @@ class Monitor(gym.Wrapper):
             self.results_writer.write_row(episode)
         return episode
 
+    def get_state(self) -> dict[str, Any]:
+        """What the episode under way has brought; the record of past ones is not in it."""
+        return {
+            "rewards": list(self.rewards),
+            "needs_reset": self.needs_reset,
+            "total_steps": self.total_steps,
+            "current_reset_info": dict(self.current_reset_info),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue the episode that :meth:`get_state` described."""
+        self.rewards, self.needs_reset = list(state["rewards"]), state["needs_reset"]
+        self.total_steps, self.current_reset_info = state["total_steps"], dict(state["current_reset_info"])
+
     def close(self) -> None:
         super().close()
         if self.results_writer is not None:

@@ -44,6 +44,8 @@ class VecNormalize(VecEnvWrapper):
         ValueError: for an observation space (or entry) that is not Box, or ``norm_obs_keys`` without a Dict space.
     """
 
+    state_attributes = ("returns", "old_obs", "old_reward")
+
     def __init__(
         self,
         venv: VecEnv,

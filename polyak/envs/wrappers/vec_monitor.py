@@ -23,6 +23,7 @@ class VecMonitor(VecEnvWrapper):
     """
 
     passes_on = ("observations", "rewards")
+    state_attributes = ("episode_count", "episode_returns", "episode_lengths")
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class VecVideoRecorder(VecEnvWrapper):
     """
 
     passes_on = ("observations", "rewards")
+    state_attributes = ()
 
     def __init__(
         self,
