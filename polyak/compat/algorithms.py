@@ -1062,7 +1062,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     @property
     def _last_lstm_states(self) -> RNNStates | None:
         """What is remembered before the next step, [K, N, H] each; ``None`` before the first."""
-        memory = None if self.runner is None else self._remembering.recall(self.runner.episode_starts)
+        memory = None if self.runner is None else self._actor.recall(self.runner.episode_starts)
         if memory is None:
             return None
         policy: Any = self.policy

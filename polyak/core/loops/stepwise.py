@@ -1,0 +1,76 @@
+"""Values and log-probabilities step by step, as Stable-Baselines3 has them.
+
+The learner evaluates whole rollouts. Three want the numbers of a step before the next one is made: callbacks that read
+``locals["values"]``, rollout buffers with an ``add`` or ``compute_returns_and_advantage`` of a user's own, and policies
+whose ``forward``, a user's own, returns other numbers than ``evaluate_actions``. They are served here.
+
+Shape letters: N environments.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyak.core.acting.actor import Actor
+from polyak.core.loops.rollout import RolloutWriter, States, Successors, columns_of
+from polyak.core.loops.rollout_learner import RolloutLearner
+from polyak.data import RolloutBuffer
+from polyak.data.step import Step
+from polyak.nn.policies.base import Policy
+
+
+def wants_values(buffer: RolloutBuffer, policy: Policy) -> bool:
+    """Whether steps must bring their values into this buffer."""
+    return not buffer.values_may_follow or getattr(policy, "acts_by_forward", False)
+
+
+def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
+    """A step with ``values`` and ``log_probs`` [N] of its rows among its extras, unless the policy has said them."""
+    if "values" in step.extras:
+        return step
+    observations = policy.obs_to_tensor(step.observations)[0]
+    actions = torch.as_tensor(step.actions, device=policy.device)
+    columns = {k: torch.as_tensor(v, device=policy.device) for k, v in step.extras.items() if k != "next_masks"}
+    found = learner.eagerly(learner.evaluation, (observations, actions, columns), policy)
+    values, log_probs = found["values"].numpy(force=True), found["log_probs"].numpy(force=True)
+    return step._replace(extras={**step.extras, "values": values, "log_probs": log_probs})
+
+
+def locals_of(step: Step, policy: Policy) -> dict[str, Any]:
+    """What callbacks find in ``self.locals`` about a step that has values."""
+    values, log_probs = (torch.from_numpy(step.extras[name]) for name in ("values", "log_probs"))
+    tensors = policy.obs_to_tensor(step.observations)[0]
+    return {"obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
+
+
+class StepwiseWriter(RolloutWriter):
+    """Hands each step to the buffer with its values, and with those of the states in which it cut episodes short.
+
+    Args:
+        buffer: where to.
+        learner: evaluates steps.
+        policy: has acted.
+    """
+
+    def __init__(self, buffer: RolloutBuffer, learner: RolloutLearner, policy: Policy) -> None:
+        super().__init__(buffer, Successors())
+        self.learner, self.policy = learner, policy
+
+    def write(self, step: Step, actor: Actor) -> None:
+        step = with_values(step, self.learner, self.policy)
+        final_values = None
+        if step.ended and step.truncated.any():
+            final_values = np.zeros(len(step.truncated), np.float32)
+            final_values[step.truncated] = self._values_after(step, actor)
+        values, log_probs = step.extras["values"], step.extras["log_probs"]
+        self.buffer.record(columns_of(step), values, log_probs, final_values)
+
+    def _values_after(self, step: Step, actor: Actor) -> np.ndarray:
+        """Of the states in which episodes were cut short."""
+        ends = States.cut(step, actor.memory)
+        collected = ends.after((), self.buffer.observation_space, self.policy.device)
+        return self.learner.prepare(collected, self.policy).next_values.numpy(force=True)
+
+    def _rows(self) -> tuple[Any, ...]:
+        return ()
