@@ -65,7 +65,7 @@ class DeepSARSALearner(RolloutLearner):
         observations, actions, *_ = rows
         q = self.policy.q_net(observations)
         values = taken(q, actions.long().flatten())
-        found = {"values": values, "log_prob": torch.zeros_like(values)}
+        found = {"values": values, "log_probs": torch.zeros_like(values)}
         return {**found, "state_values": expected_value(q, self.exploration_rate)} if self.expected else found
 
     def next_values(self, rollout: Collected, acting: Any) -> Tensor:

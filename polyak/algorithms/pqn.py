@@ -52,7 +52,7 @@ class PQNLearner(DeepSARSALearner):
         """Greedy values, and 0 for logarithms of probabilities, which nothing reads."""
         observations, _, *more = rows
         values = greedy_value(self.policy.q_net(observations), more[0].get("masks") if more else None)
-        return {"values": values, "log_prob": torch.zeros_like(values)}
+        return {"values": values, "log_probs": torch.zeros_like(values)}
 
     def next_values(self, rollout: Collected, acting: Any) -> Tensor:
         return greedy_value(self.policy.q_net(rollout.next_observations), rollout.next_masks)

@@ -63,7 +63,7 @@ class REINFORCELearner(ActorCriticLearner):
         if self.baseline:
             return super().evaluation(rows, acting)
         zeros = torch.zeros(len(rows[1]), device=rows[1].device)  # nothing reads log-probabilities
-        return {"values": zeros, "log_prob": zeros}
+        return {"values": zeros, "log_probs": zeros}
 
     def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
         objective = super().actor_objective(batch, log_prob, entropy)

@@ -225,7 +225,7 @@ class RolloutAlgorithm(Collecting):
         return cast(Actor, self.runner.actor)
 
     def _complete(self, writer: RolloutWriter) -> Tensor:
-        """Fill in what the learner makes of a whole rollout. -> values [N, 1] of the observations after the last step"""
+        """Fill in what the learner makes of a rollout. -> values [N, 1] of the observations after the last step"""
         assert self.runner is not None
         with self._split.inference:
             learner, acting = cast(RolloutLearner, self.learner), self._acting_policy

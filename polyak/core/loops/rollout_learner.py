@@ -42,7 +42,7 @@ class RolloutLearner(Learner):
         if not rollout.rows:
             return Evaluation(None, None, next_values)
         rows = self._evaluate(rollout.rows, acting)
-        return Evaluation(rows["values"], rows["log_prob"], next_values, rows.get("state_values"))
+        return Evaluation(rows["values"], rows["log_probs"], next_values, rows.get("state_values"))
 
     def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
         """:meth:`evaluation` of all rows, in pieces of a size that memory bears."""
@@ -51,7 +51,7 @@ class RolloutLearner(Learner):
 
     @torch.no_grad()
     def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
-        """``values`` and ``log_prob`` [B] of rows, see :attr:`~polyak.core.loops.rollout.Collected.rows`.
+        """``values`` and ``log_probs`` [B] of rows, see :attr:`~polyak.core.loops.rollout.Collected.rows`.
 
         Args:
             rows: B of them.
@@ -60,7 +60,7 @@ class RolloutLearner(Learner):
         policy = self.policy if acting is None else acting
         observations, actions, *more = rows
         values, log_prob, _ = policy.evaluate_actions(observations, actions, **(more[0] if more else {}))
-        return {"values": values.flatten(), "log_prob": log_prob}
+        return {"values": values.flatten(), "log_probs": log_prob}
 
     def next_values(self, rollout: Collected, acting: Any) -> Tensor:
         """State values [S] of the successors."""
