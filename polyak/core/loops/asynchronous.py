@@ -410,7 +410,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
             if publish and step is not None:
                 judgement = {"values": rollout.buffer.values[number], "log_probs": rollout.buffer.log_probs[number]}
                 told = step._replace(extras={**step.extras, **judgement})
-                callback.update_locals({**names, **self._step_locals(told), "n_steps": number})
+                callback.update_locals(self._published(told, {**names, "n_steps": number}))
             if not (idle or callback.on_step()):
                 return False
             if step is not None:

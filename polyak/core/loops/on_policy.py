@@ -21,7 +21,7 @@ from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.loops.rollout import Evaluation, RolloutWriter, Successors
 from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.callbacks import BaseCallback, Published
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -164,10 +164,9 @@ class RolloutAlgorithm(Collecting):
             if collection.pending is not None:
                 self._take(collection.pending, collection, writer)
             while not self._is_collected(collection, rollout_buffer, n_steps):
-                step = self._make_step(collection)
+                step = collection.pending = writer.ready(self._make_step(collection))
                 if publish:
-                    step = collection.pending = self._with_values(step)
-                    callback.update_locals({**names, **self._step_locals(step), "n_steps": collection.steps - 1})
+                    callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
                 if not (idle or callback.on_step()):
                     return False
                 self._take(step, collection, writer)
@@ -175,7 +174,7 @@ class RolloutAlgorithm(Collecting):
                 self.rewards_follow(rollout_buffer)
             last_values = self._complete(writer)
             if publish:
-                callback.update_locals({"values": last_values})
+                callback.update_locals(self._published_last(writer, last_values))
             callback.on_rollout_end()
         finally:
             self._collection = None
@@ -192,13 +191,16 @@ class RolloutAlgorithm(Collecting):
             callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_steps, iteration=iteration
         )
 
-    def _step_locals(self, step: Step) -> dict[str, Any]:
-        """What callbacks find in ``self.locals`` about a step that has values."""
-        return {**on_policy_locals(step), **stepwise.locals_of(step, self.policy)}
+    def _published(self, step: Step, names: Mapping[str, Any]) -> Published:
+        """What callbacks find in ``self.locals`` about a step, besides these names."""
+        learner, watch = cast(RolloutLearner, self.learner), self._split.inference
+        later = stepwise.StepLocals(step, learner, self._acting_policy, watch)
+        return Published({**names, **on_policy_locals(step)}, later)
 
-    def _with_values(self, step: Step) -> Step:
-        with self._split.inference:
-            return stepwise.with_values(step, cast(RolloutLearner, self.learner), self._acting_policy)
+    def _published_last(self, writer: RolloutWriter, last_values: Tensor) -> Published:
+        """What they find at the end of a rollout: the last step, but the values of what followed it."""
+        later = self._published(writer.last(), {}).later
+        return Published({"values": last_values}, lambda: {**later(), "values": last_values})
 
     def _take(self, step: Step, collection: Collection, writer: RolloutWriter) -> None:
         """Store a step that callbacks have let pass."""

@@ -139,6 +139,11 @@ class RolloutWriter:
 
     def __init__(self, buffer: RolloutBuffer, successors: Successors) -> None:
         self.buffer, self.successors = buffer, successors
+        self._last: Step
+
+    def ready(self, step: Step) -> Step:
+        """A step with all that the buffer wants of it, before callbacks are asked."""
+        return step
 
     def write(self, step: Step, actor: Actor) -> None:
         """The one place where steps enter the buffer.
@@ -147,7 +152,7 @@ class RolloutWriter:
             step: what happened.
             actor: has chosen it, and holds the recurrent state after it.
         """
-        buffer = self.buffer
+        buffer, self._last = self.buffer, step
         if step.ended and step.truncated.any():
             self.successors.add(buffer.pos * buffer.n_envs, step, actor.memory)
         buffer.record(columns_of(step) if step.extras else step)
@@ -171,6 +176,11 @@ class RolloutWriter:
         if len(cut):
             buffer.final_values.reshape(-1)[self.successors.rows] = cut
         return torch.from_numpy(last)[:, None]
+
+    def last(self) -> Step:
+        """The last step of a whole rollout, with its values."""
+        row = {"values": self.buffer.values[-1], "log_probs": self.buffer.log_probs[-1]}
+        return self._last._replace(extras={**self._last.extras, **row})
 
 
 def columns_of(step: Step) -> Step:

@@ -15,6 +15,7 @@ import torch
 from polyak.core.acting.actor import Actor
 from polyak.core.loops.rollout import RolloutWriter, States, Successors, columns_of
 from polyak.core.loops.rollout_learner import RolloutLearner
+from polyak.core.watching.time_split import Stopwatch
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.nn.policies.base import Policy
@@ -37,11 +38,28 @@ def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
     return step._replace(extras={**step.extras, "values": values, "log_probs": log_probs})
 
 
-def locals_of(step: Step, policy: Policy) -> dict[str, Any]:
-    """What callbacks find in ``self.locals`` about a step that has values."""
-    values, log_probs = (torch.from_numpy(step.extras[name]) for name in ("values", "log_probs"))
-    tensors = policy.obs_to_tensor(step.observations)[0]
-    return {"obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
+class StepLocals:
+    """What callbacks find in ``self.locals`` about a step besides what the environments say: computed when it is read.
+
+    Args:
+        step: is about to be stored.
+        learner: evaluates it.
+        policy: has acted.
+        watch: where to add up how long that takes.
+    """
+
+    def __init__(self, step: Step, learner: RolloutLearner, policy: Policy, watch: Stopwatch) -> None:
+        self.step, self.learner, self.policy, self.watch = step, learner, policy, watch
+        self._known: dict[str, Any] | None = None
+
+    def __call__(self) -> dict[str, Any]:
+        if self._known is None:
+            with self.watch:
+                extras = with_values(self.step, self.learner, self.policy).extras
+                values, log_probs = (torch.from_numpy(extras[name]) for name in ("values", "log_probs"))
+                tensors = self.policy.obs_to_tensor(self.step.observations)[0]
+            self._known = {"obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
+        return self._known
 
 
 class StepwiseWriter(RolloutWriter):
@@ -57,8 +75,11 @@ class StepwiseWriter(RolloutWriter):
         super().__init__(buffer, Successors())
         self.learner, self.policy = learner, policy
 
+    def ready(self, step: Step) -> Step:
+        return with_values(step, self.learner, self.policy)
+
     def write(self, step: Step, actor: Actor) -> None:
-        step = with_values(step, self.learner, self.policy)
+        self._last = step = self.ready(step)
         final_values = None
         if step.ended and step.truncated.any():
             final_values = np.zeros(len(step.truncated), np.float32)
@@ -74,3 +95,6 @@ class StepwiseWriter(RolloutWriter):
 
     def _rows(self) -> tuple[Any, ...]:
         return ()
+
+    def last(self) -> Step:
+        return self._last
