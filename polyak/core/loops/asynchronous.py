@@ -431,7 +431,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
                 return None
             with self._turn.lock:
                 step = self.runner.step()
-                begun.writer.write(step, self._actor)
+                begun.writer.write(step)
                 begun.steps.append(_kept(step, whole=self._publish) if step.ended or self._publish else None)
         self._complete(begun.writer)
         self._begun = None

@@ -164,8 +164,9 @@ class RolloutAlgorithm(Collecting):
             if collection.pending is not None:
                 self._take(collection.pending, collection, writer)
             while not self._is_collected(collection, rollout_buffer, n_steps):
-                step = collection.pending = writer.ready(self._make_step(collection))
+                step = self._make_step(collection)
                 if publish:
+                    step = collection.pending = writer.ready(step)
                     callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
                 if not (idle or callback.on_step()):
                     return False
@@ -208,15 +209,15 @@ class RolloutAlgorithm(Collecting):
         self._update_info_buffer(step.infos, step.dones)
         step = self.runner.cut(step)  # a callback may have evaluated in the same environments
         started = perf_counter()
-        writer.write(step, self._actor)
+        writer.write(step)
         self._split.copy.seconds += perf_counter() - started
         collection.pending = None
 
     def _writer(self, rollout_buffer: RolloutBuffer, successors: Successors) -> RolloutWriter:
         """What steps enter the buffer by."""
         if stepwise.wants_values(rollout_buffer, self._acting_policy):
-            return stepwise.StepwiseWriter(rollout_buffer, cast(RolloutLearner, self.learner), self._acting_policy)
-        return RolloutWriter(rollout_buffer, successors)
+            return stepwise.StepwiseWriter(rollout_buffer, self._actor, cast(RolloutLearner, self.learner))
+        return RolloutWriter(rollout_buffer, self._actor, successors)
 
     def _masks_found(self) -> None:
         self.rollout_buffer = self._make_rollout_buffer()
@@ -231,7 +232,7 @@ class RolloutAlgorithm(Collecting):
         assert self.runner is not None
         with self._split.inference:
             learner, acting = cast(RolloutLearner, self.learner), self._acting_policy
-            evaluation = learner.prepare(writer.collected(self.runner, self._actor, self.device), acting)
+            evaluation = learner.prepare(writer.collected(self.runner, self.device), acting)
             last_values = writer.fill(evaluation)
         with self._split.update:
             self._estimate(writer.buffer, last_values, evaluation)

@@ -134,32 +134,28 @@ class RolloutWriter:
 
     Args:
         buffer: where to.
+        actor: makes the steps, and holds the recurrent state after them.
         successors: those that an earlier part of the rollout has left.
     """
 
-    def __init__(self, buffer: RolloutBuffer, successors: Successors) -> None:
-        self.buffer, self.successors = buffer, successors
+    def __init__(self, buffer: RolloutBuffer, actor: Actor, successors: Successors) -> None:
+        self.buffer, self.actor, self.successors = buffer, actor, successors
         self._last: Step
 
     def ready(self, step: Step) -> Step:
-        """A step with all that the buffer wants of it, before callbacks are asked."""
+        """A step with all that the buffer wants of it, before callbacks read it."""
         return step
 
-    def write(self, step: Step, actor: Actor) -> None:
-        """The one place where steps enter the buffer.
-
-        Args:
-            step: what happened.
-            actor: has chosen it, and holds the recurrent state after it.
-        """
+    def write(self, step: Step) -> None:
+        """The one place where steps enter the buffer."""
         buffer, self._last = self.buffer, step
         if step.ended and step.truncated.any():
-            self.successors.add(buffer.pos * buffer.n_envs, step, actor.memory)
+            self.successors.add(buffer.pos * buffer.n_envs, step, self.actor.memory)
         buffer.record(columns_of(step) if step.extras else step)
 
-    def collected(self, runner: Runner, actor: Actor, device: torch.device) -> Collected:
+    def collected(self, runner: Runner, device: torch.device) -> Collected:
         """The whole rollout, for the learner to evaluate."""
-        last = States(runner.obs, actor.recall(runner.episode_starts) or {}, runner.allowed)
+        last = States(runner.obs, self.actor.recall(runner.episode_starts) or {}, runner.allowed)
         ends = States.joined([*self.successors.states, last])
         return ends.after(self._rows(), self.buffer.observation_space, device)
 

@@ -67,31 +67,31 @@ class StepwiseWriter(RolloutWriter):
 
     Args:
         buffer: where to.
-        learner: evaluates steps.
-        policy: has acted.
+        actor: makes the steps.
+        learner: evaluates them.
     """
 
-    def __init__(self, buffer: RolloutBuffer, learner: RolloutLearner, policy: Policy) -> None:
-        super().__init__(buffer, Successors())
-        self.learner, self.policy = learner, policy
+    def __init__(self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner) -> None:
+        super().__init__(buffer, actor, Successors())
+        self.learner = learner
 
     def ready(self, step: Step) -> Step:
-        return with_values(step, self.learner, self.policy)
+        return with_values(step, self.learner, self.actor.policy)
 
-    def write(self, step: Step, actor: Actor) -> None:
+    def write(self, step: Step) -> None:
         self._last = step = self.ready(step)
         final_values = None
         if step.ended and step.truncated.any():
             final_values = np.zeros(len(step.truncated), np.float32)
-            final_values[step.truncated] = self._values_after(step, actor)
+            final_values[step.truncated] = self._values_after(step)
         values, log_probs = step.extras["values"], step.extras["log_probs"]
         self.buffer.record(columns_of(step), values, log_probs, final_values)
 
-    def _values_after(self, step: Step, actor: Actor) -> np.ndarray:
+    def _values_after(self, step: Step) -> np.ndarray:
         """Of the states in which episodes were cut short."""
-        ends = States.cut(step, actor.memory)
-        collected = ends.after((), self.buffer.observation_space, self.policy.device)
-        return self.learner.prepare(collected, self.policy).next_values.numpy(force=True)
+        policy, ends = self.actor.policy, States.cut(step, self.actor.memory)
+        collected = ends.after((), self.buffer.observation_space, policy.device)
+        return self.learner.prepare(collected, policy).next_values.numpy(force=True)
 
     def _rows(self) -> tuple[Any, ...]:
         return ()
