@@ -116,8 +116,8 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
         self._follow_schedule()
         return super()._iterate(callback, log_interval)
 
-    def _complete(self, writer: RolloutWriter) -> Tensor:
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
         learner = self.learner
         assert isinstance(learner, DeepSARSALearner)
         learner.exploration_rate, learner.expected = self.exploration_rate, self.expected
-        return super()._complete(writer)
+        return super()._prepare(writer)

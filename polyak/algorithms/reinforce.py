@@ -21,7 +21,7 @@ from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective
 from polyak.core.loops.collection import Collection
 from polyak.core.loops.on_policy import PolicyGradientAlgorithm
-from polyak.core.loops.rollout import Evaluation, RolloutWriter, Successors
+from polyak.core.loops.rollout import RolloutWriter, Successors
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
@@ -163,19 +163,17 @@ class REINFORCE(PolicyGradientAlgorithm):
         assert isinstance(rollout_buffer, EpisodeBuffer)
         return rollout_buffer.is_complete(self.runner.episode_starts)
 
-    def _complete(self, writer: RolloutWriter) -> Tensor:
-        assert isinstance(writer.buffer, EpisodeBuffer)
-        writer.buffer.finish()
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
+        """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
+        buffer = writer.buffer
+        assert isinstance(buffer, EpisodeBuffer)
+        buffer.finish()
         if not self.bootstrap_truncated:
             writer.successors = Successors()  # whose values count as 0
-        return super()._complete(writer)
-
-    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, evaluation: Evaluation) -> None:
-        """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
-        assert isinstance(rollout_buffer, EpisodeBuffer)
-        super()._estimate(rollout_buffer, last_values, evaluation)
+        last_values = super()._prepare(writer)
         if self.normalize_returns:
-            rollout_buffer.advantages = standardised(rollout_buffer.advantages, rollout_buffer.counted)
+            buffer.advantages = standardised(buffer.advantages, buffer.counted)
         if self.discount_states:
-            ages = steps_since_start(rollout_buffer.episode_starts)
-            rollout_buffer.advantages = (rollout_buffer.advantages * self.gamma**ages).astype(np.float32)
+            ages = steps_since_start(buffer.episode_starts)
+            buffer.advantages = (buffer.advantages * self.gamma**ages).astype(np.float32)
+        return last_values

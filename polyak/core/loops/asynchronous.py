@@ -26,7 +26,7 @@ from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, 
 from polyak.core.learner import Dial
 from polyak.core.loops.actor_thread import ActorThread
 from polyak.core.loops.on_policy import PolicyGradientAlgorithm
-from polyak.core.loops.rollout import Evaluation, RolloutWriter, Successors
+from polyak.core.loops.rollout import RolloutWriter, Successors
 from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
@@ -375,8 +375,8 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
             return None
         return self._made(self.rollout_buffer, version, [])
 
-    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, evaluation: Evaluation) -> None:
-        """Nothing: V-trace estimates advantages and targets as the learner learns."""
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
+        return self._evaluate(writer)  # V-trace estimates advantages and targets as the learner learns
 
     def _made(self, buffer: RolloutBuffer, version: int, steps: list[Step | None]) -> Rollout:
         assert self.runner is not None
@@ -433,7 +433,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
                 step = self.runner.step()
                 begun.writer.write(step)
                 begun.steps.append(_kept(step, whole=self._publish) if step.ended or self._publish else None)
-        self._complete(begun.writer)
+        self._prepare(begun.writer)
         self._begun = None
         return self._made(begun.writer.buffer, begun.version, begun.steps)
 

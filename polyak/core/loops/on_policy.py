@@ -18,7 +18,7 @@ from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_stat
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.loops import stepwise
 from polyak.core.loops.collection import Collecting, Collection
-from polyak.core.loops.rollout import Evaluation, RolloutWriter, Successors
+from polyak.core.loops.rollout import RolloutWriter, Successors
 from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, Published
@@ -142,8 +142,8 @@ class RolloutAlgorithm(Collecting):
         return 1
 
     def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        """Fill the rollout buffer with fresh experience, which the learner then evaluates: values, log-probabilities,
-        advantages and returns.
+        """Fill the rollout buffer with fresh experience, then with values and log-probabilities, which are the
+        learner's, and with advantages and returns.
 
         Args:
             callback: asked after every step whether to continue.
@@ -173,7 +173,7 @@ class RolloutAlgorithm(Collecting):
                 self._take(step, collection, writer)
             if self.rewards_follow is not None:
                 self.rewards_follow(rollout_buffer)
-            last_values = self._complete(writer)
+            last_values = self._prepare(writer)
             if publish:
                 callback.update_locals(self._published_last(writer, last_values))
             callback.on_rollout_end()
@@ -227,26 +227,24 @@ class RolloutAlgorithm(Collecting):
         assert self.runner is not None
         return cast(Actor, self.runner.actor)
 
-    def _complete(self, writer: RolloutWriter) -> Tensor:
-        """Fill in what the learner makes of a rollout. -> values [N, 1] of the observations after the last step"""
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
+        """Complete a rollout: values and log-probabilities, by the learner, then advantages and returns.
+
+        Returns:
+            values [N, 1] of the observations after the last step.
+        """
         assert self.runner is not None
-        with self._split.inference:
-            learner, acting = cast(RolloutLearner, self.learner), self._acting_policy
-            evaluation = learner.prepare(writer.collected(self.runner, self.device), acting)
-            last_values = writer.fill(evaluation)
+        last_values = self._evaluate(writer)
         with self._split.update:
-            self._estimate(writer.buffer, last_values, evaluation)
+            writer.estimate(last_values, self.runner.episode_starts)
         return last_values
 
-    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, evaluation: Evaluation) -> None:
-        """Fill in advantages and returns."""
+    def _evaluate(self, writer: RolloutWriter) -> Tensor:
+        """The learner's part of it."""
         assert self.runner is not None
-        then: dict[str, Any] = {}
-        if evaluation.state_values is not None:
-            states = evaluation.state_values.numpy(force=True).reshape(rollout_buffer.values.shape)
-            then = {"next_values": np.concatenate([states[1:], last_values.numpy().reshape(1, -1)])}
-        dones = self.runner.episode_starts
-        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones, **then)
+        with self._split.inference:
+            rollout = writer.collected(self.runner, self.device)
+            return writer.fill(cast(RolloutLearner, self.learner).prepare(rollout, self._acting_policy))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -141,6 +141,7 @@ class RolloutWriter:
     def __init__(self, buffer: RolloutBuffer, actor: Actor, successors: Successors) -> None:
         self.buffer, self.actor, self.successors = buffer, actor, successors
         self._last: Step
+        self._state_values: np.ndarray | None = None
 
     def ready(self, step: Step) -> Step:
         """A step with all that the buffer wants of it, before callbacks read it."""
@@ -171,7 +172,21 @@ class RolloutWriter:
             buffer.log_probs[:] = evaluation.log_probs.numpy(force=True).reshape(buffer.log_probs.shape)
         if len(cut):
             buffer.final_values.reshape(-1)[self.successors.rows] = cut
+        if evaluation.state_values is not None:
+            self._state_values = evaluation.state_values.numpy(force=True).reshape(buffer.values.shape)
         return torch.from_numpy(last)[:, None]
+
+    def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
+        """Put in advantages and returns.
+
+        Args:
+            last_values: what :meth:`fill` returned.
+            dones: [N] whether the last step ended an episode.
+        """
+        then: dict[str, Any] = {}
+        if self._state_values is not None:
+            then = {"next_values": np.concatenate([self._state_values[1:], last_values.numpy().reshape(1, -1)])}
+        self.buffer.compute_returns_and_advantage(last_values=last_values, dones=dones, **then)
 
     def last(self) -> Step:
         """The last step of a whole rollout, with its values."""
