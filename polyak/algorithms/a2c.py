@@ -57,12 +57,6 @@ class A2CLearner(OnPolicyLearner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step on the whole rollout."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective."""
         values, log_prob, entropy = self.evaluated(batch)

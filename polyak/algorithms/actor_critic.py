@@ -55,12 +55,6 @@ class ActorCriticLearner(OnPolicyLearner):
         if (rate := self.dials["critic_learning_rate"]) is not None:
             set_rate(self.optimizers["critic"], rate)
 
-    def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step of each."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend both objectives; what one of them learns from is nothing to the other."""
         values, log_prob, entropy = self.evaluated(batch)

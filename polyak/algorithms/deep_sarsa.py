@@ -71,12 +71,6 @@ class DeepSARSALearner(RolloutLearner):
     def next_values(self, rollout: Collected, acting: Any) -> Tensor:
         return expected_value(self.policy.q_net(rollout.next_observations), self.exploration_rate)
 
-    def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Regress the values of the actions taken on the returns that followed."""
         objective = self.objective(batch, taken(self.policy.q_net(batch.observations), batch.actions.long().flatten()))

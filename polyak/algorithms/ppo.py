@@ -115,14 +115,8 @@ class PPOLearner(OnPolicyLearner):
                     return Lesson(metrics, made, too_far=True)
         return Lesson(metrics, made, too_far=False)
 
-    def update(self, batch: RolloutSamples | RolloutRows) -> Update:
-        """One gradient step, skipped if the policy has moved more than 1.5 ``target_kl``."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Descend the objective, unless the policy has moved too far."""
+        """Descend the objective, unless the policy has moved more than 1.5 ``target_kl``."""
         values, log_prob, entropy = self.evaluated(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():

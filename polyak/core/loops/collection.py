@@ -5,7 +5,7 @@ A file written then holds the step that is not stored yet, and training that is 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,6 @@ from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.files.serialise import decode, encode
 from polyak.core.interaction import Interaction
-from polyak.core.loops.rollout import Successors
 from polyak.core.runner import flat, unflat
 from polyak.data.schema import Column
 from polyak.data.step import Step
@@ -34,8 +33,6 @@ class Collection:
     """That ended in them."""
     pending: Step | None = None
     """A step that was made and is not stored yet: callbacks are being asked."""
-    successors: Successors = field(default_factory=Successors)
-    """Of a rollout: those that none of its rows holds."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""

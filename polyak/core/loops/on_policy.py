@@ -51,6 +51,8 @@ class RolloutAlgorithm(Collecting):
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
     _outgrown = False
     """Whether the next rollout needs another buffer."""
+    _successors = cast(Successors, None)
+    """Those of the rollout that is being collected."""
     rewards_follow = cast(Any, None)
     """Fills in the rewards of a rollout that was collected without them."""
 
@@ -156,8 +158,9 @@ class RolloutAlgorithm(Collecting):
         publish, idle = callback.needs_locals, callback.is_idle
         if self._collection is None:
             rollout_buffer.reset()
+            self._successors = Successors()
         collection = self._begin_collection()
-        writer = self._writer(rollout_buffer, collection.successors)
+        writer = self._writer(rollout_buffer, self._successors)
         try:
             callback.on_rollout_start()
             names = self._collection_locals(callback, rollout_buffer, n_steps) if publish else {}
@@ -253,7 +256,7 @@ class RolloutAlgorithm(Collecting):
         if self._collection is not None and self.rollout_buffer.resumable:
             saved.info["rollout"], arrays = split_state(self.rollout_buffer.state_dict())
             saved.state |= prefixed("rollout", arrays)
-            saved.state |= prefixed("successors", self._collection.successors.state())
+            saved.state |= prefixed("successors", self._successors.state())
 
     def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._go_on(saved, resume, force_reset)
@@ -261,7 +264,7 @@ class RolloutAlgorithm(Collecting):
             return
         if "rollout" in saved.info and self.rollout_buffer.resumable:
             self.rollout_buffer.load_state_dict(join_state(saved.info["rollout"], saved.state_of("rollout")))
-            self._collection.successors = Successors.from_state(saved.state_of("successors"), self.device)
+            self._successors = Successors.from_state(saved.state_of("successors"), self.device)
         else:
             self._collection = None
 
