@@ -19,7 +19,7 @@ from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.core.loops.on_policy import RolloutAlgorithm
-from polyak.core.loops.rollout import Collected, RolloutWriter
+from polyak.core.loops.rollout import RolloutWriter, States
 from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
@@ -68,8 +68,8 @@ class DeepSARSALearner(RolloutLearner):
         found = {"values": values, "log_probs": torch.zeros_like(values)}
         return {**found, "state_values": expected_value(q, self.exploration_rate)} if self.expected else found
 
-    def next_values(self, rollout: Collected, acting: Any) -> Tensor:
-        return expected_value(self.policy.q_net(rollout.next_observations), self.exploration_rate)
+    def next_values(self, successors: States, acting: Any) -> Tensor:
+        return expected_value(self.policy.q_net(successors.observations), self.exploration_rate)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Regress the values of the actions taken on the returns that followed."""

@@ -23,7 +23,7 @@ from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.core.loops.on_policy import ByMinibatches
-from polyak.core.loops.rollout import Collected
+from polyak.core.loops.rollout import States
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.nn.catalog import policy_aliases
@@ -54,8 +54,8 @@ class PQNLearner(DeepSARSALearner):
         values = greedy_value(self.policy.q_net(observations), more[0].get("masks") if more else None)
         return {"values": values, "log_probs": torch.zeros_like(values)}
 
-    def next_values(self, rollout: Collected, acting: Any) -> Tensor:
-        return greedy_value(self.policy.q_net(rollout.next_observations), rollout.next_masks)
+    def next_values(self, successors: States, acting: Any) -> Tensor:
+        return greedy_value(self.policy.q_net(successors.observations), successors.masks)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

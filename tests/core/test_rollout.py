@@ -145,12 +145,12 @@ def test_successors_go_through_a_file_and_back() -> None:
     assert kept.rows.tolist() == [0, 6, 7]
     again, device = Successors.from_state(kept.state(), torch.device("cpu")), torch.device("cpu")
     space = gym.spaces.Dict({"a": gym.spaces.Box(-9, 9, (3,), np.float32)})
-    before, after = (States.joined(each.states).after((), space, device) for each in (kept, again))
+    before, after = (States.joined(each.states).tensors(space, device) for each in (kept, again))
     assert np.array_equal(again.rows, kept.rows)
-    assert torch.equal(before.next_observations["a"], after.next_observations["a"])
-    assert before.next_observations["a"].shape == (3, 3)
-    assert torch.equal(before.next_memory["hidden"], after.next_memory["hidden"])
-    assert torch.equal(before.next_masks, after.next_masks)
+    assert torch.equal(before.observations["a"], after.observations["a"])
+    assert before.observations["a"].shape == (3, 3)
+    assert torch.equal(before.memory["hidden"], after.memory["hidden"])
+    assert torch.equal(before.masks, after.masks)
     assert Successors().state() == {}
     assert not Successors.from_state({}, device).states
 

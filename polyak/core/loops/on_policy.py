@@ -246,8 +246,8 @@ class RolloutAlgorithm(Collecting):
         """The learner's part of it."""
         assert self.runner is not None
         with self._split.inference:
-            rollout = writer.collected(self.runner, self.device)
-            return writer.fill(cast(RolloutLearner, self.learner).prepare(rollout, self._acting_policy))
+            learner, ends = cast(RolloutLearner, self.learner), writer.ends(self.runner, self.device)
+            return writer.fill(learner.prepare(writer.rows(), ends, self._acting_policy))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -18,28 +18,13 @@ from torch import Tensor
 from polyak.core.acting.actor import Actor
 from polyak.core.runner import Runner, flat, unflat
 from polyak.data import RolloutBuffer
-from polyak.data.batch import TensorObs
-from polyak.data.step import Observations, Step
+from polyak.data.step import Step
 from polyak.nn.policies.base import Memory
 from polyak.ops.transfer import to_device
 
 
-class Collected(NamedTuple):
-    """What a learner evaluates of a rollout."""
-
-    rows: tuple[Any, ...]
-    """Observations [R, ...], actions [R, ...], and a dict of further columns [R, ...] if there are some; empty: the
-    rows have values already."""
-    next_observations: TensorObs
-    """[S, ...]"""
-    next_memory: dict[str, Tensor]
-    """Name -> [S, ...]: the recurrent state there; empty of a policy without one."""
-    next_masks: Tensor | None
-    """[S, M] bool, which choices are allowed there; ``None``: all."""
-
-
 class Evaluation(NamedTuple):
-    """What a policy makes of them."""
+    """What a policy makes of a rollout's rows and of its successors."""
 
     values: Tensor | None
     """[R]; ``None``: the rows have values already."""
@@ -52,13 +37,13 @@ class Evaluation(NamedTuple):
 
 
 class States(NamedTuple):
-    """Some states in which steps have ended."""
+    """Some states in which steps have ended, as arrays or as tensors."""
 
-    observations: Observations
-    """[S, ...]"""
+    observations: Any
+    """[S, ...], or a dict of these."""
     memory: Memory
-    """Name -> [S, ...]: the recurrent state; empty of a policy without one."""
-    masks: np.ndarray | None
+    """Name -> [S, ...]: the recurrent state, always tensors; empty of a policy without one."""
+    masks: Any
     """[S, M] bool, which choices are allowed; ``None``: all."""
 
     @classmethod
@@ -84,10 +69,10 @@ class States(NamedTuple):
             np.concatenate(masks) if masks else None,
         )
 
-    def after(self, rows: tuple[Any, ...], space: spaces.Space, device: torch.device) -> Collected:
-        """Rows with these states as successors, whose observations are of this space, as tensors."""
+    def tensors(self, space: spaces.Space, device: torch.device) -> "States":
+        """The same as tensors; ``space``: of the observations."""
         masks = None if self.masks is None else to_device(torch.from_numpy(self.masks), device)
-        return Collected(rows, _tensors(self.observations, space, device), self.memory, masks)
+        return self._replace(observations=_tensors(self.observations, space, device), masks=masks)
 
 
 class Successors:
@@ -154,14 +139,15 @@ class RolloutWriter:
             self.successors.add(buffer.pos * buffer.n_envs, step, self.actor.memory)
         buffer.record(columns_of(step) if step.extras else step)
 
-    def collected(self, runner: Runner, device: torch.device) -> Collected:
-        """The whole rollout, for the learner to evaluate."""
-        last = States(runner.obs, self.actor.recall(runner.episode_starts) or {}, runner.allowed)
-        ends = States.joined([*self.successors.states, last])
-        return ends.after(self._rows(), self.buffer.observation_space, device)
-
-    def _rows(self) -> tuple[Any, ...]:
+    def rows(self) -> tuple[Any, ...]:
+        """Observations [R, ...], actions [R, ...], and a dict of further columns [R, ...] if there are some, of a whole
+        rollout; empty: the rows have values already."""
         return self.buffer.flat_inputs()
+
+    def ends(self, runner: Runner, device: torch.device) -> States:
+        """The successors that no row holds: those kept, then those after the last step, which the runner holds."""
+        last = States(runner.obs, self.actor.recall(runner.episode_starts) or {}, runner.allowed)
+        return States.joined([*self.successors.states, last]).tensors(self.buffer.observation_space, device)
 
     def fill(self, evaluation: Evaluation) -> Tensor:
         """Put in what the learner says. -> values [N, 1] of the observations after the last step"""
@@ -171,7 +157,7 @@ class RolloutWriter:
             buffer.values[:] = evaluation.values.numpy(force=True).reshape(buffer.values.shape)
             buffer.log_probs[:] = evaluation.log_probs.numpy(force=True).reshape(buffer.log_probs.shape)
         if len(cut):
-            buffer.final_values.reshape(-1)[self.successors.rows] = cut
+            buffer.final_values.flat[self.successors.rows] = cut
         if evaluation.state_values is not None:
             self._state_values = evaluation.state_values.numpy(force=True).reshape(buffer.values.shape)
         return torch.from_numpy(last)[:, None]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyak.core.learner import Learner, Metrics
-from polyak.core.loops.rollout import Collected, Evaluation
+from polyak.core.loops.rollout import Evaluation, States
 from polyak.data import RolloutSamples
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import normalized
@@ -29,20 +29,21 @@ class RolloutLearner(Learner):
     """An :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`, or another of which a subclass knows values."""
 
     @torch.no_grad()
-    def prepare(self, rollout: Collected, acting: Any) -> Evaluation:
+    def prepare(self, rows: tuple[Any, ...], successors: States, acting: Any) -> Evaluation:
         """Values and log-probabilities of a rollout's rows, and values of those successors that no row holds.
 
         They are computed in batches, as gradient steps compute them: ratios of probabilities begin at 1.
 
         Args:
-            rollout: to be evaluated.
+            rows: see :meth:`~polyak.core.loops.rollout.RolloutWriter.rows`.
+            successors: of rows.
             acting: the policy that has made it, whose values they are: the learner's own, or an older copy.
         """
-        next_values = self.eagerly(self.next_values, rollout, acting)
-        if not rollout.rows:
+        next_values = self.eagerly(self.next_values, successors, acting)
+        if not rows:
             return Evaluation(None, None, next_values)
-        rows = self._evaluate(rollout.rows, acting)
-        return Evaluation(rows["values"], rows["log_probs"], next_values, rows.get("state_values"))
+        found = self._evaluate(rows, acting)
+        return Evaluation(found["values"], found["log_probs"], next_values, found.get("state_values"))
 
     def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
         """:meth:`evaluation` of all rows, in pieces of a size that memory bears."""
@@ -51,10 +52,10 @@ class RolloutLearner(Learner):
 
     @torch.no_grad()
     def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
-        """``values`` and ``log_probs`` [B] of rows, see :attr:`~polyak.core.loops.rollout.Collected.rows`.
+        """``values`` and ``log_probs`` [B] of rows.
 
         Args:
-            rows: B of them.
+            rows: B of those that :meth:`prepare` gets.
             acting: the policy that has acted; ``None``: the learner's own.
         """
         policy = self.policy if acting is None else acting
@@ -62,9 +63,9 @@ class RolloutLearner(Learner):
         values, log_prob, _ = policy.evaluate_actions(observations, actions, **(more[0] if more else {}))
         return {"values": values.flatten(), "log_probs": log_prob}
 
-    def next_values(self, rollout: Collected, acting: Any) -> Tensor:
-        """State values [S] of the successors."""
-        return acting.predict_values(rollout.next_observations, **rollout.next_memory).flatten()
+    def next_values(self, successors: States, acting: Any) -> Tensor:
+        """State values [S]."""
+        return acting.predict_values(successors.observations, **successors.memory).flatten()
 
 
 class OnPolicyLearner(RolloutLearner):

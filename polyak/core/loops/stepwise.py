@@ -89,11 +89,11 @@ class StepwiseWriter(RolloutWriter):
 
     def _values_after(self, step: Step) -> np.ndarray:
         """Of the states in which episodes were cut short."""
-        policy, ends = self.actor.policy, States.cut(step, self.actor.memory)
-        collected = ends.after((), self.buffer.observation_space, policy.device)
-        return self.learner.prepare(collected, policy).next_values.numpy(force=True)
+        policy, cut = self.actor.policy, States.cut(step, self.actor.memory)
+        states = cut.tensors(self.buffer.observation_space, policy.device)
+        return self.learner.prepare((), states, policy).next_values.numpy(force=True)
 
-    def _rows(self) -> tuple[Any, ...]:
+    def rows(self) -> tuple[Any, ...]:
         return ()
 
     def last(self) -> Step:
