@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, cast
 
@@ -178,7 +179,7 @@ class RolloutAlgorithm(Collecting):
                 self.rewards_follow(rollout_buffer)
             last_values = self._prepare(writer)
             if publish:
-                callback.update_locals(self._published_last(writer, last_values))
+                callback.update_locals(self._published(writer.last(), {"values": last_values}))
             callback.on_rollout_end()
         finally:
             self._collection = None
@@ -198,13 +199,8 @@ class RolloutAlgorithm(Collecting):
     def _published(self, step: Step, names: Mapping[str, Any]) -> Published:
         """What callbacks find in ``self.locals`` about a step, besides these names."""
         learner, watch = cast(RolloutLearner, self.learner), self._split.inference
-        later = stepwise.StepLocals(step, learner, self._acting_policy, watch)
-        return Published({**names, **on_policy_locals(step)}, later)
-
-    def _published_last(self, writer: RolloutWriter, last_values: Tensor) -> Published:
-        """What they find at the end of a rollout: the last step, but the values of what followed it."""
-        later = self._published(writer.last(), {}).later
-        return Published({"values": last_values}, lambda: {**later(), "values": last_values})
+        compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
+        return Published({**names, **on_policy_locals(step)}, compute)
 
     def _take(self, step: Step, collection: Collection, writer: RolloutWriter) -> None:
         """Store a step that callbacks have let pass."""
@@ -218,9 +214,9 @@ class RolloutAlgorithm(Collecting):
 
     def _writer(self, rollout_buffer: RolloutBuffer, successors: Successors) -> RolloutWriter:
         """What steps enter the buffer by."""
-        if stepwise.wants_values(rollout_buffer, self._acting_policy):
-            return stepwise.StepwiseWriter(rollout_buffer, self._actor, cast(RolloutLearner, self.learner))
-        return RolloutWriter(rollout_buffer, self._actor, successors)
+        if rollout_buffer.values_may_follow and not getattr(self._acting_policy, "acts_by_forward", False):
+            return RolloutWriter(rollout_buffer, self._actor, successors)
+        return stepwise.StepwiseWriter(rollout_buffer, self._actor, cast(RolloutLearner, self.learner))
 
     def _masks_found(self) -> None:
         self.rollout_buffer = self._make_rollout_buffer()

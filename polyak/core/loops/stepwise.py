@@ -21,11 +21,6 @@ from polyak.data.step import Step
 from polyak.nn.policies.base import Policy
 
 
-def wants_values(buffer: RolloutBuffer, policy: Policy) -> bool:
-    """Whether steps must bring their values into this buffer."""
-    return not buffer.values_may_follow or getattr(policy, "acts_by_forward", False)
-
-
 def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
     """A step with ``values`` and ``log_probs`` [N] of its rows among its extras, unless the policy has said them."""
     if "values" in step.extras:
@@ -38,8 +33,8 @@ def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
     return step._replace(extras={**step.extras, "values": values, "log_probs": log_probs})
 
 
-class StepLocals:
-    """What callbacks find in ``self.locals`` about a step besides what the environments say: computed when it is read.
+def locals_of(step: Step, learner: RolloutLearner, policy: Policy, watch: Stopwatch) -> dict[str, Any]:
+    """What callbacks find in ``self.locals`` about a step besides what the environments say.
 
     Args:
         step: is about to be stored.
@@ -47,19 +42,11 @@ class StepLocals:
         policy: has acted.
         watch: where to add up how long that takes.
     """
-
-    def __init__(self, step: Step, learner: RolloutLearner, policy: Policy, watch: Stopwatch) -> None:
-        self.step, self.learner, self.policy, self.watch = step, learner, policy, watch
-        self._known: dict[str, Any] | None = None
-
-    def __call__(self) -> dict[str, Any]:
-        if self._known is None:
-            with self.watch:
-                extras = with_values(self.step, self.learner, self.policy).extras
-                values, log_probs = (torch.from_numpy(extras[name]) for name in ("values", "log_probs"))
-                tensors = self.policy.obs_to_tensor(self.step.observations)[0]
-            self._known = {"obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
-        return self._known
+    with watch:
+        extras = with_values(step, learner, policy).extras
+        values, log_probs = (torch.from_numpy(extras[name]) for name in ("values", "log_probs"))
+        tensors = policy.obs_to_tensor(step.observations)[0]
+    return {"obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
 
 
 class StepwiseWriter(RolloutWriter):

@@ -38,12 +38,19 @@ class Published(dict[str, Any]):
 
     Args:
         entries: by name.
-        later: gives further entries, or such that take the place of these. It may be called several times.
+        compute: gives further entries, once; those of the same name stay as they are.
     """
 
-    def __init__(self, entries: Mapping[str, Any], later: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, entries: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]) -> None:
         super().__init__(entries)
-        self.later = later
+        self.compute = compute
+        self._computed: Mapping[str, Any] | None = None
+
+    def later(self) -> Mapping[str, Any]:
+        """The further entries."""
+        if self._computed is None:
+            self._computed = {name: value for name, value in self.compute().items() if name not in self}
+        return self._computed
 
 
 class BaseCallback(ABC):
