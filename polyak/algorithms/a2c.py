@@ -16,7 +16,8 @@ from typing_extensions import Self
 from polyak.core.deep import OPTIMIZER
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import OnPolicyAlgorithm, OnPolicyLearner
+from polyak.core.loops.on_policy import OnPolicyAlgorithm
+from polyak.core.loops.rollout_learner import OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutSamples
@@ -56,15 +57,9 @@ class A2CLearner(OnPolicyLearner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step on the whole rollout."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective."""
-        values, log_prob, entropy = self.judged(batch)
+        values, log_prob, entropy = self.evaluated(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update(objective.metrics)

@@ -24,7 +24,8 @@ from typing_extensions import Self
 from polyak.algorithms.a2c import policy_gradient_loss, value_loss
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
-from polyak.core.loops.on_policy import OnPolicyLearner, PolicyGradientAlgorithm
+from polyak.core.loops.on_policy import PolicyGradientAlgorithm
+from polyak.core.loops.rollout_learner import OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutSamples
@@ -54,15 +55,9 @@ class ActorCriticLearner(OnPolicyLearner):
         if (rate := self.dials["critic_learning_rate"]) is not None:
             set_rate(self.optimizers["critic"], rate)
 
-    def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step of each."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend both objectives; what one of them learns from is nothing to the other."""
-        values, log_prob, entropy = self.judged(batch)
+        values, log_prob, entropy = self.evaluated(batch)
         actor = self.actor_objective(batch, log_prob, entropy)
         critic = self.critic_objective(batch, values.flatten())
         self.minimise("actor", actor.loss, self.max_grad_norm)

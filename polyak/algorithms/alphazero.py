@@ -86,12 +86,6 @@ class AlphaZeroLearner(Learner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Positions) -> Update:
-        """One gradient step."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: Positions) -> Update:
         """Towards what the search found, and how games ended."""
         logits, values = self.policy.judge(batch.observations)

@@ -89,12 +89,6 @@ class ARSLearner(Learner):
         steps = self.delta_std * deltas
         return self.theta() + torch.cat([steps, -steps])
 
-    def update(self, batch: Trials) -> Update:
-        """One step."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: Trials) -> Update:
         """theta + alpha / (b sigma_R) sum (r+ - r-) delta, line 7."""
         direction, spread = ascent_direction(*batch, self.n_top or len(batch.deltas), self.correction)

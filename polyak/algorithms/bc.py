@@ -55,12 +55,6 @@ class BCLearner(Learner):
         super().__init__(recipe)
         self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Update:
-        """One gradient step."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: Transition) -> Update:
         """Towards the recorded actions."""
         actor = self.actor_objective(batch)

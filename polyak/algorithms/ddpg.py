@@ -51,14 +51,8 @@ class DDPGLearner(Learner):
         self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
         self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Update:
-        """One gradient step of critic and actor; then both targets follow."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: Transition) -> Update:
-        """Algorithm 1."""
+        """Critic and actor, algorithm 1; then both targets follow."""
         policy = self.policy
         target = self.td_target(batch)
         q = policy.critic.q_values(batch.observations, batch.actions)[0]

@@ -6,11 +6,9 @@ environments at once and without replay as in Mnih et al. 2016, arXiv:1602.01783
 Shapes: B batch rows, N environments, A actions.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
@@ -18,13 +16,14 @@ from torch import Tensor
 from polyak.algorithms.dqn import taken
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.core.loops.rollout import RolloutWriter, States
+from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
-from polyak.data import RolloutBuffer, RolloutSamples
-from polyak.data.step import NO_EXTRAS, Observations
+from polyak.data import RolloutSamples
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 
@@ -44,21 +43,33 @@ def value_loss(q: Tensor, returns: Tensor) -> Tensor:
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class DeepSARSALearner(Learner):
+class DeepSARSALearner(RolloutLearner):
     """Action values of the policy that acts."""
 
     policy: GreedyPolicy
     max_grad_norm: Dial[Tensor | None]
+    exploration_rate: float = 0.0
+    """Probability of a random action in the rollout that is evaluated."""
+    expected: bool = False
+    """Whether all states count by their expected values as successors, and not only those that no row holds."""
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: RolloutSamples) -> Update:
-        """One gradient step."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
+    # Returns of section 12.7: sums of errors r + gamma V(s') - Q(s, a) that decay by lambda.
+
+    @torch.no_grad()
+    def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
+        """Values of the actions taken, and 0 for logarithms of probabilities, which nothing reads."""
+        observations, actions, *_ = rows
+        q = self.policy.q_net(observations)
+        values = taken(q, actions.long().flatten())
+        found = {"values": values, "log_probs": torch.zeros_like(values)}
+        return {**found, "state_values": expected_value(q, self.exploration_rate)} if self.expected else found
+
+    def next_values(self, successors: States, acting: Any) -> Tensor:
+        return expected_value(self.policy.q_net(successors.observations), self.exploration_rate)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Regress the values of the actions taken on the returns that followed."""
@@ -94,31 +105,13 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
     policies: ClassVar = policy_aliases(GreedyPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net = Part("policy.q_net")
-    _judges_while_acting = False
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         self._follow_schedule()
         return super()._iterate(callback, log_interval)
 
-    def _values_of(
-        self, observations: Observations, memory: Mapping[str, Tensor], masks: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Expected values [N]."""
-        with torch.no_grad():
-            q = self.q_net(self.policy.obs_to_tensor(observations)[0])
-        return expected_value(q, self.exploration_rate).numpy(force=True)
-
-    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Any] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
-        """Values of actions, and 0 for logarithms of probabilities, which nothing reads."""
-        values = taken(self.q_net(obs), actions.long().flatten())
-        return values, torch.zeros_like(values)
-
-    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, dones: np.ndarray) -> None:
-        """Returns of section 12.7: sums of errors ``r + gamma V(s') - Q(s, a)`` that decay by lambda."""
-        if not self.expected:
-            return super()._estimate(rollout_buffer, last_values, dones)
-        observations = rollout_buffer.flat_inputs()[0]
-        with torch.no_grad():
-            values = expected_value(self.q_net(observations), self.exploration_rate).numpy(force=True)
-        then = np.concatenate([values.reshape(rollout_buffer.values.shape)[1:], last_values.numpy().reshape(1, -1)])
-        rollout_buffer.compute_returns_and_advantage(last_values, dones, next_values=then)
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
+        learner = self.learner
+        assert isinstance(learner, DeepSARSALearner)
+        learner.exploration_rate, learner.expected = self.exploration_rate, self.expected
+        return super()._prepare(writer)

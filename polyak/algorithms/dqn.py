@@ -83,12 +83,6 @@ class DQNLearner(Learner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Update:
-        """One gradient step. The target follows on the environment's clock: see :meth:`update_target`."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def update_target(self) -> None:
         """Move the target network towards the online one."""
         polyak_update(self.policy.q_net, self.policy.q_net_target, self.tau)

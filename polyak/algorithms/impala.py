@@ -59,12 +59,6 @@ class IMPALALearner(VTraceLearner):
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Unroll) -> Update:
-        """One gradient step on a rollout."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: Unroll) -> Update:
         """Descend the objective."""
         objective = self.objective(batch, self.judged(self.policy, batch))

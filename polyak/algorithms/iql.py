@@ -72,15 +72,9 @@ class IQLLearner(Learner):
         super().set(**values)
         set_rate(self.optimizers["actor"], self.dials["actor_learning_rate"])
 
-    def update(self, batch: Transition) -> Update:
-        """One gradient step of all three; then the targets follow."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: Transition) -> Update:
         """Algorithm 1 in the order of the authors' program: actor and critics see the value function as it is after its
-        step, and the actor's advantages come from the lagging critics."""
+        step, and the actor's advantages come from the lagging critics. The targets follow."""
         recorded = self.recorded_values(batch)
         value = self.value_objective(batch, recorded - self.policy.value(batch.observations))
         self.minimise("value", value.loss)

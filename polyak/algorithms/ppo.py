@@ -14,7 +14,8 @@ from torch import Tensor
 
 from polyak.core.hyperparameters import Count, NonNegative, Only, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import ByMinibatches, OnPolicyAlgorithm, OnPolicyLearner
+from polyak.core.loops.on_policy import ByMinibatches, OnPolicyAlgorithm
+from polyak.core.loops.rollout_learner import OnPolicyLearner
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
@@ -114,15 +115,9 @@ class PPOLearner(OnPolicyLearner):
                     return Lesson(metrics, made, too_far=True)
         return Lesson(metrics, made, too_far=False)
 
-    def update(self, batch: RolloutSamples | RolloutRows) -> Update:
-        """One gradient step, skipped if the policy has moved more than 1.5 ``target_kl``."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Descend the objective, unless the policy has moved too far."""
-        values, log_prob, entropy = self.judged(batch)
+        """Descend the objective, unless the policy has moved more than 1.5 ``target_kl``."""
+        values, log_prob, entropy = self.evaluated(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():
             kl = approximate_kl(log_prob - batch.old_log_prob)

@@ -8,11 +8,9 @@ used.
 Shapes: B minibatch rows, N environments, A actions, M = A choices of a mask.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
@@ -22,12 +20,12 @@ from polyak.algorithms.dqn import allowed
 from polyak.core.acting.exploration import EpsilonGreedy, EpsilonGreedyEach
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Learner, OptimizerRecipe
+from polyak.core.learner import Learner, Metrics, OptimizerRecipe
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.core.loops.on_policy import ByMinibatches
+from polyak.core.loops.rollout import States
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
-from polyak.data.step import NO_EXTRAS, Observations
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 
@@ -37,6 +35,27 @@ from polyak.nn.policies.value import GreedyPolicy
 def greedy_value(q: Tensor, masks: Tensor | None) -> Tensor:
     """max_a Q(s, a) over what is allowed. q [B, A], masks [B, M] bool or None: everything -> [B]"""
     return allowed(q, masks).amax(1)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class PQNLearner(DeepSARSALearner):
+    """DeepSARSA's gradient step; the value of a state is its greatest action value.
+
+    G_t = r + gamma (lambda G_(t+1) + (1 - lambda) max_a Q(s', a)), as in algorithm 1: what generalised advantage
+    estimation gives with max_a Q(s, a) for the value of a state. The network stands still while a rollout is collected.
+    """
+
+    @torch.no_grad()
+    def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
+        """Greedy values, and 0 for logarithms of probabilities, which nothing reads."""
+        observations, _, *more = rows
+        values = greedy_value(self.policy.q_net(observations), more[0].get("masks") if more else None)
+        return {"values": values, "log_probs": torch.zeros_like(values)}
+
+    def next_values(self, successors: States, acting: Any) -> Tensor:
+        return greedy_value(self.policy.q_net(successors.observations), successors.masks)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -60,12 +79,11 @@ class PQN(ActsEpsilonGreedily, ByMinibatches):
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     heeds_masks: ClassVar[bool] = True
-    learner_class: ClassVar[type[Learner]] = DeepSARSALearner
+    learner_class: ClassVar[type[Learner]] = PQNLearner
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net = Part("policy.q_net")
     _epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedyEach
-    _judges_while_acting = False
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -80,24 +98,6 @@ class PQN(ActsEpsilonGreedily, ByMinibatches):
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         self._follow_schedule()
         return super()._iterate(callback, log_interval)
-
-    # -- returns -------------------------------------------------------------------------------------------------------
-    #
-    # G_t = r + gamma (lambda G_(t+1) + (1 - lambda) max_a Q(s', a)), as in algorithm 1: what generalised advantage
-    # estimation gives with max_a Q(s, a) for the value of a state. The network stands still while they are collected.
-
-    def _values_of(
-        self, observations: Observations, memory: Mapping[str, Tensor], masks: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Greedy values [N]."""
-        with torch.no_grad():
-            q = self.q_net(self.policy.obs_to_tensor(observations)[0])
-            return greedy_value(q, None if masks is None else torch.as_tensor(masks, device=q.device)).numpy(force=True)
-
-    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Any] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
-        """Greedy values, and 0 for logarithms of probabilities, which nothing reads."""
-        values = greedy_value(self.q_net(obs), extras.get("masks"))
-        return values, torch.zeros_like(values)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

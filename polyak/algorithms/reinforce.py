@@ -12,18 +12,19 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, NonNegative, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective
+from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective
 from polyak.core.loops.collection import Collection
 from polyak.core.loops.on_policy import PolicyGradientAlgorithm
+from polyak.core.loops.rollout import RolloutWriter, Successors
 from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
-from polyak.data.step import Step
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -56,6 +57,13 @@ class REINFORCELearner(ActorCriticLearner):
         super().__init__(recipe)
         if not self.baseline:
             nn.ParameterList(self.policy.critic_parameters()).requires_grad_(False)
+
+    @torch.no_grad()
+    def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Metrics:
+        if self.baseline:
+            return super().evaluation(rows, acting)
+        zeros = torch.zeros(len(rows[1]), device=rows[1].device)  # nothing reads log-probabilities
+        return {"values": zeros, "log_probs": zeros}
 
     def actor_objective(self, batch: RolloutSamples, log_prob: Tensor, entropy: Tensor | None) -> Objective:
         objective = super().actor_objective(batch, log_prob, entropy)
@@ -155,22 +163,17 @@ class REINFORCE(PolicyGradientAlgorithm):
         assert isinstance(rollout_buffer, EpisodeBuffer)
         return rollout_buffer.is_complete(self.runner.episode_starts)
 
-    def _complete(self, rollout_buffer: RolloutBuffer, judged: bool) -> Tensor:
-        assert isinstance(rollout_buffer, EpisodeBuffer)
-        rollout_buffer.finish()
-        return super()._complete(rollout_buffer, judged or not self.baseline)
-
-    def _cut_values(self, step: Step) -> np.ndarray:
-        return super()._cut_values(step) if self.bootstrap_truncated else np.zeros(self.n_envs, np.float32)
-
-    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, dones: np.ndarray) -> None:
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
         """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
-        assert isinstance(rollout_buffer, EpisodeBuffer)
-        if not self.baseline:
-            rollout_buffer.values[:] = 0
-        super()._estimate(rollout_buffer, last_values, dones)
+        buffer = writer.buffer
+        assert isinstance(buffer, EpisodeBuffer)
+        buffer.finish()
+        if not self.bootstrap_truncated:
+            writer.successors = Successors()  # whose values count as 0
+        last_values = super()._prepare(writer)
         if self.normalize_returns:
-            rollout_buffer.advantages = standardised(rollout_buffer.advantages, rollout_buffer.counted)
+            buffer.advantages = standardised(buffer.advantages, buffer.counted)
         if self.discount_states:
-            ages = steps_since_start(rollout_buffer.episode_starts)
-            rollout_buffer.advantages = (rollout_buffer.advantages * self.gamma**ages).astype(np.float32)
+            ages = steps_since_start(buffer.episode_starts)
+            buffer.advantages = (buffer.advantages * self.gamma**ages).astype(np.float32)
+        return last_values

@@ -70,14 +70,8 @@ class SD3Learner(Learner):
             self.add_optimizer(f"actor_{i}", pair.actor, recipe.make_optimizer, recipe.lr)
             self.add_optimizer(f"critic_{i}", pair.critic, recipe.make_optimizer, recipe.lr)
 
-    def update(self, batch: Transition) -> Update:
-        """One gradient step of each critic and each actor; there is no delay."""
-        self.steps += 1
-        update: Update = self.run(self.gradient_step, batch)
-        return update
-
     def gradient_step(self, batch: Transition) -> Update:
-        """One pair after the other."""
+        """One pair of actor and critic after the other; there is no delay."""
         updates = [self.pair_step(rows, i) for i, rows in enumerate(batch.split(self.policy.n_pairs))]
         metrics = {name: torch.stack([each.metrics[name] for each in updates]).mean() for name in updates[0].metrics}
         return Update(metrics, torch.cat([each.td_error for each in updates if each.td_error is not None]))

@@ -16,7 +16,8 @@ from torch import Tensor
 from polyak.algorithms.ppo import value_loss
 from polyak.core.hyperparameters import Count, NonNegative, Only, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import ByMinibatches, OnPolicyLearner, StochasticActorAlgorithm
+from polyak.core.loops.on_policy import ByMinibatches, StochasticActorAlgorithm
+from polyak.core.loops.rollout_learner import OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
@@ -242,7 +243,7 @@ class TRPOLearner(OnPolicyLearner):
 
     def critic_step(self, batch: RolloutSamples, actor: tuple[str, ...]) -> Metrics:
         """Descend the value loss in all parameters but those named."""
-        values = self.policy.predict_values(batch.observations, **self.remembered(batch))
+        values = self.policy.predict_values(batch.observations, **self.recurrent_columns(batch))
         loss = value_loss(values.flatten(), batch.returns)
         self.minimise("policy", loss, sparing=self.parameters_of(actor))
         return {"value_loss": loss.detach()}
@@ -251,7 +252,7 @@ class TRPOLearner(OnPolicyLearner):
 
     def distribution(self, batch: RolloutSamples) -> Distribution:
         """Of the actions in a batch's states; it stays what it is when the policy is asked for another."""
-        distribution = copy(self.policy.get_distribution(batch.observations, **self.remembered(batch)))
+        distribution = copy(self.policy.get_distribution(batch.observations, **self.recurrent_columns(batch)))
         masks = batch.extras.get("masks")
         return distribution if masks is None else distribution.masked(masks)
 

@@ -59,6 +59,7 @@ from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.core.loops import off_policy, on_policy
 from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.runner import Acted
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
@@ -145,7 +146,7 @@ def maybe_make_env(env: Any, verbose: int) -> Any:
     return env
 
 
-class PolicyLearner(Learner):
+class PolicyLearner(RolloutLearner):
     """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings."""
 
     def __init__(self, recipe: LearnerRecipe) -> None:
@@ -1062,7 +1063,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     @property
     def _last_lstm_states(self) -> RNNStates | None:
         """What is remembered before the next step, [K, N, H] each; ``None`` before the first."""
-        memory = None if self.runner is None else self._remembering.recall(self.runner.episode_starts)
+        memory = None if self.runner is None else self._actor.recall(self.runner.episode_starts)
         if memory is None:
             return None
         policy: Any = self.policy

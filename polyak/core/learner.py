@@ -113,9 +113,9 @@ class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
     A subclass declares the hyper-parameters that it reads (:data:`Dial`), gives its networks optimizers in ``__init__``
-    and writes :meth:`update`, which hands a batch to its gradient step by :meth:`run`. A gradient step computes what
-    its losses need once and hands it to methods that state them, ``..._objective(batch, ...) -> Objective``. To add a
-    term, a subclass extends one of those::
+    and writes ``gradient_step(batch) -> Update``; one that does more than that step writes :meth:`update`, which hands
+    it a batch by :meth:`run`. A gradient step computes what its losses need once and hands it to methods that state
+    them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of those::
 
         class Conservative(SACLearner):
             def critic_objective(self, batch, q, target):
@@ -128,6 +128,9 @@ class Learner(nn.Module):
     """
 
     policy: Policy
+    gradient_step: Callable[..., Any]
+    """``(batch, *static)``: improves the networks. A method of each subclass that has one; without Python branches on
+    values of tensors or step counts."""
     steps: int
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
@@ -155,8 +158,10 @@ class Learner(nn.Module):
             self.dial(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
 
     def update(self, batch: Any) -> Update:
-        """Learn from one minibatch."""
-        raise NotImplementedError
+        """Learn from one minibatch: here one gradient step."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
 
     def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
         """Call one of the learner's own methods on a batch, as a compiled program where the engine has one.

@@ -78,7 +78,7 @@ def test_its_gradient_is_that_of_the_expected_return(baseline: bool) -> None:
     learner = model.learner
 
     def look(batch: Any) -> Any:
-        _, log_prob, entropy = learner.judged(batch)
+        _, log_prob, entropy = learner.evaluated(batch)
         found.append(-torch.autograd.grad(learner.actor_objective(batch, log_prob, entropy).loss, weight)[0])
         return update(batch)
 
@@ -180,7 +180,7 @@ def test_the_value_loss_moves_the_baseline_alone_and_the_policy_loss_the_actor_a
     model = REINFORCE("MlpPolicy", "CartPole-v1", episodes_per_update=2, device="cpu", seed=0, compile=False).learn(1)
     learner, policy = model.learner, model.policy
     batch = next(iter(model.rollout_buffer.get()))
-    values, log_prob, entropy = learner.judged(batch)
+    values, log_prob, entropy = learner.evaluated(batch)
     losses = {
         "actor": learner.actor_objective(batch, log_prob, entropy).loss,
         "critic": learner.critic_objective(batch, values.flatten()).loss,

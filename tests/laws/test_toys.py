@@ -25,13 +25,13 @@ from tests.tolerance import bound
 def test_what_an_actor_remembers_goes_through_rollouts_to_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     model = RecurrentA2C(**{**RecurrentA2C.trial(), "env": "CartPole-v1", "normalize_advantage": False})
     seen: list[Any] = []
-    judged = type(model.learner).judged
+    judged = type(model.learner).evaluated
 
     def watched(learner: Any, batch: Any) -> Any:
         seen.append(batch)
         return judged(learner, batch)
 
-    monkeypatch.setattr(type(model.learner), "judged", watched)
+    monkeypatch.setattr(type(model.learner), "evaluated", watched)
     model.learn(128)
     hidden = seen[-1].extras["hidden"]
     assert hidden.shape == (64, WIDTH)
@@ -94,7 +94,7 @@ def test_masks_reach_the_loss_and_are_heeded() -> None:
     assert not masks.all()
     assert masks.gather(1, chosen[:, None]).all()
     with torch.no_grad():
-        log_prob = model.learner.judged(batch)[1]
+        log_prob = model.learner.evaluated(batch)[1]
         unmasked = model.policy.evaluate_actions(batch.observations, batch.actions)[1]
     closed = ~masks.all(1)
     assert (log_prob[closed] > unmasked[closed]).all()

@@ -173,7 +173,7 @@ def test_a_rollout_in_sequences_is_judged_as_its_steps_were(kind: str, critic: s
     assert buffer.sequence_length == 8
     assert buffer.episode_starts.reshape(-1, 8)[:, 1:].any(), "episodes must begin within sequences, too"
     for batch in buffer.get(32):
-        values, log_prob, _ = model.learner.judged(batch)
+        values, log_prob, _ = model.learner.evaluated(batch)
         near = 8 * bound(4 + WIDTH + 8, size=10)
         torch.testing.assert_close(values.flatten(), batch.old_values, rtol=0, atol=near)
         torch.testing.assert_close(log_prob, batch.old_log_prob, rtol=0, atol=near)

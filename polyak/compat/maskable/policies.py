@@ -97,9 +97,9 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
         return distribution
 
     def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Decision:
-        if not self.values_while_acting:
+        if not self.acts_by_forward:
             return Decision(self._predict(obs, deterministic, masks))
-        allowed = masks.numpy(force=True) if self.acts_by_forward else masks
+        allowed = masks.numpy(force=True)
         actions, values, log_probs = self(obs, deterministic=deterministic, action_masks=allowed)
         return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
 

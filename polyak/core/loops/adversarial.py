@@ -31,7 +31,7 @@ from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.core.reward import RewardFunction
 from polyak.core.runner import flat, unflat
 from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.core.watching.callbacks import BaseCallback, Published
 from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer, RolloutBuffer, collect
 from polyak.data.step import Step
 from polyak.envs import VecEnv, VecLearnedReward, VecNormalize, VecTransposeImage, as_vec_env
@@ -663,7 +663,8 @@ class Relay(BaseCallback):
         return self.callback.is_idle
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
-        self.callback.update_locals({**locals_, "self": self.owner})
+        names = {**locals_, "self": self.owner}
+        self.callback.update_locals(Published(names, locals_.later) if isinstance(locals_, Published) else names)
 
     def on_rollout_start(self) -> None:
         self.owner._begin_rollout(self.callback)

@@ -23,9 +23,11 @@ from polyak.core.acting.actor import Actor, copy_of
 from polyak.core.deep import RELOAD
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
-from polyak.core.learner import Dial, Learner
+from polyak.core.learner import Dial
 from polyak.core.loops.actor_thread import ActorThread
 from polyak.core.loops.on_policy import PolicyGradientAlgorithm
+from polyak.core.loops.rollout import RolloutWriter, Successors
+from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.core.watching.time_split import TimeSplit
@@ -55,7 +57,7 @@ class Judged(NamedTuple):
     entropy: Tensor | None  # [T, N]; None where there is no closed form
 
 
-class VTraceLearner(Learner):
+class VTraceLearner(RolloutLearner):
     """A stochastic actor and a value function that learn from what an older policy did."""
 
     policy: ActorCriticPolicy
@@ -166,7 +168,7 @@ class Rollout(NamedTuple):
 class _Begun:
     """A rollout that the actor's thread is making."""
 
-    buffer: RolloutBuffer
+    writer: RolloutWriter
     version: int
     steps: list[Step | None] = field(default_factory=list)
 
@@ -373,17 +375,12 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
             return None
         return self._made(self.rollout_buffer, version, [])
 
-    def _complete(self, rollout_buffer: RolloutBuffer, judged: bool) -> Tensor:
-        if not judged:
-            with self._split.inference:
-                self._evaluate_rollout(rollout_buffer)
-        assert self.runner is not None
-        memory = self._remembering.recall(self.runner.episode_starts) or {}
-        return torch.from_numpy(self._values_of(self.runner.obs, memory, self.runner.allowed))[:, None]
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
+        return self._evaluate(writer)  # V-trace estimates advantages and targets as the learner learns
 
     def _made(self, buffer: RolloutBuffer, version: int, steps: list[Step | None]) -> Rollout:
         assert self.runner is not None
-        memory = self._remembering.recall(self.runner.episode_starts) or {}
+        memory = self._actor.recall(self.runner.episode_starts) or {}
         return Rollout(buffer, self.runner.obs, self.runner.episode_starts, dict(memory), version, steps)
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
@@ -413,7 +410,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
             if publish and step is not None:
                 judgement = {"values": rollout.buffer.values[number], "log_probs": rollout.buffer.log_probs[number]}
                 told = step._replace(extras={**step.extras, **judgement})
-                callback.update_locals({**names, **self._step_locals(told), "n_steps": number})
+                callback.update_locals(self._published(told, {**names, "n_steps": number}))
             if not (idle or callback.on_step()):
                 return False
             if step is not None:
@@ -427,20 +424,18 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
         if self._begun is None:
             version = self._catch_up()
             self._begin_acting()
-            self._begun = _Begun(self._make_rollout_buffer(), version)
+            self._begun = _Begun(self._writer(self._make_rollout_buffer(), Successors()), version)
         begun = self._begun
         while len(begun.steps) < self.n_steps:
             if stopping():
                 return None
             with self._turn.lock:
                 step = self.runner.step()
-                cut_values = self._cut_values(step) if step.ended and step.truncated.any() else None
-                self._store(step, cut_values, begun.buffer)
+                begun.writer.write(step)
                 begun.steps.append(_kept(step, whole=self._publish) if step.ended or self._publish else None)
-        if not self._judges_while_acting:
-            self._evaluate_rollout(begun.buffer)
+        self._prepare(begun.writer)
         self._begun = None
-        return self._made(begun.buffer, begun.version, begun.steps)
+        return self._made(begun.writer.buffer, begun.version, begun.steps)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

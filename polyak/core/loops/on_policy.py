@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, cast
 
@@ -16,70 +17,20 @@ from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.deep import NETWORKS
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
-from polyak.core.learner import Learner, Metrics
+from polyak.core.loops import stepwise
 from polyak.core.loops.collection import Collecting, Collection
+from polyak.core.loops.rollout import RolloutWriter, Successors
+from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.data import RolloutBuffer, RolloutSamples
-from polyak.data.step import NO_EXTRAS, Observations, Step
-from polyak.nn.fast.precision import products_in
+from polyak.core.watching.callbacks import BaseCallback, Published
+from polyak.data import RolloutBuffer
+from polyak.data.step import Step
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
-from polyak.ops.policy_gradient import normalized
 from polyak.warning import warn_user
 
-_EVALUATION_ROWS = 1024
-"""Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
 _MOST_STEPS = 10**9
 """Of which divisors are looked for."""
-_SMALL_ROLLOUT = 256
-"""Rows of a rollout up to which evaluating it is mostly overhead, so that a program does it in a fraction of the
-time; with more rows it gains less than 1 % of a training, which building one is not worth."""
-
-
-class OnPolicyLearner(Learner):
-    """A learner with a stochastic actor and a value function, which also judges rollouts."""
-
-    policy: ActorCriticPolicy
-    entropy_index: float = 1.0
-    """Which Tsallis entropy :meth:`judged` gives: see :mod:`polyak.ops.tsallis`."""
-
-    def judged(self, batch: RolloutSamples) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Values [B, 1] of a minibatch, log-probabilities [B] of its actions and entropies [B], by the policy as it is,
-        which is handed the further columns of the rollout by their names: memory, masks."""
-        named: dict[str, Any] = dict(batch.extras)
-        if self.entropy_index != 1:
-            named["entropy_index"] = self.entropy_index
-        return self.policy.evaluate_actions(batch.observations, batch.actions, **named)
-
-    def remembered(self, batch: RolloutSamples) -> dict[str, Tensor]:
-        """Those columns of a minibatch that say what its rows remember: see
-        :class:`~polyak.nn.policies.recurrent.RecurrentActorCriticPolicy`."""
-        names = {"starts", *(self.policy.initial_memory(1) or ())}
-        return {name: column for name, column in batch.extras.items() if name in names}
-
-    def evaluate(self, batch: tuple[Any, ...]) -> Metrics:
-        """``values`` and ``log_prob`` [B] of observations [B, ...] and the actions [B, ...] taken there, and of further
-        columns where there are some."""
-        results: Metrics = self.run(self.evaluation, batch)
-        return results
-
-    @torch.no_grad()
-    def evaluation(self, batch: tuple[Any, ...]) -> Metrics:
-        observations, actions, *more = batch
-        values, log_prob, _ = self.policy.evaluate_actions(observations, actions, **(more[0] if more else {}))
-        return {"values": values.flatten(), "log_prob": log_prob}
-
-    def normalized(self, advantages: Tensor) -> Tensor:
-        """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
-        if self.group is None:
-            return normalized(advantages)
-        x = advantages.double()  # in which sums of squares lose nothing
-        moments = torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()])
-        rows, total, squares = self.group.sum(moments).unbind()
-        mean = total / rows
-        deviation = ((squares - rows * mean.square()).clamp(min=0) / (rows - 1)).sqrt()
-        return ((x - mean) / (deviation + 1e-8)).to(advantages.dtype)
 
 
 @dataclass(eq=False, repr=False)
@@ -101,17 +52,14 @@ class RolloutAlgorithm(Collecting):
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
     _outgrown = False
     """Whether the next rollout needs another buffer."""
+    _successors = cast(Successors, None)
+    """Those of the rollout that is being collected."""
     rewards_follow = cast(Any, None)
     """Fills in the rewards of a rollout that was collected without them."""
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "n_steps": 64}
-
-    @property
-    def _actor_critic(self) -> ActorCriticPolicy:
-        """Whose actions and values a rollout is made of."""
-        return cast(ActorCriticPolicy, self._acting_policy)
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -197,42 +145,41 @@ class RolloutAlgorithm(Collecting):
         return 1
 
     def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        """Fill the rollout buffer with fresh experience, advantages and returns.
-
-        Where that is cheaper only the actor runs while stepping. Values and log-probabilities are then computed
-        afterwards, in one pass over the whole rollout: the networks have not changed, so the numbers are the same.
+        """Fill the rollout buffer with fresh experience, then with values and log-probabilities, which are the
+        learner's, and with advantages and returns.
 
         Args:
-            callback: asked after every step whether to go on.
+            callback: asked after every step whether to continue.
             rollout_buffer: emptied first.
             n_steps: steps per environment.
 
         Returns:
-            whether to go on: False if a callback asked to stop.
+            whether to continue: False if a callback asked to stop.
         """
-        own_add, publish, idle = not rollout_buffer.values_may_follow, callback.needs_locals, callback.is_idle
+        publish, idle = callback.needs_locals, callback.is_idle
         if self._collection is None:
             rollout_buffer.reset()
+            self._successors = Successors()
         collection = self._begin_collection()
+        writer = self._writer(rollout_buffer, self._successors)
         try:
             callback.on_rollout_start()
             names = self._collection_locals(callback, rollout_buffer, n_steps) if publish else {}
             if collection.pending is not None:
-                self._take(collection.pending, collection, rollout_buffer)
+                self._take(collection.pending, collection, writer)
             while not self._is_collected(collection, rollout_buffer, n_steps):
                 step = self._make_step(collection)
-                if (own_add or publish) and "values" not in step.extras:
-                    step = collection.pending = self._judged(step)
                 if publish:
-                    callback.update_locals({**names, **self._step_locals(step), "n_steps": collection.steps - 1})
+                    step = collection.pending = writer.ready(step)
+                    callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
                 if not (idle or callback.on_step()):
                     return False
-                self._take(step, collection, rollout_buffer)
+                self._take(step, collection, writer)
             if self.rewards_follow is not None:
                 self.rewards_follow(rollout_buffer)
-            last_values = self._complete(rollout_buffer, judged=own_add or self._judges_while_acting)
+            last_values = self._prepare(writer)
             if publish:
-                callback.update_locals({"values": last_values})
+                callback.update_locals(self._published(writer.last(), {"values": last_values}))
             callback.on_rollout_end()
         finally:
             self._collection = None
@@ -249,121 +196,54 @@ class RolloutAlgorithm(Collecting):
             callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_steps, iteration=iteration
         )
 
-    def _step_locals(self, step: Step) -> dict[str, Any]:
-        """What callbacks find in ``self.locals`` about a step."""
-        values, log_probs = (torch.from_numpy(step.extras[name]) for name in ("values", "log_probs"))
-        tensors = self.policy.obs_to_tensor(step.observations)[0]
-        return {**on_policy_locals(step), "obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
+    def _published(self, step: Step, names: Mapping[str, Any]) -> Published:
+        """What callbacks find in ``self.locals`` about a step, besides these names."""
+        learner, watch = cast(RolloutLearner, self.learner), self._split.inference
+        compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
+        return Published({**names, **on_policy_locals(step)}, compute)
 
-    def _take(self, step: Step, collection: Collection, rollout_buffer: RolloutBuffer) -> None:
+    def _take(self, step: Step, collection: Collection, writer: RolloutWriter) -> None:
         """Store a step that callbacks have let pass."""
         assert self.runner is not None
         self._update_info_buffer(step.infos, step.dones)
         step = self.runner.cut(step)  # a callback may have evaluated in the same environments
-        cut_values = self._cut_values(step) if step.ended and step.truncated.any() else None
         started = perf_counter()
-        self._store(step, cut_values, rollout_buffer)
+        writer.write(step)
         self._split.copy.seconds += perf_counter() - started
         collection.pending = None
 
-    def _store(self, step: Step, cut_values: np.ndarray | None, rollout_buffer: RolloutBuffer) -> None:
-        """The one place where steps enter the buffer.
-
-        Args:
-            step: what happened.
-            cut_values: [N] values of the states in which episodes were cut short, 0 elsewhere; ``None``: nowhere.
-            rollout_buffer: where to.
-        """
-        if not step.extras:
-            return rollout_buffer.record(step, None, None, cut_values)
-        extras = dict(step.extras)
-        extras.pop("next_masks", None)
-        values, log_probs = extras.pop("values", None), extras.pop("log_probs", None)
-        rollout_buffer.record(step._replace(extras=extras), values, log_probs, cut_values)
+    def _writer(self, rollout_buffer: RolloutBuffer, successors: Successors) -> RolloutWriter:
+        """What steps enter the buffer by."""
+        if rollout_buffer.values_may_follow and not getattr(self._acting_policy, "acts_by_forward", False):
+            return RolloutWriter(rollout_buffer, self._actor, successors)
+        return stepwise.StepwiseWriter(rollout_buffer, self._actor, cast(RolloutLearner, self.learner))
 
     def _masks_found(self) -> None:
         self.rollout_buffer = self._make_rollout_buffer()
 
     @property
-    def _judges_while_acting(self) -> bool:
-        """Whether steps bring values."""
-        return self._actor_critic.values_while_acting
-
-    def _cut_values(self, step: Step) -> np.ndarray:
-        """The values [N] of the states in which episodes were cut short; 0 elsewhere."""
-        final, rows, masks = step.next_observations, step.truncated, step.extras.get("next_masks")
-        final = {key: part[rows] for key, part in final.items()} if isinstance(final, dict) else final[rows]
-        with self._split.inference:
-            values = np.zeros(len(rows), np.float32)
-            memory = self._remembering.memory or {}
-            kept = torch.from_numpy(rows).to(self.device)
-            remembered = {name: value[kept] for name, value in memory.items()}
-            values[rows] = self._values_of(final, remembered, None if masks is None else masks[rows])
-        return values
-
-    @property
-    def _remembering(self) -> Actor:
-        """Who remembers what the policy does."""
+    def _actor(self) -> Actor:
         assert self.runner is not None
         return cast(Actor, self.runner.actor)
 
-    def _values_of(
-        self, observations: Observations, memory: Mapping[str, Tensor], masks: np.ndarray | None = None
-    ) -> np.ndarray:
-        """State values [N], given what is remembered there. Those of action values count what masks [N, M] allow;
-        ``None``: all."""
-        with torch.no_grad():
-            tensors = self._actor_critic.obs_to_tensor(observations)[0]
-            return self._actor_critic.predict_values(tensors, **memory).flatten().numpy(force=True)
-
-    @torch.no_grad()
-    def _judged(self, step: Step) -> Step:
-        """``step`` with the values and log-probabilities of its rows."""
-        with self._split.inference:
-            observations = self._actor_critic.obs_to_tensor(step.observations)[0]
-            more = {k: torch.as_tensor(v, device=self.device) for k, v in step.extras.items() if k != "next_masks"}
-            values, log_probs = self._evaluated(observations, torch.as_tensor(step.actions, device=self.device), more)
-        judgement = {"values": values.flatten().numpy(force=True), "log_probs": log_probs.numpy(force=True)}
-        return step._replace(extras={**step.extras, **judgement})
-
-    def _complete(self, rollout_buffer: RolloutBuffer, judged: bool) -> Tensor:
-        """Compute what only a whole rollout tells: advantages and returns, and, unless ``judged``, values.
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
+        """Complete a rollout: values and log-probabilities, by the learner, then advantages and returns.
 
         Returns:
-            the values [N, 1] of the observations after the last step.
+            values [N, 1] of the observations after the last step.
         """
         assert self.runner is not None
-        with self._split.inference:
-            if not judged:
-                self._evaluate_rollout(rollout_buffer)
-            memory = self._remembering.recall(self.runner.episode_starts) or {}
-            last_values = torch.from_numpy(self._values_of(self.runner.obs, memory, self.runner.allowed))[:, None]
+        last_values = self._evaluate(writer)
         with self._split.update:
-            self._estimate(rollout_buffer, last_values, self.runner.episode_starts)
+            writer.estimate(last_values, self.runner.episode_starts)
         return last_values
 
-    def _estimate(self, rollout_buffer: RolloutBuffer, last_values: Tensor, dones: np.ndarray) -> None:
-        """Fill in advantages and returns, from the values [N, 1] and the ends [N] after the last step."""
-        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=dones)
-
-    def _evaluated(self, obs: Any, actions: Tensor, extras: Mapping[str, Any] = NO_EXTRAS) -> tuple[Tensor, Tensor]:
-        """Values and log-probabilities as gradient steps see them: ratios of probabilities begin at 1."""
-        with products_in(self.learner.precision):
-            values, log_prob, _ = self._actor_critic.evaluate_actions(obs, actions, **extras)
-        return values, log_prob
-
-    @torch.no_grad()
-    def _evaluate_rollout(self, buffer: RolloutBuffer) -> None:
-        """Fill in the values and log-probabilities of everything in the buffer."""
-        inputs = buffer.flat_inputs()
-        if isinstance(self.learner, OnPolicyLearner) and len(inputs[1]) <= _SMALL_ROLLOUT:
-            results = self.learner.evaluate(inputs)
-            values, log_probs = results["values"], results["log_prob"]
-        else:
-            parts = [self._evaluated(*rows) for rows in zip(*map(_split, inputs), strict=True)]
-            values, log_probs = map(torch.cat, zip(*parts, strict=True))
-        buffer.values[:] = values.numpy(force=True).reshape(buffer.values.shape)
-        buffer.log_probs[:] = log_probs.numpy(force=True).reshape(buffer.log_probs.shape)
+    def _evaluate(self, writer: RolloutWriter) -> Tensor:
+        """The learner's part of it."""
+        assert self.runner is not None
+        with self._split.inference:
+            learner, ends = cast(RolloutLearner, self.learner), writer.ends(self.runner, self.device)
+            return writer.fill(learner.prepare(writer.rows(), ends, self._acting_policy))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -372,6 +252,7 @@ class RolloutAlgorithm(Collecting):
         if self._collection is not None and self.rollout_buffer.resumable:
             saved.info["rollout"], arrays = split_state(self.rollout_buffer.state_dict())
             saved.state |= prefixed("rollout", arrays)
+            saved.state |= prefixed("successors", self._successors.state())
 
     def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._go_on(saved, resume, force_reset)
@@ -379,6 +260,7 @@ class RolloutAlgorithm(Collecting):
             return
         if "rollout" in saved.info and self.rollout_buffer.resumable:
             self.rollout_buffer.load_state_dict(join_state(saved.info["rollout"], saved.state_of("rollout")))
+            self._successors = Successors.from_state(saved.state_of("successors"), self.device)
         else:
             self._collection = None
 
@@ -502,7 +384,7 @@ class PolicyGradientAlgorithm(StochasticActorAlgorithm):
         fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
         require(not self.policy.squash_output, "entropy_index", self.entropy_index, fix)
         fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
-        takes = "entropy_index" in inspect.signature(self._actor_critic.evaluate_actions).parameters
+        takes = "entropy_index" in inspect.signature(cast(ActorCriticPolicy, self.policy).evaluate_actions).parameters
         require(takes, "entropy_index", self.entropy_index, fix)
 
     def _adopt(self, name: str, before: Any) -> None:
@@ -520,14 +402,6 @@ class OnPolicyAlgorithm(PolicyGradientAlgorithm):
     """Weight of the value loss."""
     normalize_advantage: bool = True
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
-
-
-def _split(rows: Any) -> list[Any]:
-    """Rows of a tensor, or of each tensor in a dict, in pieces of a size that memory bears."""
-    if isinstance(rows, dict):
-        pieces = zip(*map(_split, rows.values()), strict=True)
-        return [dict(zip(rows, piece, strict=True)) for piece in pieces]
-    return list(rows.split(_EVALUATION_ROWS))
 
 
 def explained_variance(y_pred: np.ndarray, y_true: np.ndarray) -> float:

@@ -8,7 +8,7 @@ The model is whatever ``learn`` was called on. Callbacks use its ``num_timesteps
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +33,26 @@ Unit = Literal["calls", "timesteps"]
 FileFormat = Literal["polyak", "sb3"]
 
 
+class Published(dict[str, Any]):
+    """What a training loop publishes in ``locals``; some of it costs something, and is computed when it is read.
+
+    Args:
+        entries: by name.
+        compute: gives further entries, once; those of the same name stay as they are.
+    """
+
+    def __init__(self, entries: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__(entries)
+        self.compute = compute
+        self._computed: Mapping[str, Any] | None = None
+
+    def later(self) -> Mapping[str, Any]:
+        """The further entries."""
+        if self._computed is None:
+            self._computed = {name: value for name, value in self.compute().items() if name not in self}
+        return self._computed
+
+
 class BaseCallback(ABC):
     """What runs while a model learns. Subclass it, and write ``_on_step`` and any other hook that starts with ``_on``.
 
@@ -41,7 +61,8 @@ class BaseCallback(ABC):
         n_calls: calls of ``on_step`` so far.
         num_timesteps: environment steps so far, over all environments.
         locals, globals: what the training loop publishes: ``self`` (the model), ``infos``, ``rewards``, ``dones``,
-            ``new_obs``, ``actions`` ..., renewed at every step.
+            ``new_obs``, ``actions`` ..., renewed at every step. On-policy algorithms compute ``values``,
+            ``log_probs`` and ``obs_tensor`` when ``locals`` is read.
         parent: the callback that this one is a child of, if any.
 
     Args:
@@ -51,6 +72,8 @@ class BaseCallback(ABC):
     model: Watched
     # Not inherited: a subclass of a callback that does not read the loop's variables may do so.
     _reads_locals: bool
+    _locals: dict[str, Any]
+    _later: Callable[[], Mapping[str, Any]] | None
 
     def __init__(self, verbose: int = 0) -> None:
         super().__init__()
@@ -61,6 +84,18 @@ class BaseCallback(ABC):
         self.globals: dict[str, Any] = {}
         self.parent: BaseCallback | None = None
         self._has_warned = False
+
+    @property
+    def locals(self) -> dict[str, Any]:
+        """What the training loop publishes."""
+        if self._later is not None:
+            later, self._later = self._later, None
+            self._locals.update(later())
+        return self._locals
+
+    @locals.setter
+    def locals(self, value: dict[str, Any]) -> None:
+        self._locals, self._later = value, getattr(value, "later", None)
 
     @property
     def needs_locals(self) -> bool:
@@ -140,7 +175,8 @@ class BaseCallback(ABC):
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
         """Renew ``self.locals``, and the children's."""
-        self.locals.update(locals_)
+        self._locals.update(locals_)
+        self._later = getattr(locals_, "later", None)
         self.update_child_locals(locals_)
 
     def update_child_locals(self, locals_: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ from polyak.nn.networks.layers import (
     unwrap_legacy_arch,
 )
 from polyak.nn.options import warn_without_sde
-from polyak.nn.policies.base import Decision, Memory, Policy, first_parameter, shaped
+from polyak.nn.policies.base import Decision, Memory, Policy, shaped
 
 
 class ActorCriticPolicy(Policy):
@@ -277,13 +277,6 @@ class ActorCriticPolicy(Policy):
         """Log-densities [B] of stored actions [B, ...], as :meth:`evaluate_actions` takes them."""
         return distribution.log_prob(self._flat(actions))
 
-    @property
-    def values_while_acting(self) -> bool:
-        """Whether values had better be computed together with actions: both read the same learned features, or a
-        subclass' ``forward`` has a say in them."""
-        shared = self.share_features_extractor and first_parameter(self.features_extractor) is not None
-        return self.acts_by_forward or shared
-
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...] in the network's units; the value function is left alone."""
@@ -297,24 +290,18 @@ class ActorCriticPolicy(Policy):
     ) -> Decision:
         if masks is not None:
             return self._decide_among(masks, obs, deterministic)
-        if not self.values_while_acting:
+        if not self.acts_by_forward:
             return super().decide(obs, memory, masks, deterministic)
-        actions, values, log_probs = self(obs, deterministic)
+        actions, values, log_probs = self(obs, deterministic)  # a user's own, which may say other values than the rest
         return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
 
     def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Decision:
         """:meth:`decide` where not everything is allowed."""
-        if not self.values_while_acting:
-            actions = self.get_distribution(obs).masked(masks).get_actions(deterministic)
-            return Decision(self._shaped(actions))
-        latent_pi, latent_vf = self._latents(obs)
-        distribution = self._get_action_dist_from_latent(latent_pi).masked(masks)
-        actions, values = distribution.get_actions(deterministic), self.value_net(latent_vf).flatten()
-        return Decision(self._shaped(actions), {"values": values, "log_probs": distribution.log_prob(actions)})
+        return Decision(self._shaped(self.get_distribution(obs).masked(masks).get_actions(deterministic)))
 
     def acting_chain(self) -> Chain | None:
         methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")
-        if self.values_while_acting or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
+        if self.acts_by_forward or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
             return None
         layers = self._acting_layers()
         family, owners = self.action_family, (self, self.mlp_extractor)

@@ -169,10 +169,6 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
-    @property
-    def values_while_acting(self) -> bool:
-        return False
-
     def forward(self, obs: Obs, deterministic: bool = False, **memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
         distribution = self.get_distribution(obs, **memory)

@@ -26,7 +26,7 @@ from polyak.scale.columns import Columns
 from polyak.scale.models.default_modules import DefaultPPOTorchRLModule
 from polyak.scale.models.distributions import distribution_of, outputs_for
 from polyak.scale.models.encoders import ActorCriticEncoder, RecurrentEncoder
-from polyak.scale.models.parts import Built, EncoderFeatures, Layers, check_output, features_of, layers_of
+from polyak.scale.models.parts import Built, EncoderFeatures, check_output, features_of, layers_of
 from polyak.scale.models.rl_module import ValueFunctionAPI
 
 
@@ -101,11 +101,6 @@ class ModulePolicy(ActorCriticPolicy):
     def _read_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
         return dims
 
-    @property
-    def values_while_acting(self) -> bool:
-        """Those of perceptrons are computed for a whole rollout at once, as where nothing is shared."""
-        return super().values_while_acting and type(self.features_extractor) is not Layers
-
     @plain
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
         if isinstance(self.action_family, GaussianFamily):
@@ -159,10 +154,6 @@ class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):
         self.actor_memory: Recurrent = encoder.of_actor.core
         if self.critic_reads == "own":
             self.critic_memory: Recurrent = encoder.of_critic.core
-
-    @property
-    def values_while_acting(self) -> bool:
-        return False
 
 
 class WholeModulePolicy(ActorCriticPolicy):
@@ -249,10 +240,6 @@ class WholeModulePolicy(ActorCriticPolicy):
         distribution = self._distribution(outputs, batch)
         actions = distribution.get_actions(deterministic)
         return self._shaped(actions), self._values(outputs, batch), distribution.log_prob(actions)
-
-    @property
-    def values_while_acting(self) -> bool:
-        return True
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         batch = self._batch(obs)

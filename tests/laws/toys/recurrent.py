@@ -46,8 +46,7 @@ class ElmanPolicy(ActorCriticPolicy):
         hidden = self.remember(obs, memory["hidden"])
         distribution = self.distribution_of(hidden)
         actions = distribution.get_actions(deterministic)
-        says = {"values": self.predict_values(obs).flatten(), "log_probs": distribution.log_prob(actions)}
-        return Decision(self._shaped(actions), says, {"hidden": hidden})
+        return Decision(self._shaped(actions), memory={"hidden": hidden})
 
     def evaluate_actions(
         self, obs: Any, actions: Tensor, hidden: Tensor | None = None, entropy_index: float = 1.0
@@ -62,10 +61,6 @@ class ElmanPolicy(ActorCriticPolicy):
 
     def get_distribution(self, obs: Any) -> Distribution:
         return self.distribution_of(self.remember(obs, self.initial_memory(len(obs))["hidden"]))
-
-    @property
-    def values_while_acting(self) -> bool:
-        return True
 
     def acting_chain(self) -> Chain | None:
         return None
