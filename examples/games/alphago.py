@@ -110,6 +110,11 @@ def planes(positions: np.ndarray) -> Tensor:
     return torch.from_numpy(GAME.observe(positions))
 
 
+def mirrored(positions: np.ndarray) -> np.ndarray:
+    """The positions [B, 2] in which left is right: the same game."""
+    return GAME.read(GAME.observe(positions)[..., ::-1])
+
+
 def log_p(policy: nn.Module, positions: np.ndarray) -> Tensor:
     """ln p(a | s) over legal moves: positions [B, 2] -> [B, 7]"""
     illegal = ~torch.from_numpy(GAME.legal(positions))
@@ -159,7 +164,7 @@ def imitate(policy: nn.Module, records: Played, updates: int) -> nn.Module:
             rows = np.random.randint(len(records.moves), size=256)
             positions, moves = records.positions[rows], torch.from_numpy(records.moves[rows])
             if np.random.random() < 0.5:
-                positions, moves = GAME.read(GAME.observe(positions)[..., ::-1]), GAME.n_moves - 1 - moves
+                positions, moves = mirrored(positions), GAME.n_moves - 1 - moves
             yield nn.functional.nll_loss(log_p(policy, positions), moves)
 
     return minimise(policy, losses(), 1e-3)
@@ -211,12 +216,13 @@ def values(model: nn.Module, positions: np.ndarray) -> Tensor:
 
 
 def regress(model: nn.Module, positions: np.ndarray, results: np.ndarray, updates: int) -> nn.Module:
-    """Stage 3, eq. 3: the squared error of v(s) to results."""
+    """Stage 3, eq. 3: the squared error of v(s) to results; each position is seen as it is or in a mirror."""
 
     def losses() -> Iterator[Tensor]:
         for _ in range(updates):
             rows = np.random.randint(len(positions), size=256)
-            yield nn.functional.mse_loss(values(model, positions[rows]), torch.from_numpy(results[rows]))
+            seen = mirrored(positions[rows]) if np.random.random() < 0.5 else positions[rows]
+            yield nn.functional.mse_loss(values(model, seen), torch.from_numpy(results[rows]))
 
     return minimise(model, losses(), 1e-3)
 
@@ -241,9 +247,9 @@ def searching(prior: nn.Module, value: nn.Module, fast: nn.Module, lambda_: floa
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--games", type=int, default=1_000, help="recorded games")
-    parser.add_argument("--updates", type=int, default=3_000, help="gradient steps of imitation and of regression")
-    parser.add_argument("--selfplay", type=int, default=300, help="iterations of policy gradients, of 256 games each")
-    parser.add_argument("--values", type=int, default=40_000, help="games for the value network")
+    parser.add_argument("--updates", type=int, default=2_000, help="gradient steps of imitation and of regression")
+    parser.add_argument("--selfplay", type=int, default=200, help="iterations of policy gradients, of 256 games each")
+    parser.add_argument("--values", type=int, default=100_000, help="games for the value network")
     parser.add_argument("--simulations", type=int, default=100, help="of every search")
     parser.add_argument("--matches", type=int, default=200, help="games of each match")
     parser.add_argument("--seed", type=int, default=0)
