@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     from polyak.algorithms.tabular.policy_iteration import PolicyIteration as PolicyIteration
     from polyak.algorithms.tabular.q_learning import QLearning as QLearning
     from polyak.algorithms.tabular.sarsa import SARSA as SARSA
+    from polyak.algorithms.tabular.soft_policy_iteration import SoftPolicyIteration as SoftPolicyIteration
     from polyak.algorithms.tabular.value_iteration import ValueIteration as ValueIteration
     from polyak.algorithms.td3 import TD3 as TD3
     from polyak.algorithms.td3_bc import TD3BC as TD3BC
@@ -110,6 +111,7 @@ REGISTRY = {
     "sarsa": "polyak.algorithms.tabular.sarsa:SARSA",
     "sd3": "polyak.algorithms.sd3:SD3",
     "simba": "polyak.algorithms.simba:SimBa",
+    "soft_policy_iteration": "polyak.algorithms.tabular.soft_policy_iteration:SoftPolicyIteration",
     "td3": "polyak.algorithms.td3:TD3",
     "td3_bc": "polyak.algorithms.td3_bc:TD3BC",
     "tqc": "polyak.algorithms.tqc:TQC",

@@ -48,7 +48,7 @@ from polyak.core.watching.callbacks import BaseCallback
 from polyak.core.watching.undisturbed import undisturbed
 from polyak.data.positions import PositionBuffer, Positions
 from polyak.envs.games.game import Game
-from polyak.envs.games.known import GAMES, find_game
+from polyak.envs.games.known import find_game, name_of
 from polyak.envs.masks import masks_for_rows
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
@@ -112,8 +112,8 @@ class AlphaZero(DeepAlgorithm):
     """
 
     env: Becomes[Game | str | None, Game | None] = later()  # type: ignore[assignment]
-    """A game: ``"connect4"``, ``"tictactoe"``, or a :class:`~polyak.envs.games.game.Game`; ``None`` for a model that
-    only predicts."""
+    """A game: ``"connect4"``, ``"go"``, ``"tictactoe"``, or a :class:`~polyak.envs.games.game.Game`; ``None`` for a
+    model that only predicts."""
     learning_rate: NonNegative | Schedule = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
@@ -410,8 +410,7 @@ class AlphaZero(DeepAlgorithm):
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def _description(self) -> dict[str, Any]:
-        known = type(self.env) is GAMES.get(getattr(self.env, "name", ""))
-        return {**super()._description(), "game": self.env.name if known and self.env is not None else None}
+        return {**super()._description(), "game": None if self.env is None else name_of(self.env)}
 
     def _enter(self, saved: Saved, env: Any) -> None:
         game = saved.info.get("game") if env is None else env

@@ -93,6 +93,31 @@ def policy_values(
     return values
 
 
+def rewards_with_entropy(mean_rewards: Tensor, policy: Tensor, temperature: float) -> Tensor:
+    """r(s, a) - temperature ln pi(a | s), whose mean under pi is r_pi(s) + temperature H(pi(. | s)).
+
+    The ordinary values of a policy with these rewards are its soft values: Haarnoja et al. 2018 (arXiv:1801.01290)
+    eq. 3 and the proof of lemma 1. An action without a chance keeps its reward.
+
+    Args:
+        mean_rewards: [S, A] r.
+        policy: [S, A] pi.
+        temperature: worth of entropy.
+
+    Returns:
+        [S, A].
+    """
+    return mean_rewards - temperature * torch.where(policy > 0, policy, 1.0).log()
+
+
+def soft_policy(q: Tensor, legal: Tensor, temperature: float) -> Tensor:
+    """pi(a | s) proportional to exp(q(s, a) / temperature), over the actions that a state has.
+
+    Haarnoja et al. 2018 (arXiv:1801.01290) eq. 4. q, legal [S, A] -> [S, A]
+    """
+    return (q.masked_fill(~legal, -torch.inf) / temperature).softmax(1)
+
+
 def _leads_to(moves: Tensor, goal: Tensor) -> Tensor:
     """States from which a goal is reached with some probability. moves [S, S], goal [S] bool -> [S] bool"""
     reached = goal

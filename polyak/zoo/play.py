@@ -23,7 +23,7 @@ Search = Callable[[np.ndarray], Any]
 class PlayOptions:
     """Play a game against a search, in the terminal."""
 
-    game: str = option("connect4", "--game", "-g", help="connect4 or tictactoe.")
+    game: str = option("connect4", "--game", "-g", help="connect4, go (9 x 9) or tictactoe.")
     model: str = option("", "--model", "-m", help="An AlphaZero file; without one, the search plays games at random.")
     simulations: int = option(800, "--simulations", "-n", help="Positions that each search looks at.")
     second: bool = option(False, "--second", help="Let the search begin.")

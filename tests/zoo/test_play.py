@@ -41,6 +41,16 @@ def test_advice_wrong_moves_and_leaving(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "Until next time." in out
 
 
+def test_go_is_played_by_the_names_of_its_points(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    types(monkeypatch, "j9 pass q")
+    play(PlayOptions(game="go", simulations=1, quiet=True, seed=0))
+    out = capsys.readouterr().out
+    assert "   a b c d e f g h j" in out
+    assert out.count("It plays ") == 2
+
+
 def test_a_saved_model_plays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

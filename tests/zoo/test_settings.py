@@ -23,7 +23,8 @@ BLOCKS = [(algo, key) for algo in TUNED for key in read_blocks(algo)[0]]
 def test_every_packaged_block_fits_its_algorithm(algo: str, key: str) -> None:
     settings = load_settings(find_algorithm(algo), algo, "ALE/Pong-v5" if key == "atari" else key)
     assert f"[{key}]" in settings.source
-    assert settings.n_timesteps >= (100 if algo == "policy_iteration" else 1000)  # improvements of a whole policy
+    improves_whole_policies = algo in ("policy_iteration", "soft_policy_iteration")
+    assert settings.n_timesteps >= (100 if improves_whole_policies else 1000)
     assert set(settings.arguments) <= set(parameter_names(find_algorithm(algo)))
     if key not in ("default", "atari"):
         seen = key.replace("NoVel-v", "-v")  # the same task, in which speeds are not

@@ -14,7 +14,7 @@ from polyak.core.hyperparameters import NonNegative
 from polyak.core.watching.callbacks import BaseCallback
 from polyak.envs import VecEnv
 from polyak.envs.tabular.process import FiniteProcess
-from polyak.ops.dynamic_programming import action_values
+from polyak.ops.dynamic_programming import action_values, policy_values
 
 
 class KnownModel:
@@ -37,6 +37,11 @@ class KnownModel:
         """[S] -> [S, A]"""
         pairs, continuing, successors = self.outcomes
         return action_values(values, self.mean_rewards, pairs, continuing, successors, gamma)
+
+    def policy_values(self, policy: Tensor, rewards: Tensor, gamma: float) -> Tensor:
+        """Exact values of a policy with rewards of one's own: both [S, A] -> [S]"""
+        pairs, continuing, successors = self.outcomes
+        return policy_values(policy, rewards, pairs, continuing, successors, gamma)
 
 
 @dataclass(eq=False, repr=False)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from polyak.algorithms.tabular.planning import Planning
 from polyak.core.files.checkpoint import Saved
-from polyak.ops.dynamic_programming import greedy_actions, policy_values
+from polyak.ops.dynamic_programming import greedy_actions, greedy_values
 
 
 @dataclass(eq=False, repr=False)
@@ -29,19 +30,27 @@ class PolicyIteration(Planning):
         return self.policy_table
 
     def _sweep(self) -> float:
-        policy, legal = torch.from_numpy(self.policy_table), self.model.legal
-        pairs, continuing, successors = self.model.outcomes
-        values = policy_values(policy, self.model.mean_rewards, pairs, continuing, successors, self.gamma)
+        policy = torch.from_numpy(self.policy_table)
+        values = self._evaluate(policy)
         q = self.model.action_values(values, self.gamma)
-        best = q.masked_fill(~legal, -torch.inf).amax(1)
+        improved, best = self._improve(policy, q)
+        change = float((best - values).abs().max()) if not torch.equal(improved, policy) else 0.0
+        self.q[0], self.policy_table = q.numpy(), improved.numpy()
+        return change
+
+    def _evaluate(self, policy: Tensor) -> Tensor:
+        """Exact values of a policy: [S, A] -> [S]"""
+        return self.model.policy_values(policy, self.model.mean_rewards, self.gamma)
+
+    def _improve(self, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        """The best policy for action values, and what it makes states worth: both [S, A] -> [S, A], [S]"""
+        legal = self.model.legal
+        best = greedy_values(q, legal)
         # An action that is as good as any stays: a change that improves nothing might never end an episode.
         present = policy.argmax(1)
         stays = (policy.amax(1) == 1) & (q.gather(1, present[:, None])[:, 0] >= best - self.tolerance)
         actions = torch.where(stays, present, greedy_actions(q, legal, self.tolerance))
-        improved = torch.nn.functional.one_hot(actions, q.shape[1]).to(q.dtype)
-        change = float((best - values).abs().max()) if not torch.equal(improved, policy) else 0.0
-        self.q[0], self.policy_table = q.numpy(), improved.numpy()
-        return change
+        return torch.nn.functional.one_hot(actions, q.shape[1]).to(q.dtype), best
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)

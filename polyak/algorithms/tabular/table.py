@@ -122,14 +122,16 @@ class TableAlgorithm(Interaction):
         allowed = self.legal[states]
         if action_masks is not None:
             allowed = masks_for_rows(action_masks, len(states), self.legal.shape[1], self.action_space)
-        q = np.where(allowed, self._preferences()[states], -np.inf)
-        chosen = q.argmax(1)
-        if not deterministic:
-            explores = np.random.rand(len(states), 1) < self._explores()
-            any_of = np.where(explores, allowed, q == q.max(1, keepdims=True))
-            chosen = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)
-        actions = self._as_actions(chosen)
+        preferences = np.where(allowed, self._preferences()[states], -np.inf)
+        actions = self._as_actions(preferences.argmax(1) if deterministic else self._draw(preferences, allowed))
         return (actions[0, ...] if single else actions), state
+
+    def _draw(self, preferences: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """Places of actions as while learning. preferences (-inf where not allowed), allowed [N, A] -> [N]"""
+        explores = np.random.rand(len(allowed), 1) < self._explores()
+        any_of = np.where(explores, allowed, preferences == preferences.max(1, keepdims=True))
+        drawn: np.ndarray = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)
+        return drawn
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,8 @@ class MCTS:
     """
 
     game: Any
-    """``"connect4"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or a Gymnasium environment."""
+    """``"connect4"``, ``"go"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or an environment of
+    Gymnasium."""
     judge: Judge | None = None
     """What says how good moves and positions are that nobody has looked behind, such as a network; ``None``: games
     played at random."""

@@ -129,11 +129,11 @@ def _check_moves(
 def _check_side(game: Game, position: np.ndarray, after: np.ndarray, moves: list[int]) -> None:
     value = float(game.outcome(after)[0])
     _require(
-        game.discount > 0 or not value > 0,
+        game.discount > 0 or game.can_lose_by_moving or not value > 0,
         game,
         moves,
         f"the player who is to move has won ({value:g}) by the other's move: outcome() must be that of the player to "
-        "move, which after a winning move is -1",
+        "move, which after a winning move is -1; can_lose_by_moving says that there are moves which lose",
     )
 
 

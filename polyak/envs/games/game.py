@@ -48,6 +48,8 @@ class Game(ABC):
     discount: float = -1.0
     """What is worth 1 to whoever moves next is worth so much to the player who moves now: of two players, one's gain is
     the other's loss."""
+    can_lose_by_moving: ClassVar[bool] = False
+    """Whether some move loses at once for who makes it, as the second pass does in Go for who has less."""
 
     # -- rules ---------------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,11 @@ from typing import Any
 from polyak.envs.games.checker import check_game
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.game import Game
+from polyak.envs.games.go import Go
 from polyak.envs.games.tictactoe import TicTacToe
 from polyak.envs.names import did_you_mean
 
-GAMES: dict[str, type[Game]] = {kind.name: kind for kind in (Connect4, TicTacToe)}
+GAMES: dict[str, type[Game]] = {kind.name: kind for kind in (Connect4, Go, TicTacToe)}
 
 
 def find_game(game: Any) -> Game:
@@ -34,3 +35,9 @@ def find_game(game: Any) -> Game:
         hint = did_you_mean(game, GAMES)
         raise ValueError(f"game={game!r} is unknown; there are {sorted(GAMES)}, and {others}.{hint}")
     return GAMES[game]()
+
+
+def name_of(game: Game) -> str | None:
+    """The name by which :func:`find_game` makes the same game; ``None``: none does, as for a board of another size."""
+    kind = GAMES.get(game.name)
+    return game.name if kind is type(game) and repr(kind()) == repr(game) else None

@@ -55,8 +55,8 @@ class SelfPlayVecEnv(VecEnv):
     ``action_masks()``, which all algorithms ask that heed masks.
 
     Args:
-        game: ``"connect4"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or a function that makes an
-            environment of PettingZoo whose agents act in turn (AEC) and share their spaces, such as
+        game: ``"connect4"``, ``"go"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or a function that
+            makes an environment of PettingZoo whose agents act in turn (AEC) and share their spaces, such as
             ``tictactoe_v3.env``; of its classics also by name, ``"pettingzoo:tictactoe_v3"``.
         n_envs: N.
         latest: probability that a game is played against the opponent that was added last, rather than any.

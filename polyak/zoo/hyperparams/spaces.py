@@ -390,6 +390,11 @@ def policy_iteration(trial: BaseTrial, task: Task) -> Values:
     return discount(trial)
 
 
+def soft_policy_iteration(trial: BaseTrial, task: Task) -> Values:
+    """The worth of entropy is a part of the task: the greedy policy is compared."""
+    return {**discount(trial), "temperature": trial.suggest_float("temperature", 1e-3, 1.0, log=True)}
+
+
 def _table(trial: BaseTrial, task: Task) -> Values:
     averages = trial.suggest_categorical("averages", [False, True])
     return {
@@ -714,7 +719,7 @@ SPACES: dict[str, Space] = {
         *(a2c, actor_critic, appo, ars, deep_sarsa, impala, maskable_ppo, ppo, pqn, recurrent_ppo, reinforce, trpo),
         *(c51, discrete_sac, dqn, iqn, qrdqn, rainbow),
         *(double_q_learning, dyna_q, expected_sarsa, monte_carlo_control, q_learning, sarsa),
-        *(policy_iteration, value_iteration),
+        *(policy_iteration, soft_policy_iteration, value_iteration),
         *(crossq, ddpg, droq, fast_td3, redq, sac, sd3, simba, td3, tqc),
         *(awac, bc, bcq, cql, decision_transformer, discrete_cql, edac, iql, rebrac, td3_bc),
     )

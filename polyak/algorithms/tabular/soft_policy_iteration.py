@@ -1,0 +1,61 @@
+"""Soft policy iteration: policy iteration where the entropy of the policy counts as reward.
+
+Haarnoja et al. 2018, "Soft Actor-Critic" (arXiv:1801.01290) section 4.1: what SAC does with networks, here with tables
+and a known model. The sum to maximise is E[sum_t gamma^t (r_t + temperature H(pi(. | s_t)))], without an entropy where
+the episode has ended. Soft policy evaluation (lemma 1) is exact, by linear equations; soft policy improvement (lemma 2)
+is a softmax of action values.
+
+Shapes: N observations, S states, A actions.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.algorithms.tabular.policy_iteration import PolicyIteration
+from polyak.core.hyperparameters import Positive
+from polyak.ops.dynamic_programming import rewards_with_entropy, soft_policy
+from polyak.ops.soft_values import soft_value
+
+
+@dataclass(eq=False, repr=False)
+class SoftPolicyIteration(PolicyIteration):
+    """Soft policy iteration on a known model (Haarnoja et al. 2018): ``learn(n)`` improves up to n times.
+
+    The policy is stochastic: ``predict(..., deterministic=False)`` draws from it. With ``gamma=1`` the best sum need
+    not be finite, since entropy pays for episodes that do not end.
+    """
+
+    _: KW_ONLY
+    temperature: Positive = 0.1
+    """Worth of one nat of entropy, in units of reward. As it falls to 0, this becomes ordinary policy iteration."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.env is not None:  # nothing is chosen after an end, so that there is no entropy
+            over = self.process.terminal
+            self.policy_table[over] = np.eye(self.legal.shape[1])[self.legal[over].argmax(1)]
+
+    def _evaluate(self, policy: Tensor) -> Tensor:
+        rewards = rewards_with_entropy(self.model.mean_rewards, policy, self.temperature)
+        return self.model.policy_values(policy, rewards, self.gamma)
+
+    def _improve(self, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        over = torch.from_numpy(self.process.terminal)
+        improved = soft_policy(q, self.model.legal, self.temperature)
+        best = soft_value(q.masked_fill(~self.model.legal, -torch.inf), self.temperature)
+        return torch.where(over[:, None], policy, improved), best.masked_fill(over, 0.0)
+
+    @property
+    def values(self) -> np.ndarray:
+        """[S] soft values of states: sum_a pi(a | s) [q(s, a) - temperature ln pi(a | s)]."""
+        policy, q = torch.from_numpy(self.policy_table), torch.from_numpy(self.q[0])
+        worth: np.ndarray = (policy * rewards_with_entropy(q, policy, self.temperature)).sum(1).numpy()
+        return worth
+
+    def _draw(self, preferences: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        shares = np.where(allowed, preferences, 0.0).cumsum(1)
+        drawn: np.ndarray = (np.random.rand(len(shares), 1) * shares[:, -1:] < shares).argmax(1)
+        return drawn
