@@ -131,8 +131,11 @@ class Transition(NamedTuple):
         )
 
     def split(self, parts: int) -> Iterator[Transition]:
-        """``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied."""
-        return map(Transition._make, zip(*(_unbind(field, parts) for field in self), strict=True))
+        """``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied.
+
+        One part is the minibatch itself, which may then hold observations in sequences.
+        """
+        return iter([self]) if parts == 1 else map(Transition._make, zip(*(_unbind(field, parts) for field in self), strict=True))
 
 
 class TransitionColumns(NamedTuple):

@@ -190,7 +190,8 @@ def test_it_trains_is_saved_and_goes_on(name: str, cell: str, tmp_path: Path) ->
     assert model.num_timesteps >= 200
     model.save(tmp_path / "model")
     env = model.get_env()
-    loaded = type(model).load(tmp_path / "model", env=model.dataset if env is None else env)
+    callers = {name: getattr(model, name) for name in ("expert", "target") if hasattr(model, name)}  # in no file
+    loaded = type(model).load(tmp_path / "model", env=model.dataset if env is None else env, **callers)
     start, state = np.ones(1, dtype=bool), None
     observation = each(lambda array: array[:1], model.dataset.observations) if env is None else env.reset()
     masked = is_masked(name, cell) and name not in HEEDLESS and env is not None
