@@ -1,0 +1,100 @@
+"""Graphs as files of ONNX and of ``torch.export``."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyak.nn.export.ports import Graph
+
+METADATA = "polyak"
+"""Under this name the description is kept, as JSON: among the metadata of an ONNX file, and as an extra file of a
+``.pt2``."""
+_ROWS = 2
+"""Of the inputs that a graph is traced with: with a single one, 1 would be taken for a constant."""
+
+
+def check_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a file to export to.
+
+    Raises:
+        ValueError: its suffix names neither of the formats.
+    """
+    found = Path(path).expanduser()
+    if found.suffix not in _WRITERS:
+        raise ValueError(
+            f"path={str(path)!r} must end with .onnx (onnxruntime and others) or .pt2 (torch.export), which says what "
+            "to write."
+        )
+    return found
+
+
+def contents(graph: Graph, suffix: str, description: Mapping[str, Any]) -> bytes:
+    """The file that holds a graph and its description.
+
+    Args:
+        graph: in evaluation mode, on the CPU.
+        suffix: ``".onnx"`` or ``".pt2"``.
+        description: JSON values.
+
+    Raises:
+        ImportError: a package for ``.onnx`` is missing.
+    """
+    return _WRITERS[suffix](graph, json.dumps(description))
+
+
+def traced(graph: Graph) -> torch.export.ExportedProgram:
+    """The graph as a program for any number of rows."""
+    batch = torch.export.Dim("batch", min=1)
+    examples = tuple(port.example(_ROWS) for port in graph.inputs)
+    shapes = (tuple({0: batch} for _ in examples),)
+    with torch.no_grad(), _quiet():
+        return torch.export.export(graph, examples, dynamic_shapes=shapes, strict=False)
+
+
+def _onnx(graph: Graph, description: str) -> bytes:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError("writing .onnx needs onnx and onnxscript: pip install 'polyak[onnx]'.") from error
+    names = {"input_names": [p.name for p in graph.inputs], "output_names": [p.name for p in graph.outputs]}
+    with _quiet():
+        found: Any = torch.onnx.export(traced(graph), dynamo=True, verbose=False, **names)
+    model = found.model
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        value.shape[0] = "batch"
+    model.metadata_props[METADATA] = description
+    return found.model_proto.SerializeToString()
+
+
+def _pt2(graph: Graph, description: str) -> bytes:
+    buffer = io.BytesIO()
+    torch.export.save(traced(graph), buffer, extra_files={f"{METADATA}.json": description})
+    return buffer.getvalue()
+
+
+_WRITERS = {".onnx": _onnx, ".pt2": _pt2}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch's exporters say about themselves."""
+    loud = logging.getLogger("torch.onnx")
+    before = loud.level
+    loud.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        loud.setLevel(before)

@@ -1,0 +1,91 @@
+"""Reader, policy and action transform in a row."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.envs.masks import mask_size
+from polyak.nn.distributions.exploration_noise import ExplorationNoise
+from polyak.nn.errors import PolicyError
+from polyak.nn.export.actions import EnvironmentActions
+from polyak.nn.export.observations import Reader
+from polyak.nn.export.ports import Graph, Port
+from polyak.nn.networks.recurrent import Recurrent
+from polyak.nn.policies.base import Decision, Memory, Policy
+
+
+class PolicyGraph(Graph):
+    """Raw observations [B, ...], and masks and recurrent state where there are -> actions, and the state after them.
+
+    It holds a copy of the policy, on the CPU and in evaluation mode. Recurrent states have the batch first, [B, K, H].
+
+    Args:
+        policy: what acts, deterministically.
+        reader: from raw observations to those that it reads.
+        masks: whether masks [B, M] of what is allowed are an input.
+        masks_in: the key of a Dict observation that holds the masks instead; ``None``: none does.
+
+    Raises:
+        PolicyError: masks for a policy that does not support them.
+    """
+
+    def __init__(self, policy: Policy, reader: Reader, masks: bool = False, masks_in: str | None = None) -> None:
+        super().__init__()
+        size = mask_size(policy.action_space) if policy.heeds_masks else None
+        if masks and size is None:
+            raise PolicyError(f"masks=True: {type(policy).__name__} does not support action masks. Leave masks out.")
+        self.policy, self.reader = _standing_alone(policy), reader
+        self.to_env = EnvironmentActions(policy.action_space, policy.codec.squash)
+        self.observation_space, self.action_space = reader.raw_space, policy.action_space
+        self._masks, self._masks_in, self._names = masks, masks_in, []
+        self.inputs, self.outputs = list(reader.ports), list(self.to_env.ports)
+        if masks:
+            self.inputs.append(Port("action_masks", "action_masks", (size or 0,), "bool"))
+        for name, value in (self.policy.acting_memory(1) or {}).items():
+            self._names.append(name)
+            shape, dtype = tuple(value.shape[1:]), value.numpy().dtype.name
+            details = {"initial": _compact(value[0].numpy()), "becomes": f"next_{name}"}
+            self.inputs.append(Port(name, "state", shape, dtype, details))
+            self.outputs.append(Port(f"next_{name}", "state", shape, dtype))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """One tensor for each of ``inputs`` -> one for each of ``outputs``."""
+        seen = len(self.reader.ports)
+        raw, rest = inputs[:seen], list(inputs[seen:])
+        masks = rest.pop(0) if self._masks else None
+        if self._masks_in is not None:
+            masks = (self.reader.of(raw, self._masks_in) != 0).flatten(1)
+        memory = dict(zip(self._names, rest, strict=True)) or None
+        decision = self._decide(self.reader(raw), memory, masks)
+        after = decision.memory or {}
+        return (*self.to_env(decision.actions), *(after[name] for name in self._names))
+
+    def _decide(self, observations: Any, memory: Memory | None, masks: Tensor | None) -> Decision:
+        """What the policy does, as :meth:`Policy.predict` asks it."""
+        if memory is None and masks is None:
+            return Decision(torch.as_tensor(self.policy._predict(observations, deterministic=True)))
+        return self.policy.decide(observations, memory, masks, deterministic=True)
+
+
+def _standing_alone(policy: Policy) -> Policy:
+    """A copy on the CPU, in evaluation mode, made of operations that every runtime has."""
+    alone = copy.deepcopy(policy).to("cpu")
+    alone.set_training_mode(False)
+    alone.requires_grad_(False)
+    for module in alone.modules():
+        if isinstance(module, Recurrent):
+            module.in_operations = True
+        elif isinstance(module, ExplorationNoise):
+            module.own = module.own[:0]  # one matrix for each environment of training, which deterministic actions skip
+    return alone
+
+
+def _compact(values: np.ndarray) -> Any:
+    """A number if all entries are equal, else nested lists."""
+    return values.flat[0].item() if values.size and np.all(values == values.flat[0]) else values.tolist()
