@@ -44,7 +44,6 @@ from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callb
 from polyak.core.watching.logger import Logger, configure_logger
 from polyak.core.watching.time_split import TimeSplit
 from polyak.core.watching.undisturbed import learning
-from polyak.nn.export.ports import Graph
 from polyak.warning import warn_user
 
 
@@ -449,7 +448,7 @@ class Algorithm:
         """
         return exporting.export(self, path, masks, channels_last)
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> exporting.Graph:
         """What :meth:`export` writes; arguments and errors as there."""
         raise ValueError(f"{type(self).__name__} cannot be exported: it does not act by a graph of tensors.")
 

@@ -379,9 +379,9 @@ class DeepAlgorithm(Algorithm):
     # -- exporting -----------------------------------------------------------------------------------------------------
 
     def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
-        held = self.heeds_masks and self.policy.heeds_masks and holds_masks(self.observation_space, self.action_space)
+        supported = self.heeds_masks and self.policy.heeds_masks and mask_size(self.action_space) is not None
+        held = supported and holds_masks(self.observation_space, self.action_space)
         if masks is None:
-            supported = self.policy.heeds_masks and mask_size(self.action_space) is not None
             masks = supported and not held and not self._allows_everything
         return PolicyGraph(self.policy, self._reader(channels_last), masks, KEY if held and not masks else None)
 

@@ -88,6 +88,8 @@ class Interaction(Algorithm):
     """Those of the file that the model came from."""
     _above: tuple[str, ...] = ()
     """Wrappers that changed observations after these statistics had normalised them, as the file says."""
+    _saved_without_masks: bool = False
+    """Whether the file that the model came from holds a step of environments, and no masks of it."""
     _would_replay: bool = False
     """Whether the model came from a file, and its environments would begin with the seeds that they had there."""
 
@@ -501,8 +503,11 @@ class Interaction(Algorithm):
 
     @property
     def _allows_everything(self) -> bool:
-        """Whether it is known that the environment forbids no action: it has been reset, and has not said so."""
-        return self.runner is not None and self.runner.obs is not None and self.runner.masks is None
+        """Whether it is known that the environment forbids no action: it has been reset, here or before the file was
+        written, and has not said so."""
+        if self.runner is None or self.runner.obs is None:
+            return self._saved_without_masks
+        return self.runner.masks is None
 
     def _reader(self, channels_last: bool | None) -> Reader:
         """From observations as the environment gives them to those that the policy reads."""
@@ -534,6 +539,8 @@ class Interaction(Algorithm):
     def _enter(self, saved: Saved, env: Any) -> None:
         check_counter("n_envs", saved.info["n_envs"], least=1)
         self.n_envs = int(saved.info["n_envs"])
+        acted = saved.state_of("runner")
+        self._saved_without_masks = bool(acted) and not any(name.startswith("allowed") for name in acted)
         if "normalizer" in saved.info:
             self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
             self._above = tuple(map(str, saved.info.get("above_normalizer", ())))

@@ -22,11 +22,9 @@ def export(
     model: Exportable, path: str | os.PathLike[str], masks: bool | None, channels_last: bool | None
 ) -> dict[str, Any]:
     """Write the graph of a model and return its description: see :meth:`polyak.core.algorithm.Algorithm.export`."""
-    from polyak import __version__
-
     target = check_path(path)
     graph = model.acting_graph(masks, channels_last).eval()
-    description = graph.describe() | {"algorithm": type(model).__name__, "polyak": __version__}
+    description = graph.describe() | {"algorithm": type(model).__name__}
     written = contents(graph, target.suffix, description)
     with replacing(target) as file:
         file.write(written)

@@ -58,7 +58,10 @@ def traced(graph: Graph) -> torch.export.ExportedProgram:
     examples = tuple(port.example(_ROWS) for port in graph.inputs)
     shapes = (tuple({0: batch} for _ in examples),)
     with torch.no_grad(), _quiet():
-        return torch.export.export(graph, examples, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(graph, examples, dynamic_shapes=shapes, strict=False)
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # which names folders of this machine
+    return program
 
 
 def _onnx(graph: Graph, description: str) -> bytes:
@@ -73,14 +76,26 @@ def _onnx(graph: Graph, description: str) -> bytes:
     model = found.model
     for value in (*model.graph.inputs, *model.graph.outputs):
         value.shape[0] = "batch"
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()  # how torch came by it
     model.metadata_props[METADATA] = description
     return found.model_proto.SerializeToString()
 
 
 def _pt2(graph: Graph, description: str) -> bytes:
+    _forget_unused(graph, traced(graph))
     buffer = io.BytesIO()
     torch.export.save(traced(graph), buffer, extra_files={f"{METADATA}.json": description})
     return buffer.getvalue()
+
+
+def _forget_unused(graph: Graph, program: torch.export.ExportedProgram) -> None:
+    """Delete parameters and buffers that the program does not read, such as critics: the file would hold them."""
+    read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
+    for spec in program.graph_signature.input_specs:
+        if spec.target is not None and spec.arg.name not in read:
+            owner, _, name = spec.target.rpartition(".")
+            delattr(graph.get_submodule(owner), name)
 
 
 _WRITERS = {".onnx": _onnx, ".pt2": _pt2}

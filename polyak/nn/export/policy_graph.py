@@ -50,9 +50,9 @@ class PolicyGraph(Graph):
         for name, value in (self.policy.acting_memory(1) or {}).items():
             self._names.append(name)
             shape, dtype = tuple(value.shape[1:]), value.numpy().dtype.name
-            details = {"initial": _compact(value[0].numpy()), "becomes": f"next_{name}"}
-            self.inputs.append(Port(name, "state", shape, dtype, details))
-            self.outputs.append(Port(f"next_{name}", "state", shape, dtype))
+            details = {"initial": _compact(value[0].numpy()), "becomes": f"next_state.{name}"}
+            self.inputs.append(Port(f"state.{name}", "state", shape, dtype, details))
+            self.outputs.append(Port(f"next_state.{name}", "state", shape, dtype))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """One tensor for each of ``inputs`` -> one for each of ``outputs``."""

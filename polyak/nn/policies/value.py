@@ -218,7 +218,7 @@ class ImplicitQuantileNetwork(QNetwork):
         if self.draws:
             levels = torch.rand(len(latent), self.n_samples, device=self.device)
         else:
-            levels = midpoints(self.n_samples, self.device).expand(len(latent), -1)
+            levels = midpoints(self.n_samples, self.device).expand(latent.shape[0], -1)
         return self._quantiles(latent, levels).mean(1)
 
     def chain(self, policy: Policy) -> Chain | None:
