@@ -41,7 +41,8 @@ class Margins(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.argmax:
-            best, second = args[0].topk(2, dim=-1).values.unbind(-1)
+            dim = args[1] if len(args) > 1 else (kwargs or {})["dim"]
+            best, second = args[0].topk(2, dim=dim).values.unbind(dim)
             self._note((best - second) / best.abs().clamp(min=1))
         elif function is torch.Tensor.__gt__:  # a coin
             self._note(args[0].abs())
@@ -61,14 +62,14 @@ def margins(graph: Graph, inputs: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def assert_same_actions(space: spaces.Space[Any], ours: Any, theirs: Any, tied: np.ndarray) -> None:
-    """Actions [B, ...] that a file gave and those of ``predict``: numbers as close as rounding, choices equal where
-    they were not ``tied`` [B]."""
+    """Actions [B, ...] that a file gave and those of ``predict``, where no choice was ``tied`` [B]: numbers as close as
+    rounding, choices equal."""
     for part in parts(space):
         mine = ours[f"action.{part.name}"] if part.path else ours
         other = np.stack([part.of(action) for action in theirs]) if part.path else np.asarray(theirs)
         assert mine.dtype == part.space.dtype
         assert mine.shape == other.shape
         if isinstance(part.space, spaces.Box):
-            np.testing.assert_allclose(mine, other, rtol=AS_CLOSE, atol=AS_CLOSE)
+            np.testing.assert_allclose(mine[~tied], other[~tied], rtol=AS_CLOSE, atol=AS_CLOSE)
         else:
             np.testing.assert_array_equal(mine[~tied], other[~tied])

@@ -417,8 +417,8 @@ class AlphaZero(DeepAlgorithm):
             ValueError: always.
         """
         raise ValueError(
-            f"{type(self).__name__} cannot be exported: it looks ahead by the rules of its game before each move, which "
-            "no graph of tensors holds. Save the model, and load it beside the game."
+            f"{type(self).__name__} cannot be exported: it looks ahead by the rules of its game before each move, and no "
+            "graph of tensors holds these. Save the model, and load it beside the game."
         )
 
     def _searching(self) -> MCTS:

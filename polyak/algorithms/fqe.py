@@ -242,8 +242,8 @@ class FQE(DatasetAlgorithm):
             ValueError: always.
         """
         raise ValueError(
-            f"{type(self).__name__} cannot be exported: it evaluates a policy and has none of its own. Export the model "
-            "that it evaluates."
+            f"{type(self).__name__} cannot be exported: it evaluates a policy and has none of its own. Export the "
+            "model that it evaluates."
         )
 
     def as_shown(self, observations: Any) -> Any:

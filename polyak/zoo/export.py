@@ -18,7 +18,8 @@ class ExportOptions:
     """Write what a trained agent does to one file, .onnx or .pt2: observations in, deterministic actions out."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Options": ("model", "algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+        "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+        "Arguments": ("model",),
         "What it writes": ("output", "masks", "channels_last"),
         "Environment": ("env_kwargs", "gym_packages"),
         "Files": ("trust", "custom_objects"),
@@ -54,7 +55,11 @@ def export(options: ExportOptions) -> dict[str, Any]:
 
     Raises ZooError when the run or the model does not exist, or cannot be exported.
     """
-    target = writable_file("--output", options.output)
+    from polyak.nn.export.files import check_path
+
+    with usage_errors("--output"):
+        target = check_path(options.output)
+    writable_file("--output", options.output)
     if options.model:
         return _write(options, _load(options), Path(options.model), target)
     named = {item.name: getattr(options, item.name) for item in fields(AgentOptions) if hasattr(options, item.name)}

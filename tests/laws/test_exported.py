@@ -17,7 +17,16 @@ from tests.laws.test_matrix import CELLS, HEEDLESS, NAMES, TABULAR, build, choic
 
 ROWS, STEPS = 20, 50
 OBSERVATIONS = ROWS * STEPS
-QUICK = {("ppo", "dict action"), ("dqn", "mask"), ("sac", "memory"), ("c51", "picture"), ("td3", "dict")}
+QUICK = {
+    ("ppo", "dict action"),
+    ("dqn", "mask"),
+    ("sac", "memory"),
+    ("c51", "picture"),
+    ("td3", "dict"),
+    ("double_q_learning", "table"),
+}
+IMITATING = {"bc", "dagger", "decision_transformer"}
+"""Their policies choose as the data did, without masks."""
 REFUSING = {"alphazero": "looks ahead by the rules", "fqe": "evaluates a policy and has none of its own"}
 
 TABLE = [(name, cell) for name in NAMES for cell in CELLS if not is_refused(name, cell) and name not in REFUSING]
@@ -77,7 +86,7 @@ def test_a_file_acts_as_predict_does(name: str, cell: str, tmp_path: Path) -> No
     assert policy.about == described
     roles = {port["role"] for port in described["inputs"]}
     if cell == "mask":
-        assert ("action_masks" in roles) == (name not in HEEDLESS)
+        assert ("action_masks" in roles) == (name not in HEEDLESS | IMITATING)
     rows, steps = (ROWS, STEPS) if "state" in roles else (OBSERVATIONS, 1)
     graph.observation_space.seed(2)
     state, tied = None, np.zeros(rows, bool)
@@ -98,13 +107,15 @@ def test_what_does_not_act_by_a_graph_says_so(name: str, tmp_path: Path) -> None
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", [name if name == "double_q_learning" else pytest.param(name, marks=pytest.mark.slow) for name in sorted(TABULAR)])
-def test_a_table_is_a_graph_too(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "kind"), [marked(name, "table") for name in sorted(TABULAR)])
+def test_a_table_is_a_graph_too(name: str, kind: str, tmp_path: Path) -> None:
     model = get(name)(**get(name).trial()).learn(200)
     model.export(tmp_path / "policy.onnx", masks=True)
     policy, space = exported_policy(tmp_path / "policy.onnx"), model.observation_space
     states = np.arange(space.n)
     masks = allowed(model.action_space, space.n)
-    np.testing.assert_array_equal(policy(states, masks), model.predict(states, deterministic=True, action_masks=masks)[0])
+    np.testing.assert_array_equal(
+        policy(states, masks), model.predict(states, deterministic=True, action_masks=masks)[0]
+    )
     model.export(tmp_path / "policy.onnx")
     np.testing.assert_array_equal(exported_policy(tmp_path / "policy.onnx")(states), model.greedy)

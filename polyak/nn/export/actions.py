@@ -40,9 +40,9 @@ class BoxActions(nn.Module):
 
     def forward(self, actions: Tensor) -> Tensor:
         """[B, ...] -> [B, ...] in the dtype of the Box."""
-        numbers = actions.to(self.low.dtype)
+        numbers = (actions + 1.0 if self.squash else actions).to(self.low.dtype)
         if self.squash:
-            numbers = self.low + (actions + 1.0) * self.stretch
+            numbers = self.low + numbers * self.stretch
         inside = torch.minimum(torch.maximum(numbers, self.low), self.high)
         return inside.to(self.dtype) if self.dtype.is_floating_point else inside.round().to(self.dtype)
 

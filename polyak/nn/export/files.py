@@ -8,11 +8,12 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from polyak.nn.export.ports import Graph
 
@@ -54,11 +55,18 @@ def contents(graph: Graph, suffix: str, description: Mapping[str, Any]) -> bytes
 
 def traced(graph: Graph) -> torch.export.ExportedProgram:
     """The graph as a program for any number of rows."""
+    return _traced(graph, graph, lambda rows: (rows,))
+
+
+def _traced(
+    module: nn.Module, graph: Graph, of_arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+) -> torch.export.ExportedProgram:
+    """A module that takes the inputs of the graph; ``of_arguments`` arranges their shapes as its signature is."""
     batch = torch.export.Dim("batch", min=1)
     examples = tuple(port.example(_ROWS) for port in graph.inputs)
-    shapes = (tuple({0: batch} for _ in examples),)
+    shapes = of_arguments(tuple({0: batch} for _ in examples))
     with torch.no_grad(), _quiet():
-        program = torch.export.export(graph, examples, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # which names folders of this machine
     return program
@@ -70,9 +78,11 @@ def _onnx(graph: Graph, description: str) -> bytes:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ImportError("writing .onnx needs onnx and onnxscript: pip install 'polyak[onnx]'.") from error
-    names = {"input_names": [p.name for p in graph.inputs], "output_names": [p.name for p in graph.outputs]}
+    inputs, outputs = ([port.name for port in ports] for ports in (graph.inputs, graph.outputs))
     with _quiet():
-        found: Any = torch.onnx.export(traced(graph), dynamo=True, verbose=False, **names)
+        found: Any = torch.onnx.export(
+            traced(graph), dynamo=True, verbose=False, input_names=inputs, output_names=outputs
+        )
     model = found.model
     for value in (*model.graph.inputs, *model.graph.outputs):
         value.shape[0] = "batch"
@@ -83,19 +93,23 @@ def _onnx(graph: Graph, description: str) -> bytes:
 
 
 def _pt2(graph: Graph, description: str) -> bytes:
-    _forget_unused(graph, traced(graph))
+    program = _traced(_without_unused(traced(graph).module()), graph, lambda rows: rows)
     buffer = io.BytesIO()
-    torch.export.save(traced(graph), buffer, extra_files={f"{METADATA}.json": description})
+    torch.export.save(program, buffer, extra_files={f"{METADATA}.json": description})
     return buffer.getvalue()
 
 
-def _forget_unused(graph: Graph, program: torch.export.ExportedProgram) -> None:
-    """Delete parameters and buffers that the program does not read, such as critics: the file would hold them."""
-    read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
-    for spec in program.graph_signature.input_specs:
-        if spec.target is not None and spec.arg.name not in read:
-            owner, _, name = spec.target.rpartition(".")
-            delattr(graph.get_submodule(owner), name)
+def _without_unused(module: Any) -> nn.Module:
+    """A program's module without the parameters and buffers that it does not read, such as critics."""
+    for node in list(module.graph.nodes):
+        if node.op == "get_attr" and not node.users:
+            module.graph.erase_node(node)
+    module.recompile()
+    read = {node.target for node in module.graph.nodes if node.op == "get_attr"}
+    for name in [name for name, _ in (*module.named_parameters(), *module.named_buffers()) if name not in read]:
+        owner, _, own = name.rpartition(".")
+        delattr(module.get_submodule(owner), own)
+    return module
 
 
 _WRITERS = {".onnx": _onnx, ".pt2": _pt2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -78,7 +79,8 @@ class Reader(nn.Module):
         beneath = getattr(getattr(normalizer, "venv", None), "observation_space", None)
         if isinstance(space, spaces.Dict):
             known = beneath.spaces if isinstance(beneath, spaces.Dict) else {}
-            return spaces.Dict({key: self._raw_part(key, part, known.get(key)) for key, part in space.spaces.items()})
+            raw = ((key, self._raw_part(key, part, known.get(key))) for key, part in space.spaces.items())
+            return spaces.Dict(OrderedDict(raw))  # in this order
         return self._raw_part(WHOLE, space, beneath)
 
     def _raw_part(self, key: str | None, space: spaces.Space, beneath: spaces.Space | None) -> spaces.Space:

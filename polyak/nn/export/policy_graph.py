@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.envs.masks import mask_size
