@@ -16,7 +16,7 @@ class ExportedPolicy:
     def __init__(self, path):
         self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         self.about = json.loads(self.session.get_modelmeta().custom_metadata_map["polyak"])
-        self.state = {}
+        self.state, self.random = {}, np.random.default_rng(0)
 
     def __call__(self, observations, action_masks=True):
         """[B, ...], or a dict of them by key -> [B, ...], or a dict of them by the names of an action's parts."""
@@ -26,6 +26,8 @@ class ExportedPolicy:
             if port["role"] == "observation":
                 value = observations[port["key"]] if "key" in port else observations
                 rows = len(value)
+            elif port["role"] == "noise":
+                value = getattr(self.random, port["draw"])((rows, *port["shape"][1:]))
             feed[port["name"]] = np.broadcast_to(np.asarray(value, port["dtype"]), (rows, *port["shape"][1:]))
         names = [port["name"] for port in self.about["outputs"]]
         results = dict(zip(names, self.session.run(names, feed), strict=True))

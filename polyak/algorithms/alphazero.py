@@ -410,15 +410,17 @@ class AlphaZero(DeepAlgorithm):
         moves = shares.argmax(1) if deterministic else draw(shares, np.random)
         return (moves[0] if single else moves), state
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
         """Refused: see :meth:`Algorithm.export`.
 
         Raises:
             ValueError: always.
         """
         raise ValueError(
-            f"{type(self).__name__} cannot be exported: it looks ahead by the rules of its game before each move, and no "
-            "graph of tensors holds these. Save the model, and load it beside the game."
+            f"{type(self).__name__} cannot be exported: it looks ahead by the rules of its game before each move, and "
+            "no graph of tensors holds these. Save the model, and load it beside the game."
         )
 
     def _searching(self) -> MCTS:

@@ -122,9 +122,11 @@ class BCQ(OfflineAlgorithm, DQN):
         super()._turn_dials()
         self._constrain()
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
         self._constrain()
-        return super().acting_graph(masks, channels_last)
+        return super().acting_graph(masks, channels_last, stochastic)
 
     def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         self._constrain()

@@ -218,9 +218,11 @@ class DecisionTransformer(DatasetAlgorithm):
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": 1e-4})
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
         self._ask()
-        return super().acting_graph(masks, channels_last)
+        return super().acting_graph(masks, channels_last, stochastic)
 
     def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         self._ask()

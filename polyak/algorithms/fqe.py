@@ -235,7 +235,9 @@ class FQE(DatasetAlgorithm):
         more = {} if action_masks is None else {"action_masks": action_masks}
         return target.predict(observation, state, episode_start, deterministic, **more)
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
         """Refused: see :meth:`Algorithm.export`.
 
         Raises:

@@ -378,12 +378,15 @@ class DeepAlgorithm(Algorithm):
 
     # -- exporting -----------------------------------------------------------------------------------------------------
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
         supported = self.heeds_masks and self.policy.heeds_masks and mask_size(self.action_space) is not None
         held = supported and holds_masks(self.observation_space, self.action_space)
         if masks is None:
             masks = supported and not held and not self._allows_everything
-        return PolicyGraph(self.policy, self._reader(channels_last), masks, KEY if held and not masks else None)
+        masks_in = KEY if held and not masks else None
+        return PolicyGraph(self.policy, self._reader(channels_last), masks, masks_in, stochastic)
 
     @property
     def _allows_everything(self) -> bool:

@@ -15,12 +15,12 @@ from polyak.zoo.output import writable_file
 
 @dataclass
 class ExportOptions:
-    """Write what a trained agent does to one file, .onnx or .pt2: observations in, deterministic actions out."""
+    """Write what a trained agent does to one file, .onnx or .pt2: observations in, actions out."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
         "Arguments": ("model",),
-        "What it writes": ("output", "masks", "channels_last"),
+        "What it writes": ("output", "masks", "channels_last", "stochastic"),
         "Environment": ("env_kwargs", "gym_packages"),
         "Files": ("trust", "custom_objects"),
     }
@@ -40,6 +40,7 @@ class ExportOptions:
     channels_last: bool | None = option(
         None, "--channels-last/--channels-first", help="Order of images; by default that of the environment."
     )
+    stochastic: bool = option(False, "--stochastic/", help="Sampled actions, with the random numbers as inputs.")
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
     custom_objects: bool = option(
@@ -62,7 +63,8 @@ def export(options: ExportOptions) -> dict[str, Any]:
     writable_file("--output", options.output)
     if options.model:
         return _write(options, _load(options), Path(options.model), target)
-    named = {item.name: getattr(options, item.name) for item in fields(AgentOptions) if hasattr(options, item.name)}
+    shared = {item.name for item in fields(AgentOptions)} & vars(options).keys()
+    named = {name: getattr(options, name) for name in shared}
     agent = SavedAgent(AgentOptions(**named, device="cpu"))
     with agent.loaded(path := agent.path) as (model, _):
         return _write(options, model, path, target)
@@ -77,7 +79,9 @@ def _load(options: ExportOptions) -> Any:
 
 def _write(options: ExportOptions, model: Any, path: Path, target: Path) -> dict[str, Any]:
     try:
-        description: dict[str, Any] = model.export(target, masks=options.masks, channels_last=options.channels_last)
+        description: dict[str, Any] = model.export(
+            target, masks=options.masks, channels_last=options.channels_last, stochastic=options.stochastic
+        )
     except ValueError as error:
         raise ZooError(f"Cannot export {path}: {error}") from error
     print(f"Wrote {target} ({target.stat().st_size:,} bytes) from {path}")

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from polyak import DQN, PPO, SAC, RecurrentPPO, VecFrameStack, VecNormalize, load, make_vec_env
+from polyak import DQN, IQN, PPO, SAC, TD3, Rainbow, RecurrentPPO, VecFrameStack, VecNormalize, load, make_vec_env
 from polyak.envs.testing.multi_input import SimpleMultiObsEnv
-from tests.exported import assert_same_actions, exported_policy
+from polyak.nn.export.files import traced
+from tests.exported import AS_CLOSE, assert_same_actions, exported_policy
+from tests.laws.test_matrix import BOX as VECTOR
 from tests.laws.test_matrix import PICTURE, Anything, spaces
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu", "seed": 0}
@@ -152,3 +154,69 @@ def test_wrappers_around_the_normalisation_are_refused() -> None:
     env = VecFrameStack(VecNormalize(make_vec_env("Pendulum-v1")), 2)
     with pytest.raises(ValueError, match="VecFrameStack changed after VecNormalize"):
         PPO("MlpPolicy", env, **SMALL).acting_graph()
+
+
+# -- sampled actions ---------------------------------------------------------------------------------------------------
+
+DRAWN = {"standard_normal": torch.randn, "random": torch.rand}
+
+
+def drawn(port: dict[str, Any], rows: int) -> np.ndarray:
+    """What torch's generator gives next: as the policy would have drawn it, for each row or once for all."""
+    shape = ((rows,) if port["for_each_row"] else ()) + tuple(port["shape"][1:])
+    draw = DRAWN.get(port["draw"], lambda *sizes: torch.empty(sizes).exponential_())
+    return np.broadcast_to(draw(*shape).numpy(), (rows, *port["shape"][1:])).copy()
+
+
+SAMPLING = {
+    "a Gaussian": lambda: PPO("MlpPolicy", "Pendulum-v1", n_steps=16, batch_size=16, **SMALL),
+    "a squashed one": lambda: SAC("MlpPolicy", "Pendulum-v1", buffer_size=10, **SMALL),
+    "a choice, with memory": lambda: RecurrentPPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, **SMALL),
+    "coins": lambda: PPO(
+        "MlpPolicy", Anything(VECTOR, spaces.MultiBinary(3), False, False), n_steps=16, batch_size=16, **SMALL
+    ),
+    "noisy layers": lambda: Rainbow("MlpPolicy", "CartPole-v1", buffer_size=10, **SMALL),
+    "quantile levels": lambda: IQN("MlpPolicy", "CartPole-v1", buffer_size=10, **SMALL),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLING)
+def test_samples_of_the_same_random_numbers(kind: str) -> None:
+    model, rows = SAMPLING[kind](), 50
+    model.exploration_rate = 0.0
+    graph = model.acting_graph(masks=False, stochastic=True)
+    program = traced(graph).module()
+    ports = [port.describe() for port in graph.inputs]
+    seen = np.random.default_rng(0).normal(size=(rows, *ports[0]["shape"][1:])).astype(np.float32)
+    torch.manual_seed(3)
+    theirs, _ = model.predict(seen)
+    torch.manual_seed(3)
+    noise = [torch.from_numpy(drawn(port, rows)) for port in ports if port["role"] == "noise"]
+    state = [torch.zeros(rows, *port["shape"][1:]) for port in ports if port["role"] == "state"]
+    ours = program(torch.from_numpy(seen), *state, *noise)[0].numpy()
+    assert_same_actions(model.action_space, ours, theirs, np.zeros(rows, bool))
+    assert all(node.users for node in program.graph.nodes if node.op == "placeholder")
+
+
+def test_the_runner_draws_what_is_asked_for(tmp_path: Path) -> None:
+    model = SAMPLING["a Gaussian"]()
+    model.export(tmp_path / "policy.onnx", stochastic=True)
+    policy, seen = exported_policy(tmp_path / "policy.onnx"), np.zeros((500, 3), np.float32)
+    ours, best = policy(seen), model.predict(seen, deterministic=True)[0]
+    noise = np.random.default_rng(0).standard_normal((500, 1)).astype(np.float32)
+    np.testing.assert_allclose(ours, np.clip(best + noise, -2, 2), rtol=AS_CLOSE, atol=AS_CLOSE)  # whose deviation is 1
+
+
+def test_exploration_matrices_are_noise() -> None:
+    model, rows = SAC("MlpPolicy", "Pendulum-v1", buffer_size=10, use_sde=True, **SMALL), 5
+    graph = model.acting_graph(stochastic=True)
+    seen = np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
+    model.actor.reset_noise(rows)
+    (ours,) = traced(graph).module()(torch.from_numpy(seen), model.actor.exploration_noise.own)
+    assert_same_actions(model.action_space, ours.numpy(), model.predict(seen)[0], np.zeros(rows, bool))
+
+
+def test_what_draws_nothing_is_not_sampled() -> None:
+    model = TD3("MlpPolicy", "Pendulum-v1", buffer_size=10, **SMALL)
+    with pytest.raises(ValueError, match="stochastic=True: ContinuousPolicy draws nothing"):
+        model.acting_graph(stochastic=True)

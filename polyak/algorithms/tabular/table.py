@@ -133,9 +133,13 @@ class TableAlgorithm(Interaction):
         actions = self._as_actions(chosen)
         return (actions[0, ...] if single else actions), state
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
         if channels_last:
             raise ValueError("channels_last=True: a table reads no images. Leave channels_last out.")
+        if stochastic:
+            raise ValueError("stochastic=True: a table is exported with its best actions alone. Leave stochastic out.")
         assert isinstance(self.action_space, spaces.Discrete)
         masks = not self._allows_everything if masks is None else masks
         preferences = self._preferences()

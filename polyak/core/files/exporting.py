@@ -13,17 +13,17 @@ from polyak.nn.export.ports import Graph
 class Exportable(Protocol):
     """A model that has a graph."""
 
-    def acting_graph(self, masks: bool | None, channels_last: bool | None) -> Graph:
+    def acting_graph(self, masks: bool | None, channels_last: bool | None, stochastic: bool) -> Graph:
         """From raw observations to actions in the environment's units."""
         ...
 
 
 def export(
-    model: Exportable, path: str | os.PathLike[str], masks: bool | None, channels_last: bool | None
+    model: Exportable, path: str | os.PathLike[str], masks: bool | None, channels_last: bool | None, stochastic: bool
 ) -> dict[str, Any]:
     """Write the graph of a model and return its description: see :meth:`polyak.core.algorithm.Algorithm.export`."""
     target = check_path(path)
-    graph = model.acting_graph(masks, channels_last).eval()
+    graph = model.acting_graph(masks, channels_last, stochastic).eval()
     description = graph.describe() | {"algorithm": type(model).__name__}
     written = contents(graph, target.suffix, description)
     with replacing(target) as file:

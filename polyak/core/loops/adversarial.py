@@ -563,9 +563,11 @@ class AdversarialImitation(DeepAlgorithm):
         """The generator's action; see :meth:`DeepAlgorithm.predict`."""
         return self.generator.predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 
-    def acting_graph(self, masks: bool | None = None, channels_last: bool | None = None) -> Graph:
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
         """The generator's; see :meth:`DeepAlgorithm.acting_graph`."""
-        return self.generator.acting_graph(masks, channels_last)
+        return self.generator.acting_graph(masks, channels_last, stochastic)
 
     def get_parameters(self) -> dict[str, Any]:
         """Those of the generator, and ``"reward"`` and ``"reward.optimizer"`` of the reward network."""
