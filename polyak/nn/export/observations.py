@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ class Reader(nn.Module):
         known = beneath if beneath is not None and beneath.shape == space.shape else space
         return _channels_last(known) if key in self.channels_last else known
 
-    def forward(self, observations: tuple[Tensor, ...]) -> Any:
+    def forward(self, observations: Sequence[Tensor]) -> Any:
         """One tensor [B, ...] for each of :attr:`ports` -> what the policy reads: a tensor, or a dict of them."""
         found = {}
         for i, (key, given) in enumerate(zip(self._keys, observations, strict=True)):
@@ -98,7 +98,7 @@ class Reader(nn.Module):
             found[key] = values.float() if values.dtype == torch.float64 else values
         return found if isinstance(self.space, spaces.Dict) else found[WHOLE]
 
-    def of(self, observations: tuple[Tensor, ...], key: str) -> Tensor:
+    def of(self, observations: Sequence[Tensor], key: str) -> Tensor:
         """The raw entry of one key."""
         return observations[self._keys.index(key)]
 
