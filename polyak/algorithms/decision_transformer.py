@@ -222,7 +222,9 @@ class DecisionTransformer(DatasetAlgorithm):
         self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
     ) -> Graph:
         self._ask()
-        return super().acting_graph(masks, channels_last, stochastic)
+        graph = super().acting_graph(masks, channels_last, stochastic)
+        graph.about = {"return_scale": self.return_scale, "gamma": self.gamma}  # for what with_rewards() does
+        return graph
 
     def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         self._ask()

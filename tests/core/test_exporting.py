@@ -13,6 +13,7 @@ import torch
 
 from polyak import DQN, IQN, PPO, SAC, TD3, Rainbow, RecurrentPPO, VecFrameStack, VecNormalize, load, make_vec_env
 from polyak.envs.testing.multi_input import SimpleMultiObsEnv
+from polyak.nn import BaseFeaturesExtractor
 from polyak.nn.export.files import traced
 from tests.exported import AS_CLOSE, assert_same_actions, exported_policy
 from tests.laws.test_matrix import BOX as VECTOR
@@ -107,6 +108,22 @@ def test_a_torch_program_holds_what_acts_alone(tmp_path: Path) -> None:
         assert_same_actions(model.action_space, ours.numpy(), theirs, np.zeros(4, bool))
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:PPO explores with a standard deviation")
+def test_spaces_of_every_dtype(tmp_path: Path) -> None:
+    dtypes: Any = ["float16", "float32", "float64", "uint8", "int8", "uint16", "int32", "int64", "uint64"]
+    every = {dtype: spaces.Box(0, 100, (2,), np.dtype(dtype).type) for dtype in dtypes}
+    every |= {"d": spaces.Discrete(4, start=-3), "md": spaces.MultiDiscrete([3, 4], start=[1, 2])}
+    every |= {"mb": spaces.MultiBinary(3), "n": spaces.Box(-1.0, 1.0, ())}
+    seen, acted = spaces.Dict(every), spaces.Dict({"all": spaces.Tuple(tuple(every.values()))})
+    model = PPO("MultiInputPolicy", Anything(seen, acted, False, False), n_steps=16, batch_size=16, **SMALL)
+    model.export(tmp_path / "policy.onnx", masks=False)
+    rows = [model.observation_space.sample() for _ in range(30)]
+    batch = {key: np.stack([row[key] for row in rows]) for key in model.observation_space.spaces}
+    ours, (theirs, _) = exported_policy(tmp_path / "policy.onnx")(batch), model.predict(batch, deterministic=True)
+    assert_same_actions(acted, ours, theirs, np.zeros(30, bool))
+
+
 @pytest.mark.parametrize("n_envs", [1, 3])
 def test_state_dependent_exploration_is_left_out(n_envs: int, tmp_path: Path) -> None:
     env = make_vec_env("Pendulum-v1", n_envs=n_envs)
@@ -148,6 +165,20 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError, match=r"pip install 'polyak\[onnx\]'"):
         model.export(tmp_path / "policy.onnx")
     assert not any(tmp_path.iterdir())
+
+
+class Branching(BaseFeaturesExtractor):
+    """Of a user who looks at the numbers."""
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return observations if observations.sum() > 0 else -observations
+
+
+def test_a_policy_that_cannot_be_traced(tmp_path: Path) -> None:
+    own = {"features_extractor_class": Branching, "features_extractor_kwargs": {"features_dim": 3}}
+    model = SAC("MlpPolicy", "Pendulum-v1", buffer_size=10, device="cpu", policy_kwargs=own)
+    with pytest.raises(ValueError, match="cannot be exported: torch.export says .* without branches on values"):
+        model.export(tmp_path / "policy.pt2")
 
 
 def test_wrappers_around_the_normalisation_are_refused() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from polyak.nn.errors import PolicyError
 from polyak.nn.export.ports import Graph
 
 METADATA = "polyak"
@@ -49,6 +50,7 @@ def contents(graph: Graph, suffix: str, description: Mapping[str, Any]) -> bytes
 
     Raises:
         ImportError: a package for ``.onnx`` is missing.
+        PolicyError: the graph branches on values, or has an operation that the format does not have.
     """
     return _WRITERS[suffix](graph, json.dumps(description))
 
@@ -65,7 +67,11 @@ def _traced(
     batch = torch.export.Dim("batch", min=1)
     examples = tuple(port.example(_ROWS) for port in graph.inputs)
     shapes = of_arguments(tuple({0: batch} for _ in examples))
-    with torch.no_grad(), _quiet():
+    with (
+        torch.no_grad(),
+        _quiet(),
+        _refused("torch.export", "Let it compute with tensors alone: no branches on values"),
+    ):
         program = torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # which names folders of this machine
@@ -79,10 +85,9 @@ def _onnx(graph: Graph, description: str) -> bytes:
     except ImportError as error:
         raise ImportError("writing .onnx needs onnx and onnxscript: pip install 'polyak[onnx]'.") from error
     inputs, outputs = ([port.name for port in ports] for ports in (graph.inputs, graph.outputs))
-    with _quiet():
-        found: Any = torch.onnx.export(
-            traced(graph), dynamo=True, verbose=False, input_names=inputs, output_names=outputs
-        )
+    program = traced(graph)
+    with _quiet(), _refused("torch.onnx", "Leave out the operation that ONNX does not have, or write a .pt2"):
+        found: Any = torch.onnx.export(program, dynamo=True, verbose=False, input_names=inputs, output_names=outputs)
     model = found.model
     for value in (*model.graph.inputs, *model.graph.outputs):
         value.shape[0] = "batch"
@@ -113,6 +118,16 @@ def _without_unused(module: Any) -> nn.Module:
 
 
 _WRITERS = {".onnx": _onnx, ".pt2": _pt2}
+
+
+@contextlib.contextmanager
+def _refused(by: str, fix: str) -> Iterator[None]:
+    """Turn whatever an exporter raises about a policy, such as one of a user's own, into one error."""
+    try:
+        yield
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise PolicyError(f"the policy cannot be exported: {by} says {lines[0]!r}. {fix}.") from error
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -51,6 +52,8 @@ class Graph(nn.Module):
     observation_space: spaces.Space
     """As the environment has it."""
     action_space: spaces.Space
+    about: Mapping[str, Any] = MappingProxyType({})
+    """What else whoever acts by it must know, as JSON values."""
 
     def describe(self) -> dict[str, Any]:
         """Inputs, outputs and spaces, as JSON values."""
@@ -61,6 +64,7 @@ class Graph(nn.Module):
             "outputs": [port.describe() for port in self.outputs],
             "observation_space": encode_space(self.observation_space),
             "action_space": encode_space(self.action_space),
+            **self.about,
         }
 
 
