@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,23 +56,21 @@ def contents(graph: Graph, suffix: str, description: Mapping[str, Any]) -> bytes
 
 
 def traced(graph: Graph) -> torch.export.ExportedProgram:
-    """The graph as a program for any number of rows."""
-    return _traced(graph, graph, lambda rows: (rows,))
+    """The graph as a program for any number of rows.
+
+    Raises:
+        PolicyError: it branches on values.
+    """
+    return _traced(graph, graph, starred=True)
 
 
-def _traced(
-    module: nn.Module, graph: Graph, of_arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]
-) -> torch.export.ExportedProgram:
-    """A module that takes the inputs of the graph; ``of_arguments`` arranges their shapes as its signature is."""
-    batch = torch.export.Dim("batch", min=1)
+def _traced(module: nn.Module, graph: Graph, starred: bool) -> torch.export.ExportedProgram:
+    """A module that takes the inputs of the graph, ``starred``: as ``*inputs``."""
     examples = tuple(port.example(_ROWS) for port in graph.inputs)
-    shapes = of_arguments(tuple({0: batch} for _ in examples))
-    with (
-        torch.no_grad(),
-        _quiet(),
-        _refused("torch.export", "Let it compute with tensors alone: no branches on values"),
-    ):
-        program = torch.export.export(module, examples, dynamic_shapes=shapes, strict=False)
+    shapes = ({0: torch.export.Dim("batch", min=1)},) * len(examples)
+    fix = "Let it compute with tensors, without branches on values"
+    with torch.no_grad(), _quiet(), _refused("torch.export", fix):
+        program = torch.export.export(module, examples, dynamic_shapes=(shapes,) if starred else shapes, strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # which names folders of this machine
     return program
@@ -98,7 +96,7 @@ def _onnx(graph: Graph, description: str) -> bytes:
 
 
 def _pt2(graph: Graph, description: str) -> bytes:
-    program = _traced(_without_unused(traced(graph).module()), graph, lambda rows: rows)
+    program = _traced(_without_unused(traced(graph).module()), graph, starred=False)
     buffer = io.BytesIO()
     torch.export.save(program, buffer, extra_files={f"{METADATA}.json": description})
     return buffer.getvalue()
