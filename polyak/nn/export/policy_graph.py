@@ -6,7 +6,6 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from polyak.envs.masks import mask_size
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.errors import PolicyError
 from polyak.nn.export.actions import EnvironmentActions
+from polyak.nn.export.described import compact
 from polyak.nn.export.noise import Drawing, HandedOut, noise_ports, redraw_matrices
 from polyak.nn.export.observations import Reader
 from polyak.nn.export.ports import Graph, Port
@@ -59,7 +59,7 @@ class PolicyGraph(Graph):
         for name, value in (self.policy.acting_memory(1) or {}).items():
             self._names.append(name)
             shape, dtype = tuple(value.shape[1:]), value.numpy().dtype.name
-            details = {"initial": _compact(value[0].numpy()), "becomes": f"next_state.{name}"}
+            details = {"initial": compact(value[0].numpy()), "becomes": f"next_state.{name}"}
             self.inputs.append(Port(f"state.{name}", "state", shape, dtype, details))
             self.outputs.append(Port(f"next_state.{name}", "state", shape, dtype))
         self._noise: list[Port] = []
@@ -111,8 +111,3 @@ def _standing_alone(policy: Policy) -> Policy:
         elif isinstance(module, ExplorationNoise):
             module.own = module.own[:0]  # one matrix for each environment of training, which deterministic actions skip
     return alone
-
-
-def _compact(values: np.ndarray) -> Any:
-    """A number if all entries are equal, else nested lists."""
-    return values.flat[0].item() if values.size and np.all(values == values.flat[0]) else values.tolist()

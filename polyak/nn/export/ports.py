@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.envs.space_json import encode_space
+from polyak.nn.export.described import describe_space
 
 FORMAT = "polyak.policy"
 VERSION = 1
@@ -53,7 +53,7 @@ class Graph(nn.Module):
     """As the environment has it."""
     action_space: spaces.Space
     about: Mapping[str, Any] = MappingProxyType({})
-    """What else whoever acts by it must know, as JSON values."""
+    """What else one must know to act by it, as JSON values."""
 
     def describe(self) -> dict[str, Any]:
         """Inputs, outputs and spaces, as JSON values."""
@@ -62,8 +62,8 @@ class Graph(nn.Module):
             "version": VERSION,
             "inputs": [port.describe() for port in self.inputs],
             "outputs": [port.describe() for port in self.outputs],
-            "observation_space": encode_space(self.observation_space),
-            "action_space": encode_space(self.action_space),
+            "observation_space": describe_space(self.observation_space),
+            "action_space": describe_space(self.action_space),
             **self.about,
         }
 
