@@ -21,6 +21,7 @@ from polyak.core.loops.offline import OfflineAlgorithm
 from polyak.core.schedules import Schedule
 from polyak.data import Transition
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.export.ports import Graph
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.constrained import UNLIKELY, ConstrainedPolicy, ConstrainedQNetwork, likely
 
@@ -120,6 +121,12 @@ class BCQ(OfflineAlgorithm, DQN):
     def _turn_dials(self) -> None:
         super()._turn_dials()
         self._constrain()
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        self._constrain()
+        return super().acting_graph(masks, channels_last, stochastic)
 
     def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         self._constrain()

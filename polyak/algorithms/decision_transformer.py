@@ -30,6 +30,7 @@ from polyak.data.sampling.reduce import Sequence
 from polyak.data.schema import Column
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
+from polyak.nn.export.ports import Graph
 from polyak.nn.policies.decision_transformer import DecisionTransformerPolicy
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -216,6 +217,14 @@ class DecisionTransformer(DatasetAlgorithm):
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": 1e-4})
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        self._ask()
+        graph = super().acting_graph(masks, channels_last, stochastic)
+        graph.about = {"return_scale": self.return_scale, "gamma": self.gamma}  # for what with_rewards() does
+        return graph
 
     def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         self._ask()

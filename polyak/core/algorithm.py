@@ -24,7 +24,7 @@ from typing_extensions import Self
 from polyak.core.advice import advise
 from polyak.core.changing import make_changeable
 from polyak.core.documentation import Documentation, Signature
-from polyak.core.files import checkpoint
+from polyak.core.files import checkpoint, exporting
 from polyak.core.files.checkpoint import Saved
 from polyak.core.hyperparameters import (
     Becomes,
@@ -415,6 +415,46 @@ class Algorithm:
                 model has.
         """
         checkpoint.save(self, path, exclude=set(exclude or ()), include=set(include or ()))
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        masks: bool | None = None,
+        channels_last: bool | None = None,
+        stochastic: bool = False,
+    ) -> dict[str, Any]:
+        """Write what acts to one file that needs no polyak: a graph from an observation as the environment gives it to
+        the action that the environment takes, for any number of rows.
+
+        Statistics of ``VecNormalize``, the order of an image's channels and its scale, one-hot vectors, and scaling,
+        clipping and rounding of actions are in the graph. Recurrent state goes in and comes out. The file appears
+        under its name when it is complete. Its description, JSON, is in it: under ``polyak`` among the metadata of an
+        ONNX file, and as the extra file ``polyak.json`` of a ``.pt2``. See ``docs/deployment.md``.
+
+        Args:
+            path: ends with ``.onnx`` (needs ``polyak[onnx]``) or ``.pt2`` (``torch.export``).
+            masks: whether action masks [B, M] are an input; ``None``: where the policy supports them, unless the
+                model's environment is known to give none, or gives them in its observations, where they are read.
+            channels_last: whether images come as (H, W, C) where the policy reads (C, H, W); ``None``: as the model's
+                environment has them, and without an environment (C, H, W).
+            stochastic: sample actions, with the random numbers as further inputs; else the deterministic ones.
+
+        Returns:
+            the description: inputs and outputs, and the spaces.
+
+        Raises:
+            ValueError: another suffix, a model that does not act by one graph, wrappers around ``VecNormalize`` that
+                change observations, or ``masks``, ``channels_last`` or ``stochastic`` where there is no such thing.
+            ImportError: ``polyak[onnx]`` is missing.
+        """
+        return exporting.export(self, path, masks, channels_last, stochastic)
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> exporting.Graph:
+        """What :meth:`export` writes; arguments and errors as there."""
+        raise ValueError(f"{type(self).__name__} cannot be exported: it does not act by a graph of tensors.")
 
     @classmethod
     def load(

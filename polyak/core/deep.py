@@ -33,8 +33,11 @@ from polyak.core.schedules import FloatSchedule, Schedule, get_schedule_fn
 from polyak.core.seeding import set_random_seed
 from polyak.envs import VecEnv
 from polyak.envs.composed import as_named
-from polyak.envs.masks import KEY, holds_masks
+from polyak.envs.masks import KEY, holds_masks, mask_size
 from polyak.envs.names import did_you_mean
+from polyak.nn.export.observations import Reader, image_keys
+from polyak.nn.export.policy_graph import PolicyGraph
+from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 
 NETWORKS = "the networks are built with it. Make a new model."
@@ -372,6 +375,27 @@ class DeepAlgorithm(Algorithm):
     def _as_learned(self, observation: Any) -> Any:
         """An observation as the policy learned from it."""
         return observation
+
+    # -- exporting -----------------------------------------------------------------------------------------------------
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        supported = self.heeds_masks and self.policy.heeds_masks and mask_size(self.action_space) is not None
+        held = supported and holds_masks(self.observation_space, self.action_space)
+        if masks is None:
+            masks = supported and not held and not self._allows_everything
+        masks_in = KEY if held and not masks else None
+        return PolicyGraph(self.policy, self._reader(channels_last), masks, masks_in, stochastic)
+
+    @property
+    def _allows_everything(self) -> bool:
+        """Whether it is known that the environment forbids no action."""
+        return False
+
+    def _reader(self, channels_last: bool | None) -> Reader:
+        """From observations as the environment gives them to those that the policy reads."""
+        return Reader(self.observation_space, None, image_keys(self.observation_space) if channels_last else ())
 
     # -- parameters and files ------------------------------------------------------------------------------------------
 

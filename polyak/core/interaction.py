@@ -1,7 +1,7 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -35,9 +35,12 @@ from polyak.envs.wrappers.layers import (
     above_normalisation,
     check_one_normaliser,
     replay_normalizer,
+    turned_images,
     wrapped_beneath,
 )
 from polyak.envs.wrappers.normalize import detached
+from polyak.envs.wrappers.transpose import VecTransposeImage
+from polyak.nn.export.observations import Reader, image_keys
 from polyak.warning import warn_user
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
@@ -94,6 +97,8 @@ class Interaction(Algorithm):
     """Those of the file that the model came from."""
     _above: tuple[str, ...] = ()
     """Wrappers that changed observations after these statistics had normalised them, as the file says."""
+    _saved_without_masks: bool = False
+    """Whether the file that the model came from holds a step of environments, and no masks of it."""
     _would_replay: bool = False
     """Whether the model came from a file, and its environments would begin with the seeds that they had there."""
 
@@ -459,8 +464,8 @@ class Interaction(Algorithm):
         """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
         return self._above if self.get_vec_normalize_env() is None else above_normalisation(self.get_env()).observations
 
-    def _check_nothing_above(self, what: str) -> None:
-        if above := self.layers_above:
+    def _check_nothing_above(self, what: str, besides: str = "") -> None:
+        if above := [name for name in self.layers_above if name != besides]:
             raise ValueError(
                 f"{what}, but the model learned from observations that {above[0]} changed after VecNormalize, and that "
                 f"cannot be repeated here. Use an environment that is wrapped alike, {above[0]}(VecNormalize(...)), or "
@@ -502,6 +507,28 @@ class Interaction(Algorithm):
         if observation.shape[observation.ndim - len(shape) :] != shape:  # pictures may come channels-last
             observation = maybe_transpose(observation, self.observation_space)
         return statistics.normalize_obs(observation)
+
+    # -- exporting -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _allows_everything(self) -> bool:
+        """Whether it is known that the environment forbids no action: it has been reset, here or before the file was
+        written, and has not said so."""
+        if self.runner is None or self.runner.obs is None:
+            return self._saved_without_masks
+        return self.runner.masks is None
+
+    def _reader(self, channels_last: bool | None) -> Reader:
+        """From observations as the environment gives them to those that the policy reads."""
+        normalizer = self.get_vec_normalize_env() or self._statistics
+        if normalizer is not None and normalizer.norm_obs:
+            what = "an exported graph reads observations of an environment without VecNormalize"
+            self._check_nothing_above(what, besides=VecTransposeImage.__name__)
+        if channels_last is None:
+            turned: Sequence[str | None] = turned_images(self.env)
+        else:
+            turned = image_keys(self.observation_space) if channels_last else ()
+        return Reader(self.observation_space, normalizer, turned)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -551,6 +578,8 @@ class Interaction(Algorithm):
     def _enter(self, saved: Saved, env: Any) -> None:
         check_counter("n_envs", saved.info["n_envs"], least=1)
         self.n_envs = int(saved.info["n_envs"])
+        acted = saved.state_of("runner")
+        self._saved_without_masks = bool(acted) and not any(name.startswith("allowed") for name in acted)
         if "normalizer" in saved.info:
             self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
             self._above = tuple(map(str, saved.info.get("above_normalizer", ())))

@@ -135,7 +135,11 @@ class Transition(NamedTuple):
 
         One part is the minibatch itself, which may then hold observations in sequences.
         """
-        return iter([self]) if parts == 1 else map(Transition._make, zip(*(_unbind(field, parts) for field in self), strict=True))
+        return (
+            iter([self])
+            if parts == 1
+            else map(Transition._make, zip(*(_unbind(field, parts) for field in self), strict=True))
+        )
 
 
 class TransitionColumns(NamedTuple):

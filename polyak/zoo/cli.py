@@ -24,6 +24,7 @@ from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import TrainingFailed, ZooError, readable
 from polyak.zoo.evaluate import EvaluateOptions, evaluate
 from polyak.zoo.examples import epilogue
+from polyak.zoo.export import ExportOptions, export
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.listing import ListOptions, show
@@ -47,6 +48,7 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "tune": (TuneOptions, tune),
     "enjoy": (EnjoyOptions, enjoy),
     "evaluate": (EvaluateOptions, evaluate),
+    "export": (ExportOptions, export),
     "record-video": (RecordVideoOptions, record_video),
     "record-training": (RecordTrainingOptions, record_training),
     "plot": (PlotOptions, plot),

@@ -24,6 +24,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "polyak evaluate --algo ppo --env CartPole-v1 -n 100",
         "polyak evaluate --algo ppo --env CartPole-v1 --load-best --stochastic --output json",
     ),
+    "export": (
+        "polyak export --algo ppo --env CartPole-v1 -o policy.onnx",
+        "polyak export model.zip -o policy.pt2",
+    ),
     "record-video": ("polyak record-video --algo ppo --env CartPole-v1 -n 500",),
     "record-training": ("polyak record-training --algo ppo --env CartPole-v1 -n 300",),
     "plot": ("polyak plot -a ppo -e CartPole-v1 -x steps -y reward -w 50 -o curve.png",),

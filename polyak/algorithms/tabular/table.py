@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from polyak.algorithms.tabular.graph import TableGraph
 from polyak.core.files.checkpoint import Saved
 from polyak.core.hyperparameters import Becomes, Fraction, later
 from polyak.core.interaction import GymEnv, Interaction, SpaceError
@@ -18,6 +19,7 @@ from polyak.envs.masks import masks_for_rows
 from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
+from polyak.nn.export.ports import Graph
 
 
 @dataclass(eq=False, repr=False)
@@ -132,6 +134,20 @@ class TableAlgorithm(Interaction):
         any_of = np.where(explores, allowed, preferences == preferences.max(1, keepdims=True))
         drawn: np.ndarray = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)
         return drawn
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        if channels_last:
+            raise ValueError("channels_last=True: a table reads no images. Leave channels_last out.")
+        if stochastic:
+            raise ValueError("stochastic=True: a table is exported with its best actions alone. Leave stochastic out.")
+        assert isinstance(self.action_space, spaces.Discrete)
+        masks = not self._allows_everything if masks is None else masks
+        preferences = self._preferences()
+        if not masks:
+            preferences = np.where(self.legal, preferences, -np.inf)
+        return TableGraph(self.numbering, self.action_space, preferences, masks)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

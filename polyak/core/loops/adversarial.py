@@ -39,6 +39,7 @@ from polyak.envs.composed import is_composed
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.nn.distributions.choice import SINGLE_SPACES
+from polyak.nn.export.ports import Graph
 
 OFF_POLICY_ROUND = 500
 """Environment steps between two rounds where the generator's loop has no rollouts."""
@@ -561,6 +562,12 @@ class AdversarialImitation(DeepAlgorithm):
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """The generator's action; see :meth:`DeepAlgorithm.predict`."""
         return self.generator.predict(observation, state, episode_start, deterministic, action_masks=action_masks)
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        """The generator's; see :meth:`DeepAlgorithm.acting_graph`."""
+        return self.generator.acting_graph(masks, channels_last, stochastic)
 
     def get_parameters(self) -> dict[str, Any]:
         """Those of the generator, and ``"reward"`` and ``"reward.optimizer"`` of the reward network."""

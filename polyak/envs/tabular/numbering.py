@@ -48,6 +48,9 @@ class Numbering:
                 f"{MOST_STATES:.0e}. Use fewer values, or an algorithm with a network."
             )
         self.n_states = size
+        self.starts = np.concatenate([digits.starts for digits in self._digits])
+        self.strides = size // np.cumprod(self.sizes)
+        """[K] how far apart the rows of neighbouring values are."""
 
     def states(self, observations: Any) -> tuple[np.ndarray, bool]:
         """The numbers of one observation or of a batch of them.

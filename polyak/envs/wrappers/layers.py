@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from polyak.envs.vec.vec_env import VecEnv, VecEnvWrapper
 from polyak.envs.wrappers.normalize import VecNormalize, detached, unwrap_vec_normalize
+from polyak.envs.wrappers.transpose import VecTransposeImage
 
 
 class Above(NamedTuple):
@@ -59,6 +60,20 @@ def wrapped_beneath(env: VecEnv, names: tuple[str, ...], wrap: Callable[[VecEnv]
     layer = type(env).__new__(type(env))
     vars(layer).update(vars(env), venv=inner)
     return layer
+
+
+def turned_images(env: VecEnv | None) -> list[str | None]:
+    """Keys of the images that ``env`` has turned channels-first, ``None`` of an observation that is one: as far as they
+    come so from beneath ``VecTransposeImage``, and not from a wrapper around it that makes something else of them."""
+    found: list[str | None] = []
+    layer = env
+    while isinstance(layer, VecEnvWrapper):
+        if isinstance(layer, VecTransposeImage) and not layer.skip:
+            found += layer.image_space_keys or [None]
+        elif not isinstance(layer, VecNormalize) and not _passes_on(layer, "observations"):
+            break
+        layer = layer.venv
+    return found
 
 
 def check_one_normaliser(env: VecEnv) -> None:

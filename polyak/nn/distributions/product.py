@@ -48,7 +48,7 @@ class Product(Distribution):
     def _joined(self, actions: list[Tensor]) -> Tensor:
         """[B] or [B, width] of each part -> [B, W]"""
         columns = zip(actions, self.widths, strict=True)
-        return torch.cat([part.float().reshape(len(part), width) for part, width in columns], dim=1)
+        return torch.cat([part.float().reshape(-1, width) for part, width in columns], dim=1)
 
     def masked(self, masks: Tensor) -> Self:
         """Masks [B, M] have the choices of the discrete parts, in order."""

@@ -205,7 +205,7 @@ class ActorCriticPolicy(Policy):
         if isinstance(family, GaussianFamily):
             return family(outputs, self.log_std)
         if isinstance(family, StateDependentGaussianFamily):
-            return family(outputs, self.log_std, latent_pi, self.exploration_noise.of(len(latent_pi)))
+            return family(outputs, self.log_std, latent_pi, self.exploration_noise.of(latent_pi.shape[0]))
         if isinstance(family, ProductFamily):
             return family(outputs, self.log_std if family.n_deviations else None)
         return family(outputs)

@@ -150,7 +150,7 @@ class SquashedGaussianActor(Network):
         mean, log_std, named = self.get_action_dist_params(obs)
         if isinstance(self.action_family, GaussianFamily):
             return self.action_family(mean, log_std)
-        return self.action_family(mean, log_std, named["latent_sde"], self.exploration_noise.of(len(mean)))
+        return self.action_family(mean, log_std, named["latent_sde"], self.exploration_noise.of(mean.shape[0]))
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
@@ -276,7 +276,7 @@ class ContinuousCritic(Network):
 
     @plain
     def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
-        return torch.cat([self._features(obs), actions.reshape(len(actions), -1)], dim=1)
+        return torch.cat([self._features(obs), actions.reshape(actions.shape[0], -1)], dim=1)
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
         """All K values: [K, B]."""

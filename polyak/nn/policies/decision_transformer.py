@@ -225,13 +225,14 @@ class DecisionTransformerPolicy(Policy):
         features = self.transformer.extract(obs)
         memory = self.acting_memory(len(features)) if memory is None else memory
         time, slots = memory["time"], torch.arange(self.context_length, device=features.device)
-        full = time >= self.context_length
-        at = time.clamp(max=self.context_length - 1)[:, None] == slots  # [B, K]: the slot of this step
+        full, slot = time >= self.context_length, time.clamp(max=self.context_length - 1)  # that of this step
+        at = slot[:, None] == slots  # [B, K]
         seen = _put(_moved(memory["features"], full), at, features)
         returns = _put(_moved(memory["returns"], full), at, memory["wanted"])
         done = _put(_moved(memory["actions"], full), at, torch.zeros_like(memory["actions"][:, 0]))
         times = slots + (time - self.context_length + 1).clamp(min=0)[:, None]
-        outputs = self.transformer(seen, done, returns, times)[at]
+        every = self.transformer(seen, done, returns, times)
+        outputs = every.gather(1, slot[:, None, None].expand(-1, -1, every.shape[2])).squeeze(1)
         actions = outputs.tanh() if self.continuous else self.distribution(outputs).get_actions(deterministic)
         done = _put(done, at, self.transformer.read_actions(actions))
         now = {"features": seen, "actions": done, "returns": returns, "time": time + 1, "wanted": memory["wanted"]}

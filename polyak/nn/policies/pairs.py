@@ -141,7 +141,8 @@ class PairedPolicy(Policy):
         proposals = [pair.actor(obs) for pair in self.pairs]
         q = [pair.critic.q1_forward(obs, actions) for pair, actions in zip(self.pairs, proposals, strict=True)]
         best = torch.stack(q, 1).argmax(1, keepdim=True)  # [B, 1, 1]
-        return shaped(torch.stack(proposals, 1).take_along_dim(best, 1).squeeze(1), self.codec.shape)
+        actions = torch.stack(proposals, 1)
+        return shaped(actions.gather(1, best.expand(-1, -1, actions.shape[2])).squeeze(1), self.codec.shape)
 
     def acting_chain(self) -> Chain | None:
         if not is_plain(self, "act", "_predict"):

@@ -216,9 +216,9 @@ class ImplicitQuantileNetwork(QNetwork):
     def forward(self, obs: Obs) -> Tensor:
         latent = self._latent(obs)
         if self.draws:
-            levels = torch.rand(len(latent), self.n_samples, device=self.device)
+            levels = torch.rand(latent.shape[0], self.n_samples, device=self.device)
         else:
-            levels = midpoints(self.n_samples, self.device).expand(len(latent), -1)
+            levels = midpoints(self.n_samples, self.device).expand(latent.shape[0], -1)
         return self._quantiles(latent, levels).mean(1)
 
     def chain(self, policy: Policy) -> Chain | None:

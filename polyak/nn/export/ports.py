@@ -1,0 +1,79 @@
+"""What goes into an exported graph and what comes out: names, roles, shapes and dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.nn.export.described import describe_space
+
+FORMAT = "polyak.policy"
+VERSION = 1
+
+Role = Literal["observation", "action_masks", "state", "noise", "action"]
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of a graph: a tensor [B, *shape]."""
+
+    name: str
+    role: Role
+    shape: tuple[int, ...]
+    """Of one row."""
+    dtype: str
+    """As numpy names it."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else is to be known, as JSON values: ``key`` of a Dict observation, ``path`` of a part of an action,
+    ``initial`` and ``becomes`` of a recurrent state, ``draw`` of noise."""
+
+    def describe(self) -> dict[str, Any]:
+        """JSON values."""
+        rows = ["batch", *self.shape]
+        return {"name": self.name, "role": self.role, "shape": rows, "dtype": self.dtype, **self.details}
+
+    def example(self, rows: int) -> Tensor:
+        """A tensor to trace the graph with, of which only shape and dtype count."""
+        return torch.from_numpy(np.zeros((rows, *self.shape), self.dtype))
+
+
+class Graph(nn.Module):
+    """What is exported: takes one tensor for each of ``inputs``, in order, and returns one for each of ``outputs``."""
+
+    inputs: Sequence[Port]
+    outputs: Sequence[Port]
+    observation_space: spaces.Space
+    """As the environment has it."""
+    action_space: spaces.Space
+    about: Mapping[str, Any] = MappingProxyType({})
+    """What else one must know to act by it, as JSON values."""
+
+    def describe(self) -> dict[str, Any]:
+        """Inputs, outputs and spaces, as JSON values."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "inputs": [port.describe() for port in self.inputs],
+            "outputs": [port.describe() for port in self.outputs],
+            "observation_space": describe_space(self.observation_space),
+            "action_space": describe_space(self.action_space),
+            **self.about,
+        }
+
+
+def observation_ports(space: spaces.Space) -> list[Port]:
+    """``observation``, or ``observation.<key>`` for each entry of a Dict, in the dtype of its space."""
+    if isinstance(space, spaces.Dict):
+        return [_observation(f"observation.{key}", part, {"key": key}) for key, part in space.spaces.items()]
+    return [_observation("observation", space, {})]
+
+
+def _observation(name: str, space: spaces.Space, details: dict[str, Any]) -> Port:
+    return Port(name, "observation", tuple(space.shape or ()), np.dtype(space.dtype).name, details)

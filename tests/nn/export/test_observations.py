@@ -1,0 +1,80 @@
+"""What stands before the policy in an exported graph: channel order and the statistics of VecNormalize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from polyak.envs import DummyVecEnv, VecNormalize
+from polyak.nn.errors import PolicyError
+from polyak.nn.export.observations import WHOLE, Reader, image_keys
+
+VECTOR = spaces.Box(-5.0, 5.0, (3,), np.float64)
+IMAGE = spaces.Box(0, 255, (3, 8, 6), np.uint8)
+DICT = spaces.Dict(vector=VECTOR, image=IMAGE, which=spaces.Discrete(4))
+
+
+class Still(gym.Env[Any, Any]):
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.observation_space = space
+
+    def reset(self, **kwargs: Any) -> Any:
+        return self.observation_space.sample(), {}
+
+
+def normalizer(space: spaces.Space[Any], **options: Any) -> VecNormalize:
+    """With statistics of a few observations."""
+    env = VecNormalize(DummyVecEnv([lambda: Still(space)]), **options)
+    for _ in range(5):
+        env.reset()
+    return env
+
+
+def test_normalised_to_the_bit() -> None:
+    statistics = normalizer(VECTOR, clip_obs=1.0)
+    raw = np.stack([VECTOR.sample() for _ in range(50)])
+    (port,) = (reader := Reader(VECTOR, statistics)).ports
+    assert (port.name, port.dtype, port.shape) == ("observation", "float64", (3,))
+    seen = reader((torch.from_numpy(raw),))
+    expected = statistics.normalize_obs(raw)
+    assert seen.dtype == torch.float32
+    np.testing.assert_array_equal(seen.numpy(), expected)
+    assert (np.abs(expected) == 1).any()
+
+
+def test_some_keys_are_normalised_and_images_turned() -> None:
+    statistics = normalizer(DICT, norm_obs_keys=["vector"])
+    reader = Reader(DICT, statistics, channels_last=["image"])
+    assert [(port.name, port.shape, port.dtype) for port in reader.ports] == [
+        ("observation.vector", (3,), "float64"),
+        ("observation.image", (8, 6, 3), "uint8"),
+        ("observation.which", (), "int64"),
+    ]
+    rows = [reader.raw_space.sample() for _ in range(4)]
+    raw = {key: np.stack([row[key] for row in rows]) for key in DICT.spaces}
+    seen = reader(tuple(map(torch.from_numpy, raw.values())))
+    np.testing.assert_array_equal(seen["vector"].numpy(), statistics.normalize_obs(raw)["vector"])
+    np.testing.assert_array_equal(seen["image"].numpy(), np.moveaxis(raw["image"], -1, 1))
+    np.testing.assert_array_equal(seen["which"].numpy(), raw["which"])
+
+
+def test_normalised_images_come_as_the_environment_has_them() -> None:
+    statistics = normalizer(IMAGE)
+    reader = Reader(statistics.observation_space, statistics)
+    assert reader.ports[0].dtype == "uint8"
+    raw = np.stack([IMAGE.sample() for _ in range(4)])
+    np.testing.assert_array_equal(reader((torch.from_numpy(raw),)).numpy(), statistics.normalize_obs(raw))
+
+
+def test_which_are_images() -> None:
+    assert image_keys(IMAGE) == [WHOLE]
+    assert image_keys(DICT) == ["image"]
+    with pytest.raises(PolicyError, match="has no images. Leave channels_last out"):
+        image_keys(VECTOR)
