@@ -19,6 +19,7 @@ from polyak.scale.config.settings import Points
 from polyak.scale.filters import filter_of
 from polyak.scale.models.catalog import DQNCatalog
 from polyak.scale.models.default_modules import DefaultDQNTorchRLModule
+from polyak.scale.models.rl_module import RLModuleSpec
 from polyak.scale.models.values import ModuleValuePolicy
 from polyak.scale.processes.shards import ShardedReplayBuffer
 
@@ -206,6 +207,12 @@ class DQNConfig(ReplayConfig):
 
     name: ClassVar[str] = "DQN"
 
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultDQNTorchRLModule, catalog_class=DQNCatalog)
+
+    def get_default_learner_class(self) -> Any:
+        return (C51 if self.num_atoms > 1 else DQN).learner_class
+
     def plain(self, picture_channels_last: bool = False) -> Plain:
         require(self.lr is not None, "lr", self.lr, "DQN has one learning rate: give it.")
         distributional: dict[str, Any] = {}
@@ -256,7 +263,7 @@ class DQNConfig(ReplayConfig):
         }
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
-        networks = Networks(self, DefaultDQNTorchRLModule, DQNCatalog)
+        networks = Networks(self, DefaultDQNTorchRLModule, ("build_encoder", "build_af_head", "build_vf_head"))
         kwargs: dict[str, Any] = {**networks.policy_kwargs(turned), "optimizer_kwargs": {"eps": self.adam_epsilon}}
         if not networks.is_default:
             return kwargs

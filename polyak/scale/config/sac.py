@@ -15,6 +15,7 @@ from polyak.scale.models.catalog import Catalog
 from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.layers import activation_called
 from polyak.scale.models.parts import CatalogFeatures
+from polyak.scale.models.rl_module import RLModuleSpec
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -64,6 +65,12 @@ class SACConfig(ReplayConfig):
     name: ClassVar[str] = "SAC"
     scales_actions: ClassVar[bool] = False
 
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultSACTorchRLModule, catalog_class=Catalog)
+
+    def get_default_learner_class(self) -> Any:
+        return SAC.learner_class
+
     def plain(self, picture_channels_last: bool = False) -> Plain:
         replay = self._replay()
         steps = replay["train_freq"] * self.num_envs_per_env_runner / replay["gradient_steps"]
@@ -81,7 +88,7 @@ class SACConfig(ReplayConfig):
         return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
-        networks = Networks(self, DefaultSACTorchRLModule, Catalog)
+        networks = Networks(self, DefaultSACTorchRLModule, ("build_encoder",))
         fix = "SAC's networks are its own: give rl_module(model_config=...), or use polyak.SAC with a policy class."
         require(networks.module_class is DefaultSACTorchRLModule, "rl_module_spec", self.rl_module_spec, fix)
         options = networks.options

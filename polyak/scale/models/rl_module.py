@@ -31,7 +31,8 @@ from polyak.core.hyperparameters import require
 from polyak.envs.reading import plain_json
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.scale.columns import DEFAULT_MODULE_ID, Columns
-from polyak.scale.models.distributions import Distribution, distribution_for
+from polyak.scale.models.distributions import distribution_for
+from polyak.scale.models.torch_distributions import Distribution
 
 Batch = dict[str, Any]
 """Tensors by column."""
@@ -114,7 +115,9 @@ class RLModule:
         self.catalog = None
         catalog_class = catalog_class or self.default_catalog
         if catalog_class is not None:
-            self.catalog = catalog_class(observation_space, action_space, self.model_config)
+            self.catalog = catalog_class(
+                observation_space=observation_space, action_space=action_space, model_config_dict=self.model_config
+            )
         self.action_dist_cls: type[Distribution] | None = None
         self.setup()
 
