@@ -10,12 +10,13 @@ import numpy as np
 
 from polyak.core.hyperparameters import require
 from polyak.core.watching.callbacks import BaseCallback
+from polyak.scale import not_called
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.config.settings import CallbackSettings
+from polyak.scale.overrides import refuse
 
 HOOKS = tuple(name for name in CallbackSettings.__annotations__ if name.startswith("on_"))
 """What can be written of a callback."""
-_GONE = ("on_episode_created", "on_episode_start", "on_episode_step", "on_sample_end", "on_env_runners_recreated")
 
 
 class RLlibCallback:
@@ -141,9 +142,7 @@ class Hooks:
         for cls in classes:
             is_class = isinstance(cls, type) and issubclass(cls, RLlibCallback)
             require(is_class, "callbacks_class", cls, "give a subclass of RLlibCallback.")
-            for name in _GONE:
-                fix = f"nobody calls its {name}(). There are {', '.join(HOOKS)}."
-                require(not hasattr(cls, name), "callbacks_class", cls, fix)
+            refuse("callbacks_class", cls, RLlibCallback, not_called.CALLBACKS)
             one = cls()
             for name in HOOKS:
                 if getattr(cls, name) is not getattr(RLlibCallback, name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from polyak.scale import not_called
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.config.modules import Networks
 from polyak.scale.models.actor_critics import ModulePolicy, RecurrentModulePolicy, WholeModulePolicy
@@ -30,7 +31,7 @@ class ActorCriticConfig(AlgorithmConfig):
 
     def _policy(self, turned: bool) -> tuple[Any, dict[str, Any]]:
         builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
-        networks = Networks(self, DefaultPPOTorchRLModule, builds)
+        networks = Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
         kwargs = networks.policy_kwargs(turned)
         apart = self._comes_apart(networks)
         if networks.remembers and apart:

@@ -28,6 +28,7 @@ from polyak.core.files.serialise import encode
 from polyak.core.hyperparameters import declared, described, fitted, require
 from polyak.core.schedules import PiecewiseSchedule
 from polyak.envs.names import did_you_mean
+from polyak.scale import not_called
 from polyak.scale.config import replaced
 from polyak.scale.config.settings import (
     GROUPS,
@@ -46,6 +47,7 @@ from polyak.scale.config.settings import (
     TrainingSettings,
 )
 from polyak.scale.filters import filter_of
+from polyak.scale.overrides import refuse
 
 HORIZON = 1_000_000
 """Environment steps by which schedules count: they go on past it."""
@@ -346,7 +348,8 @@ class AlgorithmConfig(
 
     def get_rl_module_spec(self, env: Any = None, spaces: Any = None, inference_only: bool | None = None) -> Any:
         """What was given, over :meth:`get_default_rl_module_spec`. Spaces are filled in by what is built."""
-        default, given = _of_one_agent(self.get_default_rl_module_spec()), self.rl_module_spec
+        default = self.get_default_rl_module_spec()
+        default, given = getattr(default, "of_one_agent", lambda: default)(), self.rl_module_spec
         values = {} if given is None else {name: value for name, value in vars(given).items() if value}
         options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
         return replace(default, **values, model_config=options)
@@ -386,14 +389,16 @@ class AlgorithmConfig(
             return algorithm
         fits = isinstance(chosen, type) and issubclass(chosen, own)
         require(fits, "learner_class", chosen, f"give a subclass of {own.__module__}.{own.__qualname__}.")
+        refuse("learner_class", chosen, own, not_called.LEARNER)
         return with_learner(algorithm, chosen)
 
     def validate(self) -> None:
         """Refuse settings that cannot be together, without an environment.
 
         Raises:
-            HyperparameterError: naming one of them, its value and the fix.
+            HyperparameterError: naming one of them, its value and the fix; or a method of a subclass that nothing calls.
         """
+        refuse("config", type(self), AlgorithmConfig, not_called.CONFIG)
         for name in sorted(self._given):
             fix = "Only ray.tune.Tuner(trainable, param_space=config) chooses from it. Set a value."
             require(searched(getattr(self, name)) is None, name, getattr(self, name), fix)
@@ -473,11 +478,6 @@ def with_learner(algorithm: type[Any], *learner: type[Any]) -> type[Any]:
     if not issubclass(learner[0], own):
         learner = (type(own.__name__, (*learner, own), {"__module__": __name__}),)
     return type(algorithm.__name__, (algorithm,), {"learner_class": learner[0], "__module__": __name__})
-
-
-def _of_one_agent(spec: Any) -> Any:
-    """An ``RLModuleSpec``, of itself or of what names it as that of the only agent."""
-    return spec.of_one_agent() if hasattr(spec, "of_one_agent") else spec
 
 
 def _merged(default: Any, given: Any, of_spec: Any) -> Any:

@@ -13,14 +13,25 @@ from polyak.core.hyperparameters import Count, Fraction, Natural, NonNegative, O
 from polyak.core.schedules import LinearSchedule
 from polyak.envs.names import did_you_mean
 from polyak.nn.networks.layers import check_widths
-from polyak.scale.config.base import HORIZON, AlgorithmConfig, Plain
+from polyak.scale import not_called
+from polyak.scale.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
 from polyak.scale.config.modules import Networks
 from polyak.scale.config.settings import Points
 from polyak.scale.filters import filter_of
 from polyak.scale.models.catalog import DQNCatalog
 from polyak.scale.models.default_modules import DefaultDQNTorchRLModule
 from polyak.scale.models.rl_module import RLModuleSpec
-from polyak.scale.models.values import ModuleValuePolicy
+from polyak.scale.models.values import (
+    LOSSES,
+    TARGETS,
+    ExploresItself,
+    LossesOfModule,
+    ModuleValuePolicy,
+    TargetsOfModule,
+    chooses_itself,
+    explores_itself,
+    refuse_of_dqn,
+)
 from polyak.scale.processes.shards import ShardedReplayBuffer
 
 BUFFERS = {"EpisodeReplayBuffer": False, "PrioritizedEpisodeReplayBuffer": True}
@@ -220,6 +231,7 @@ class DQNConfig(ReplayConfig):
             distributional = {"n_atoms": self.num_atoms, "v_min": self.v_min, "v_max": self.v_max}
         noisy = {"noisy": True, "sigma0": self.sigma0} if self.noisy else {}
         every = max(self.target_network_update_freq, 1)
+        policy_kwargs = self._policy_kwargs(picture_channels_last)
         kwargs = {
             **self._replay(),
             "learning_rate": self.schedule("lr"),
@@ -230,9 +242,19 @@ class DQNConfig(ReplayConfig):
             **distributional,
             **noisy,
             **self._exploration(),
-            "policy_kwargs": self._policy_kwargs(picture_channels_last),
+            "policy_kwargs": policy_kwargs,
         }
-        return Plain(self._algorithm(C51 if self.num_atoms > 1 else DQN), ModuleValuePolicy, kwargs)
+        algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
+        module_class = policy_kwargs["module_class"]
+        if explores_itself(module_class):
+            algorithm = type(algorithm.__name__, (ExploresItself, algorithm), {"__module__": __name__})
+        if own := chooses_itself(module_class, LOSSES):
+            fix = "distributions of returns are learned from compute_q_values(): write that, or set num_atoms=1."
+            require(self.num_atoms == 1, "num_atoms", self.num_atoms, f"the module has {own[0]}() of its own: {fix}")
+            algorithm = with_learner(algorithm, LossesOfModule)
+        if chooses_itself(module_class, TARGETS):
+            algorithm = with_learner(algorithm, TargetsOfModule)
+        return Plain(algorithm, ModuleValuePolicy, kwargs)
 
     def exploration_schedule(self) -> Any:
         """The probability of a random action, by the remaining progress of :data:`~polyak.scale.config.base.HORIZON`
@@ -263,7 +285,9 @@ class DQNConfig(ReplayConfig):
         }
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
-        networks = Networks(self, DefaultDQNTorchRLModule, ("build_encoder", "build_af_head", "build_vf_head"))
+        builds = ("build_encoder", "build_af_head", "build_vf_head")
+        networks = Networks(self, DefaultDQNTorchRLModule, builds, not_called.DQN_CATALOG)
+        refuse_of_dqn(networks.module_class)
         kwargs: dict[str, Any] = {**networks.policy_kwargs(turned), "optimizer_kwargs": {"eps": self.adam_epsilon}}
         if not networks.is_default:
             return kwargs
@@ -272,8 +296,9 @@ class DQNConfig(ReplayConfig):
         agree = own is None or "hiddens" not in self._given or list(own) == hiddens
         fix = f"model_config['head_fcnet_hiddens']={own} says otherwise. Give one of them."
         require(agree, "hiddens", self.hiddens, fix)
+        kwargs["model_config"] = {**networks.options, "double_q": self.double_q}
         if own is None or not isinstance(self.model_config, dict):
-            kwargs["model_config"] = {**networks.options, "head_fcnet_hiddens": hiddens}
+            kwargs["model_config"]["head_fcnet_hiddens"] = hiddens
         if networks.remembers:
             memory = {"memory": "lstm", "memory_size": networks.options["lstm_cell_size"]}
             kwargs |= {**memory, "max_seq_len": networks.options["max_seq_len"], "burn_in": self.burn_in_len}

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyak.core.hyperparameters import require
+from polyak.scale import not_called
 from polyak.scale.models.catalog import Catalog, check_model_config
+from polyak.scale.models.multi import of_one_agent
 from polyak.scale.models.rl_module import RLModuleSpec, TorchRLModule
+from polyak.scale.overrides import refuse
 
 if TYPE_CHECKING:
     from polyak.scale.config.base import AlgorithmConfig
@@ -20,12 +23,15 @@ class Networks:
         config: whose settings they are.
         module_class: the algorithm's default module.
         builds: the methods of a catalog that the default module calls.
+        reasons: those that nothing calls: see :mod:`polyak.scale.not_called`.
 
     Raises:
         HyperparameterError: a class that is none of the kind, an unknown option, or two that contradict each other.
     """
 
-    def __init__(self, config: AlgorithmConfig, module_class: Any, builds: Sequence[str]) -> None:
+    def __init__(
+        self, config: AlgorithmConfig, module_class: Any, builds: Sequence[str], reasons: Mapping[str, str]
+    ) -> None:
         given = config.rl_module_spec
         fix = "give an RLModuleSpec, such as RLModuleSpec(catalog_class=MyCatalog)."
         require(isinstance(given, RLModuleSpec | None), "rl_module_spec", given, fix)
@@ -38,20 +44,24 @@ class Networks:
             require(not both, "rl_module_spec.model_config", given.model_config, fix)
         default = module_class.default_catalog or Catalog
         self.spec: RLModuleSpec = config.get_multi_rl_module_spec().of_one_agent()
+        if given is not None:
+            refuse("rl_module_spec", type(given), RLModuleSpec, not_called.SPEC)
         self.module_class = self.spec.module_class
         is_module = isinstance(self.module_class, type) and issubclass(self.module_class, TorchRLModule)
         fix = "give a subclass of TorchRLModule."
         require(is_module, "rl_module_spec.module_class", self.module_class, fix)
         assert self.module_class is not None
+        refuse("rl_module_spec.module_class", self.module_class, TorchRLModule, not_called.MODULE)
         self.is_default = issubclass(self.module_class, module_class)
         self.catalog_class = self.spec.catalog_class
         if not self.is_default and (given is None or given.catalog_class is None):
-            spec = config.get_default_rl_module_spec()
-            if spec.module_class is not self.module_class:  # its catalog is not that of another module
+            if of_one_agent(config.get_default_rl_module_spec()).module_class is not self.module_class:  # its catalog is not that of another module
                 self.catalog_class = None
         lacks = [name for name in builds if not hasattr(self.catalog_class, name)] if self.is_default else []
         fix = f"the default module calls its {', '.join(builds)}, of which it lacks {lacks}: subclass {default.__name__}."
         require(not lacks, "rl_module_spec.catalog_class", self.catalog_class, fix)
+        if isinstance(self.catalog_class, type):
+            refuse("rl_module_spec.catalog_class", self.catalog_class, default, reasons)
         self.given: Mapping[str, Any] = _entries(self.spec.model_config)
         own = not all(str(cls.__module__).startswith("polyak.") for cls in (self.module_class, self.catalog_class or type(self)))
         defaults = config._model_config_auto_includes

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from polyak.algorithms.sac import SAC
 from polyak.core.hyperparameters import Count, Fraction, Natural, NonNegative, Positive, require
+from polyak.scale import not_called
 from polyak.scale.config.base import Plain
 from polyak.scale.config.dqn import ReplayConfig
 from polyak.scale.config.modules import Networks
@@ -88,7 +89,7 @@ class SACConfig(ReplayConfig):
         return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
-        networks = Networks(self, DefaultSACTorchRLModule, ("build_encoder",))
+        networks = Networks(self, DefaultSACTorchRLModule, ("build_encoder",), not_called.SAC_CATALOG)
         fix = "SAC's networks are its own: give rl_module(model_config=...), or use polyak.SAC with a policy class."
         require(networks.module_class is DefaultSACTorchRLModule, "rl_module_spec", self.rl_module_spec, fix)
         options = networks.options
@@ -117,7 +118,7 @@ class SACConfig(ReplayConfig):
                 "memory_size": options["lstm_cell_size"],
                 "max_seq_len": options["max_seq_len"],
             }
-        if options["conv_filters"] is not None or turned:
+        if options["conv_filters"] is not None or turned or networks.catalog_class is not Catalog:
             given = {"catalog_class": networks.catalog_class, "model_config": options, "turned": turned}
             kwargs |= {"features_extractor_class": CatalogFeatures, "features_extractor_kwargs": given}
             kwargs["net_arch"] = list(heads) or options["fcnet_hiddens"]

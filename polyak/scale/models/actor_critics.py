@@ -176,7 +176,12 @@ class WholeModulePolicy(ActorCriticPolicy):
     Args:
         measures_divergence: store what own distributions are made of, so that their ``kl`` can be asked in losses.
         options: those of :class:`ModulePolicy`.
+
+    Attributes:
+        explored: environment steps that it has chosen actions for, which ``forward_exploration`` gets as ``t``.
     """
+
+    explored: int = 0
 
     def __init__(
         self,
@@ -299,7 +304,9 @@ class WholeModulePolicy(ActorCriticPolicy):
         """Actions, what the forward pass returned, and the distribution, if the module leaves the choice to it."""
         module = self.module
         name = "forward_inference" if deterministic else "forward_exploration"
-        outputs: dict[str, Any] = getattr(module, name)(batch)
+        outputs: dict[str, Any] = (
+            module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
+        )
         if Columns.ACTIONS in outputs:
             return outputs[Columns.ACTIONS], outputs, None
         ask = module.get_inference_action_dist_cls if deterministic else module.get_exploration_action_dist_cls
@@ -327,6 +334,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         if masks is not None:
             return self._decide_among(masks, obs, deterministic)
         actions, outputs, log_probs, batch = self._chosen(obs, deterministic)
+        self.explored += 0 if deterministic else len(log_probs)
         said = {"values": self._values(outputs, batch).flatten(), "log_probs": log_probs}
         return Decision(self._shaped(actions), said | {name: outputs[name] for name in self.stores})
 
