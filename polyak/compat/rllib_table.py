@@ -49,6 +49,7 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "algorithms.impala.impala": (f"{_SCALE}: IMPALA IMPALAConfig",),
     "algorithms.appo": (f"{_SCALE}: APPO APPOConfig",),
     "algorithms.appo.appo": (f"{_SCALE}: APPO APPOConfig",),
+    "algorithms.callbacks": (_CALLBACKS,),
     "callbacks": (_CALLBACKS,),
     "callbacks.callbacks": (_CALLBACKS,),
     "connectors": (),

@@ -19,10 +19,11 @@ from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.core.watching.undisturbed import undisturbed
 from polyak.envs.names import did_you_mean
 from polyak.scale import checkpoints, not_called, results
-from polyak.scale.callbacks import EpisodeEnds, Hooks
+from polyak.scale.callbacks import Hooks
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import in_units_of
+from polyak.scale.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.scale.evaluation import LocalEvaluators, order_of
 from polyak.scale.filters import filter_around
 from polyak.scale.groups import LocalLearner
@@ -70,8 +71,11 @@ class Algorithm:
     def setup(self, config: AlgorithmConfig) -> None:
         """Make environments, networks and those who collect and learn. A subclass may add to it."""
         self._hooks = Hooks(config)
-        check_processes(config)
+        check_processes(config, self._hooks.wants_steps())
         self._evaluators = make_evaluators(config, self._created())
+        shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
+        if shown and isinstance(self._evaluators, LocalEvaluators):
+            self._evaluators.show = self._hooks.shown(self, evaluating=True)
         self._stopped = False
         self._learners: LocalLearner | None = None
         try:
@@ -114,7 +118,10 @@ class Algorithm:
         take_exploration(self.config, model)
         if hasattr(model.policy, "explored"):
             model.policy.explored = model.num_timesteps
-        told = EpisodeEnds(self._hooks, self) if self._hooks.wants("on_episode_end") else None
+        told: Any = None
+        if self._hooks.wants_steps() or self._hooks.wants("on_episode_end"):
+            kind = EpisodesOfTraining if self._remote is None else EndsElsewhere
+            told = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self._seen)
@@ -287,7 +294,8 @@ class Algorithm:
         else:
             returns, lengths = self._evaluators.result()
             counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
-            found = {"env_runners": {**results.of_episodes(returns, lengths), **counts}}
+            logged = self._hooks.evaluation_logger.reduced()
+            found = {"env_runners": {**results.of_episodes(returns, lengths), **counts, **logged}}
         found = {**found, "iteration": self.iteration}
         self._counters["evaluations"] += 1
         self._hooks("on_evaluate_end", algorithm=self, evaluation_metrics=found)

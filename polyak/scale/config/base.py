@@ -132,6 +132,8 @@ class AlgorithmConfig(
     """Of the algorithm, as :func:`~polyak.scale.get_trainable_cls` knows it."""
     own_model_options: ClassVar[Mapping[str, Any]] = {}
     """Defaults of ``model_config`` that are the algorithm's own."""
+    in_evaluation: ClassVar[bool] = False
+    """Whether it is the config of evaluation."""
     scales_actions: ClassVar[bool] = True
     """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
 
@@ -432,6 +434,7 @@ class AlgorithmConfig(
         require(isinstance(given, Mapping), "evaluation_config", given, "give a dict of settings.")
         read = ("explore", "env", "env_config", "num_envs_per_env_runner", "gym_env_vectorize_mode", "clip_rewards")
         other = self.copy(copy_frozen=False)
+        other.__dict__["in_evaluation"] = True
         for name, value in given.items():
             fix = f"evaluation reads only {', '.join(read)}.{did_you_mean(name, read)}"
             require(name in read, f"evaluation_config[{name!r}]", value, fix)

@@ -217,8 +217,11 @@ class TorchRLModule(nn.Module, RLModule):
         nn.Module.__init__(self)
         keep_plain_names(self)
         RLModule.__init__(self, *args, **kwargs)
+        names = self._only_learned()
+        named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+        require(named, "get_non_inference_attributes()", names, "let it return a list of names of attributes.")
         if self.inference_only:
-            for name in self._only_learned():
+            for name in names:
                 owner, _, last = name.rpartition(".")
                 part = self.get_submodule(owner)
                 if getattr(part, last, None) is not None:

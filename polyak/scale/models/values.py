@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyak.core.hyperparameters import require
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain
+from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.networks.streams import Dueling
@@ -214,6 +214,7 @@ class ModuleValuePolicy(ValuePolicy):
         kind = type(self.rl_module)
         return bool(chooses_itself(kind, _INFERENCE)) if deterministic else explores_itself(kind)
 
+    @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
         if not self._asks(deterministic):
             return super().act(obs, deterministic)
@@ -234,6 +235,7 @@ class ModuleValuePolicy(ValuePolicy):
         check_output(module, f"{Columns.ACTIONS!r}", actions, (n_rows(read),))
         return actions
 
+    @plain
     def decide(
         self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
     ) -> Decision:
