@@ -100,8 +100,8 @@ _PLACES = {
     "models.multi": "MultiRLModule MultiRLModuleSpec",
     "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
     "ValueFunctionAPI",
-    "models.torch_distributions": "Distribution TorchCategorical TorchDeterministic TorchDiagGaussian TorchDistribution "
-    "TorchMultiCategorical",
+    "models.torch_distributions": "Distribution TorchCategorical TorchDeterministic TorchDiagGaussian "
+    "TorchDistribution TorchMultiCategorical",
     "processes.players": "RayCrew",
     "trainables": "get_algorithm_class get_trainable_cls",
     "tuning": "tune_trainable",

@@ -95,7 +95,9 @@ class RLlibCallback:
     ) -> None:
         """For each episode that ends; of those in other processes, the ones of training."""
 
-    def on_sample_end(self, *, env_runner: Any = None, metrics_logger: Any = None, samples: list, **kwargs: Any) -> None:
+    def on_sample_end(
+        self, *, env_runner: Any = None, metrics_logger: Any = None, samples: list, **kwargs: Any
+    ) -> None:
         """After each fragment of experience, and after each evaluation, with its episodes."""
 
 
@@ -125,8 +127,8 @@ class MetricsLogger:
         Args:
             key: its name, or a tuple of names, by which results are nested.
             value: the number.
-            reduce: ``"mean"``, ``"sum"``, ``"min"``, ``"max"``, ``"lifetime_sum"``, ``"item"``, the last one, ``"ema"``,
-                a mean in which older ones count less and less, or ``"item_series"``, all of them; ``None``: the mean.
+            reduce: ``"mean"``, ``"sum"``, ``"min"``, ``"max"``, ``"lifetime_sum"``, ``"item"`` (the last one), ``"ema"``
+                (a mean in which older ones count less and less) or ``"item_series"`` (all); ``None``: the mean.
             window: of how many; ``None``: of those of one iteration.
             ema_coeff: what each new number counts in ``"ema"``; ``None``: 0.01.
             clear_on_reduce: begin again at zero with each iteration; ``None``: as ``reduce`` says.

@@ -156,7 +156,7 @@ class EpisodesOfTraining(BaseCallback):
         if self._episodes is None:
             self._episodes = Episodes(self._show, self.training_env)
         known = self.locals
-        actions = known.get("env_actions", known.get("clipped_actions", known.get("actions")))
+        actions: Any = known["clipped_actions"] if "clipped_actions" in known else known["actions"]
         observations, rewards = known["new_obs"], known["rewards"]
         for index, info in enumerate(known["infos"]):
             observation = _row(observations, index)

@@ -41,9 +41,7 @@ def play(model: Any, env: Any, order: Order, callback: Any = None) -> Played:
     lengths: list[int] = []
     while not returns or (order.in_steps and sum(lengths) < order.duration):
         number = env.num_envs if order.in_steps else order.duration
-        found = evaluate(
-            model, as_vec_env(env), number, deterministic=not order.explores, seed=seed, callback=callback
-        )
+        found = evaluate(model, as_vec_env(env), number, deterministic=not order.explores, seed=seed, callback=callback)
         returns += found.returns.tolist()
         lengths += found.lengths.tolist()
         seed = (seed + number) % (2**32 - env.num_envs)

@@ -6,12 +6,14 @@ Each is refused where the subclass is given, before anything is trained: see :fu
 _CONNECTOR = "there are no connectors but env_to_module_connector=MeanStdFilter(). Wrap the environment"
 _LEARNERS = "the group is made by num_learners. Give a learner by training(learner_class=...)"
 _OFFLINE = "there is no offline evaluation in a config. Use on_evaluate_start and on_evaluate_end"
-_STATE = "weights are taken by torch's state_dict(). Register buffers, or write get_extra_state() and set_extra_state()"
+_STATE = "weights are taken by torch's state_dict(). Register buffers for what else is to be kept"
 _TUNE = "the loop around train() is the program's or the Tuner's. Use training_step(), or on_train_result"
-_FILES = "checkpoints are one file, written by save_to_path(). Use on_checkpoint_loaded, or get_extra_state() of a module"
+_FILES = (
+    "checkpoints are one file, written by save_to_path(). Use on_checkpoint_loaded, or get_extra_state() of a module"
+)
 _GREEDY = (
-    "DQN takes the action of the largest value. Write _forward_inference() and _forward_exploration() of a module, which "
-    "return 'actions'"
+    "DQN takes the action of the largest value. Write _forward_inference() and _forward_exploration() of a module, "
+    "which return 'actions'"
 )
 _SAC = "SAC's heads and critics are its own. Write build_encoder() alone, or use polyak.SAC with a policy class"
 _LEARNER = "losses are those of polyak's learner. Write objective() or gradient_step() of its subclass"
@@ -61,7 +63,7 @@ MODULE = {"get_state": _STATE, "set_state": _STATE}
 """Of a module."""
 
 DQN_MODULE = {
-    "get_train_action_dist_cls": "DQN's losses read no action distribution. Write compute_q_values() or _forward_train()",
+    "get_train_action_dist_cls": "DQN's losses read no distribution. Write compute_q_values() or _forward_train()",
     "_qf_forward_helper": "values are made by compute_q_values(batch). Write that",
     "compute_advantage_distribution": "values are made by compute_q_values(batch). Write that",
 }

@@ -341,7 +341,7 @@ class AlgorithmConfig(
         """
         raise NotImplementedError(f"{type(self).__name__} does not say which algorithm it configures.")
 
-    # -- what a subclass may say otherwise ------------------------------------------------------------------------------
+    # -- what a subclass may say otherwise -----------------------------------------------------------------------------
 
     def get_default_rl_module_spec(self) -> Any:
         """The module that is trained where ``rl_module(rl_module_spec=...)`` names none: an
@@ -398,7 +398,8 @@ class AlgorithmConfig(
         """Refuse settings that cannot be together, without an environment.
 
         Raises:
-            HyperparameterError: naming one of them, its value and the fix; or a method of a subclass that nothing calls.
+            HyperparameterError: naming one of them, its value and the fix; or a method of a subclass that nothing
+                calls.
         """
         refuse("config", type(self), AlgorithmConfig, not_called.CONFIG)
         for name in sorted(self._given):

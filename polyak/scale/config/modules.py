@@ -54,16 +54,21 @@ class Networks:
         refuse("rl_module_spec.module_class", self.module_class, TorchRLModule, not_called.MODULE)
         self.is_default = issubclass(self.module_class, module_class)
         self.catalog_class = self.spec.catalog_class
-        if not self.is_default and (given is None or given.catalog_class is None):
-            if of_one_agent(config.get_default_rl_module_spec()).module_class is not self.module_class:  # its catalog is not that of another module
-                self.catalog_class = None
+        names_catalog = given is not None and given.catalog_class is not None
+        said = of_one_agent(config.get_default_rl_module_spec()).module_class
+        if not self.is_default and not names_catalog and said is not self.module_class:
+            self.catalog_class = None  # the default module's is not that of another one
         lacks = [name for name in builds if not hasattr(self.catalog_class, name)] if self.is_default else []
-        fix = f"the default module calls its {', '.join(builds)}, of which it lacks {lacks}: subclass {default.__name__}."
+        fix = (
+            f"the default module calls its {', '.join(builds)}, of which it lacks {lacks}: subclass {default.__name__}."
+        )
         require(not lacks, "rl_module_spec.catalog_class", self.catalog_class, fix)
         if isinstance(self.catalog_class, type):
             refuse("rl_module_spec.catalog_class", self.catalog_class, default, reasons)
         self.given: Mapping[str, Any] = _entries(self.spec.model_config)
-        own = not all(str(cls.__module__).startswith("polyak.") for cls in (self.module_class, self.catalog_class or type(self)))
+        own = not all(
+            str(cls.__module__).startswith("polyak.") for cls in (self.module_class, self.catalog_class or type(self))
+        )
         defaults = config._model_config_auto_includes
         self.options: Any = self.spec.model_config or {}
         if self.is_default:

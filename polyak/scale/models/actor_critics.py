@@ -170,8 +170,8 @@ class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):
 
 
 class WholeModulePolicy(ActorCriticPolicy):
-    """The policy and state values of a module that is called whole: each of its forward passes where RLlib calls it, and
-    each of its distributions.
+    """The policy and state values of a module that is called whole: each of its forward passes and distributions where
+    RLlib calls it.
 
     Args:
         measures_divergence: store what own distributions are made of, so that their ``kl`` can be asked in losses.
@@ -247,7 +247,9 @@ class WholeModulePolicy(ActorCriticPolicy):
         """The distribution of a class, of what a forward pass has returned."""
         name = Columns.ACTION_DIST_INPUTS
         if name not in outputs:
-            raise PolicyError(f"{method}() of {type(self.module).__name__} must return {name!r}, got {sorted(outputs)}.")
+            raise PolicyError(
+                f"{method}() of {type(self.module).__name__} must return {name!r}, got {sorted(outputs)}."
+            )
         family, logits = family_of(kind), outputs[name]
         if family is None:
             return OwnDistribution(kind.from_logits(logits))

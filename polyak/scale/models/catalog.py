@@ -142,7 +142,7 @@ def check_model_config(
     Raises:
         HyperparameterError: an unknown option, with the likeliest correction, or a value that cannot be.
     """
-    if is_dataclass(given) and not isinstance(given, type):
+    if not isinstance(given, Mapping | None) and is_dataclass(given):
         given = asdict(given)
     require(isinstance(given, Mapping | None), "model_config", given, "give a dict, or a DefaultModelConfig.")
     known = [f.name for f in fields(DefaultModelConfig)]

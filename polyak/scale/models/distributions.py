@@ -2,7 +2,7 @@
 
 ``module.get_inference_action_dist_cls()`` gives a class; ``cls.from_logits(outputs)`` is a distribution of what a
 module returned as ``action_dist_inputs`` [B, N], and ``cls.required_input_dim(space)`` is N. A class that
-:func:`distribution_for` made, and that no program has changed, stands for one of polyak's families; any other is called.
+:func:`distribution_for` made, and that no program has changed, stands for one of polyak's families; others are called.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Action distributions that programs written for RLlib name, subclass and call, on top of ``torch.distributions``.
 
-What polyak trains with by default is in :mod:`polyak.scale.models.distributions`. The classes here are for programs with
-a distribution of their own: a catalog or a module returns the class, and its methods are called while acting and in
-losses. Shapes: B rows, A actions.
+What polyak trains with by default is in :mod:`polyak.scale.models.distributions`. The classes here are for programs
+with a distribution of their own: a catalog or a module returns the class, and its methods are called while acting and
+in losses. Shapes: B rows, A actions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Distribution:
 
 
 class TorchDistribution(Distribution):
-    """A distribution of torch's, which a subclass makes in :meth:`_get_torch_distribution` of the constructor's arguments.
+    """A distribution of torch's, which a subclass makes of the constructor's arguments in
+    :meth:`_get_torch_distribution`.
 
     Its log-densities are summed over what each action consists of.
     """

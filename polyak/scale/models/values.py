@@ -29,7 +29,6 @@ from polyak.scale.models.parts import Built, EncoderFeatures, can_be_taken_apart
 from polyak.scale.models.rl_module import QNetAPI, TorchRLModule
 from polyak.scale.overrides import changed, refuse
 
-
 _INFERENCE = ("_forward", "_forward_inference", "forward_inference")
 _EXPLORATION = ("_forward_exploration", "forward_exploration")
 
@@ -221,7 +220,9 @@ class ModuleValuePolicy(ValuePolicy):
         read: Any = self.preprocess(obs)
         batch = {Columns.OBS: read.movedim(1, -1) if self._build.turned else read}
         module = self.rl_module
-        outputs = module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
+        outputs = (
+            module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
+        )
         if Columns.ACTIONS in outputs:
             actions = outputs[Columns.ACTIONS]
         elif Columns.ACTION_DIST_INPUTS in outputs:
@@ -240,7 +241,9 @@ class ModuleValuePolicy(ValuePolicy):
         self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
     ) -> Decision:
         if masks is not None and self._asks(deterministic):
-            raise PolicyError(f"{type(self.rl_module).__name__} chooses actions itself, and does not read action masks.")
+            raise PolicyError(
+                f"{type(self.rl_module).__name__} chooses actions itself, and does not read action masks."
+            )
         decision = super().decide(obs, memory, masks, deterministic)
         self.explored += 0 if deterministic else len(decision.actions)
         return decision
@@ -256,7 +259,9 @@ class ModuleValuePolicy(ValuePolicy):
             read = {name: part.movedim(1, -1) for name, part in read.items()}
         actions = batch.actions.flatten().long()
         module = self.rl_module
-        outputs: dict[str, Tensor] = module.forward_train({**read, Columns.ACTIONS: actions, Columns.REWARDS: batch.rewards})
+        outputs: dict[str, Tensor] = module.forward_train(
+            {**read, Columns.ACTIONS: actions, Columns.REWARDS: batch.rewards}
+        )
         shape = len(actions), int(self.action_space.n)  # type: ignore[attr-defined]
         check_output(module, f"forward_train(), {QF_PREDS!r}", outputs.get(QF_PREDS), shape)
         return outputs

@@ -10,7 +10,11 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-CODE = "import json, sys; from importlib import import_module; print(json.dumps(import_module(sys.argv[1]).outcome(), default=lambda value: value.item()))"
+CODE = """
+import json, sys
+from importlib import import_module
+print(json.dumps(import_module(sys.argv[1]).outcome(), default=lambda value: value.item()))
+"""
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]

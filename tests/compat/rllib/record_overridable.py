@@ -27,8 +27,8 @@ def marked(source: str) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     spec = find_spec("ray.rllib")
-    assert spec is not None and spec.origin is not None
-    root = Path(spec.origin).parent
+    assert spec is not None
+    root = Path(str(spec.origin)).parent
     classes: dict[str, list[str]] = {}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):

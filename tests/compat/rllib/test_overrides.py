@@ -24,7 +24,9 @@ from polyak.scale.models.default_modules import DefaultDQNTorchRLModule, Default
 
 MARKED: dict[str, list[str]] = json.loads((Path(__file__).parent / "overridable.json").read_text())
 ELSEWHERE = {
-    **dict.fromkeys(["MultiRLModule"], "several agents: an algorithm here trains the module of one, and never makes one"),
+    **dict.fromkeys(
+        ["MultiRLModule"], "several agents: an algorithm here trains the module of one, and never makes one"
+    ),
     **dict.fromkeys(["DefaultAPPORLModule"], "APPO trains PPO's module"),
     **dict.fromkeys(["DefaultSACRLModule"], "SAC takes no other module"),
 }
@@ -117,7 +119,7 @@ def test_overrides_are_called(face: str, tmp_path: Path) -> None:
     assert names - set(calls) == set()
 
 
-def test_a_loaded_checkpoint_is_told(tmp_path: Path) -> None:
+def test_callbacks_see_that_a_checkpoint_was_loaded(tmp_path: Path) -> None:
     calls: Counter[str] = Counter()
     with ppo().callbacks(spied(RLlibCallback, ["on_checkpoint_loaded"], calls)).build() as algo:
         algo.restore_from_path(algo.save_to_path(tmp_path))
@@ -140,9 +142,12 @@ def test_a_dqn_modules_forward_passes_are_called() -> None:
         *("get_target_network_pairs", "compute_q_values"),
     ]
     own = spied(DefaultDQNTorchRLModule, names, calls)
-    own._forward_exploration = lambda self, batch, t: calls.update(["_forward_exploration"]) or {  # type: ignore[attr-defined]
-        "actions": torch.zeros(len(batch["obs"]), dtype=torch.int64)
-    }
+    own._forward_exploration = lambda self, batch, t: (
+        calls.update(["_forward_exploration"])
+        or {  # type: ignore[attr-defined]
+            "actions": torch.zeros(len(batch["obs"]), dtype=torch.int64)
+        }
+    )
     config = small(DQNConfig()).rl_module(rl_module_spec=RLModuleSpec(module_class=own))
     config.training(num_steps_sampled_before_learning_starts=10, target_network_update_freq=10)
     trained(config.reporting(min_sample_timesteps_per_iteration=40))
@@ -193,10 +198,12 @@ REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
         "SACCatalog",
         Catalog,
         not_called.SAC_CATALOG,
-        lambda cls: SACConfig()
-        .environment("Pendulum-v1")
-        .rl_module(rl_module_spec=RLModuleSpec(catalog_class=cls))
-        .build_algo(),
+        lambda cls: (
+            SACConfig()
+            .environment("Pendulum-v1")
+            .rl_module(rl_module_spec=RLModuleSpec(catalog_class=cls))
+            .build_algo()
+        ),
     ),
     (
         "MultiRLModuleSpec",
@@ -233,7 +240,7 @@ FACES = {
     "RLModule": ["TorchRLModule"],
     "DefaultPPORLModule": ["TorchRLModule"],
     "Catalog": ["PPOCatalog", "DQNCatalog"],
-    **dict.fromkeys(["DQNLearner", "IMPALALearner", "PPOLearner", "TorchLearner"], ["Learner"]),
+    **{name: ["Learner"] for name in ("DQNLearner", "IMPALALearner", "PPOLearner", "TorchLearner")},
 }
 """Classes of RLlib -> those faces of ours in which what they mark is found, if they are others."""
 SEEN = {

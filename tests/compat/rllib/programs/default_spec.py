@@ -1,12 +1,11 @@
 """A config that says itself which module and catalog it trains."""
 
 import torch
-from torch import nn
-
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
 from ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from torch import nn
 
 CALLS = {}
 

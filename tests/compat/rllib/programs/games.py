@@ -7,7 +7,7 @@ TAKEN = {}
 
 
 class Counting(gym.Env):
-    """Episodes of ten steps; each action that is taken is counted, in ``TAKEN`` under the name that ``config`` gives."""
+    """Episodes of ten steps. Actions are counted in ``TAKEN``, under the name that ``config`` gives."""
 
     def __init__(self, config=None):
         self.observation_space = gym.spaces.Box(-1.0, 1.0, (4,), np.float32)

@@ -1,7 +1,6 @@
 """A module of DQN that explores by itself, and chooses otherwise without exploration."""
 
 import torch
-
 from games import TAKEN, Counting
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule

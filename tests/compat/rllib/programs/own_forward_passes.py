@@ -1,7 +1,6 @@
 """A module of PPO with a forward pass of its own for each of three purposes."""
 
 import torch
-
 from games import TAKEN, Counting
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
