@@ -127,8 +127,9 @@ class MetricsLogger:
         Args:
             key: its name, or a tuple of names, by which results are nested.
             value: the number.
-            reduce: ``"mean"``, ``"sum"``, ``"min"``, ``"max"``, ``"lifetime_sum"``, ``"item"`` (the last one), ``"ema"``
-                (a mean in which older ones count less and less) or ``"item_series"`` (all); ``None``: the mean.
+            reduce: ``"mean"``, ``"sum"``, ``"min"``, ``"max"``, ``"lifetime_sum"``, ``"item"`` (the last one),
+                ``"ema"`` (a mean in which older ones count less and less) or ``"item_series"`` (all); ``None``: the
+                mean.
             window: of how many; ``None``: of those of one iteration.
             ema_coeff: what each new number counts in ``"ema"``; ``None``: 0.01.
             clear_on_reduce: begin again at zero with each iteration; ``None``: as ``reduce`` says.

@@ -19,7 +19,7 @@ def is_ours(cls: Any, base: type) -> bool:
 
 def changed(cls: type, base: type, names: Iterable[str]) -> list[str]:
     """Those of some methods that a subclass has in place of ``base``'s, or in addition to them."""
-    return [name for name in names if _found(cls, name) is not _found(base, name)]
+    return [name for name in names if _found(cls, name) not in (None, _found(base, name))]
 
 
 def _found(cls: type, name: str) -> Any:

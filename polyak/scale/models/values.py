@@ -201,9 +201,7 @@ class ModuleValuePolicy(ValuePolicy):
     def _build_networks(self) -> None:
         super()._build_networks()
         module, target = self._made
-        if chooses_itself(type(module), ("make_target_networks",)):
-            module.make_target_networks()
-        elif hasattr(module, "adopt_target"):
+        if hasattr(module, "adopt_target") and not chooses_itself(type(module), ("make_target_networks",)):
             module.adopt_target(target)
 
     # -- acting --------------------------------------------------------------------------------------------------------
@@ -273,6 +271,8 @@ class ModuleValuePolicy(ValuePolicy):
 
     def make_q_net(self) -> QNetwork:
         module = self._build(self.observation_space, self.action_space)
+        if chooses_itself(type(module), ("make_target_networks",)):
+            module.make_target_networks()
         self._made.append(module)
         apart = can_be_taken_apart(module, DefaultDQNTorchRLModule, ("compute_q_values",))
         common: dict[str, Any] = {"normalize_images": self.normalize_images, "net_arch": [], **self._of_atoms}
