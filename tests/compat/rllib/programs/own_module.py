@@ -1,14 +1,13 @@
 """A module without a catalog, for continuous actions, with a distribution of its own."""
 
 import torch
-from torch import nn
-
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.models.torch.torch_distributions import TorchDistribution
+from torch import nn
 
 CALLS = {}
 

@@ -3,14 +3,13 @@
 import copy
 
 import torch
-from torch import nn
-
 from games import TAKEN, Counting
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from torch import nn
 
 CALLS = {}
 
