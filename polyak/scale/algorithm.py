@@ -19,7 +19,7 @@ from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.core.watching.undisturbed import undisturbed
 from polyak.envs.names import did_you_mean
 from polyak.scale import checkpoints, not_called, results
-from polyak.scale.callbacks import Hooks
+from polyak.scale.callbacks import EnvRunner, Hooks, MetricsLogger
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import in_units_of
@@ -352,6 +352,29 @@ class Algorithm:
         """The environment's, in its own units."""
         return self._spaces[1]
 
+    # -- who collects, and what is logged ------------------------------------------------------------------------------
+
+    @property
+    def env_runner(self) -> EnvRunner:
+        """Who collects experience in this process, with its environments and networks."""
+        return EnvRunner(self._hooks, self, evaluating=False)
+
+    @property
+    def eval_env_runner(self) -> EnvRunner:
+        """Who evaluates in this process, with its environments.
+
+        Raises:
+            AttributeError: others evaluate.
+        """
+        if not isinstance(self._evaluators, LocalEvaluators):
+            raise AttributeError("evaluation goes on in other processes: set evaluation_num_env_runners=0.")
+        return EnvRunner(self._hooks, self, evaluating=True)
+
+    @property
+    def metrics(self) -> MetricsLogger:
+        """Where callbacks of training log."""
+        return self._hooks.metrics_logger
+
     # -- networks ------------------------------------------------------------------------------------------------------
 
     def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
@@ -464,9 +487,7 @@ _REPLACED = {
     "evaluation_workers": "evaluate()",
     "get_state": "save_to_path(path), or get_weights()",
     "set_state": "restore_from_path(path), or set_weights(weights)",
-    "env_runner": "env_runner_group, whose env are the environments",
-    "eval_env_runner_group": "evaluate()",
-    "metrics": "what train() returns, and metrics_logger of callbacks",
+    "eval_env_runner_group": "eval_env_runner, or evaluate()",
     "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "export_policy_model": "get_module().save_to_path(path)",

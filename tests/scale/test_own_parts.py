@@ -222,3 +222,40 @@ def test_steps_of_episodes_in_other_processes_are_not_seen() -> None:
     config = ppo().callbacks(on_episode_step=print).env_runners(num_env_runners=1)
     with pytest.raises(NotThereYetError, match="num_env_runners=1"):
         config.build_algo()
+
+
+# -- what programs ask of modules and algorithms -----------------------------------------------------------------------
+
+
+def test_parts_of_a_modules_state_go_into_another(tmp_path: Path) -> None:
+    def made(inference_only: bool = False) -> Any:
+        spec = ppo().get_default_rl_module_spec()
+        spec.observation_space, spec.action_space = BOX, spaces.Discrete(2)
+        spec.model_config, spec.inference_only = {"fcnet_hiddens": [4], "vf_share_layers": True}, inference_only
+        return spec.build()
+
+    module, other, acting = made(), made(), made(inference_only=True)
+    assert {name.split(".")[0] for name in module.get_state("pi")} == {"pi"}
+    assert {name.split(".")[0] for name in module.get_state(not_components=["pi", "vf"])} == {"encoder"}
+    assert {name.split(".")[0] for name in module.get_state(inference_only=True)} == {"encoder", "pi"}
+    acting.set_state(module.get_state())  # a full state: what acting does not need is passed over
+    batch = {"obs": torch.rand(2, 3)}
+    wanted = module.forward_inference(batch)["action_dist_inputs"]
+    torch.testing.assert_close(acting.forward_inference(batch)["action_dist_inputs"], wanted)
+    other.restore_from_path(module.save_to_path(tmp_path))
+    torch.testing.assert_close(other.forward_inference(batch)["action_dist_inputs"], wanted)
+    assert (tmp_path / module.STATE_FILE_NAME).is_file()
+    args, kwargs = module.get_ctor_args_and_kwargs()
+    assert type(module)(*args, **kwargs).get_state().keys() == module.get_state().keys()
+    assert set(module.forward_train(batch)) == set(module.output_specs_train())
+    assert module.input_specs_train() == ["obs"]
+
+
+def test_runners_of_this_process_can_be_looked_at() -> None:
+    with ppo().build_algo() as algo:
+        assert len(algo.env_runner.env.unwrapped.envs) == 1
+        assert algo.eval_env_runner.config.in_evaluation
+        assert not algo.env_runner.config.in_evaluation
+        assert algo.env_runner.module is algo.get_module()
+        algo.metrics.log_value("mine", 3.0)
+        assert algo.train()["env_runners"]["mine"] == 3.0

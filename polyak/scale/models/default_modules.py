@@ -49,6 +49,9 @@ class DefaultPPOTorchRLModule(TorchRLModule):
         find = getattr(self.encoder, "get_initial_state", None)
         return {} if find is None else find()
 
+    def output_specs_train(self) -> list[str]:
+        return [Columns.ACTION_DIST_INPUTS, Columns.EMBEDDINGS]
+
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         return self._outputs(batch, with_embeddings=False)
 
@@ -91,6 +94,17 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         support = torch.linspace(options.get("v_min", -10.0), options.get("v_max", 10.0), self.num_atoms)
         self.register_buffer("support", support, persistent=False)
         self._target: tuple[DefaultDQNTorchRLModule, ...] = ()  # in which torch looks for no parameters
+
+    def output_specs_inference(self) -> list[str]:
+        return [Columns.ACTIONS, Columns.ACTION_DIST_INPUTS]
+
+    def output_specs_train(self) -> list[str]:
+        then = [QF_TARGET_NEXT_PREDS, *([QF_NEXT_PREDS] if self.uses_double_q else [])]
+        atoms = [ATOMS, QF_LOGITS, QF_PROBS, QF_TARGET_NEXT_PROBS] if self.num_atoms > 1 else []
+        return [QF_PREDS, *then, *atoms]
+
+    def input_specs_train(self) -> list[str]:
+        return [*super().input_specs_train(), Columns.NEXT_OBS]
 
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         values = self.compute_q_values(batch)[QF_PREDS]
