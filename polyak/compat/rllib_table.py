@@ -139,5 +139,8 @@ TUNE: dict[str, tuple[str, ...]] = {
 }
 """Module path below ``ray.tune``, of which there is no more than this."""
 
+RAY = ("polyak.compat.ray_names: __version__ init shutdown is_initialized",)
+"""Names of ``ray`` itself, where it is not installed."""
+
 PREPARES = {"": f"{_SCALE}.tuning:prepare"}
 """Module path below ``ray.tune`` -> what is called when the installed one has been run."""

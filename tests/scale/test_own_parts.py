@@ -259,3 +259,17 @@ def test_runners_of_this_process_can_be_looked_at() -> None:
         assert algo.env_runner.module is algo.get_module()
         algo.metrics.log_value("mine", 3.0)
         assert algo.train()["env_runners"]["mine"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("images", "entry", "once"), [(True, {}, True), (False, {}, False), (True, {"optimize_memory_usage": False}, False)]
+)
+def test_observations_of_images_are_kept_once(images: bool, entry: dict, once: bool) -> None:
+    config = DQNConfig().training(replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 50, **entry})
+    assert config.plain(images).kwargs["optimize_memory_usage"] is once
+
+
+def test_whether_observations_are_kept_once_is_yes_or_no() -> None:
+    config = DQNConfig().training(replay_buffer_config={"optimize_memory_usage": 1})
+    with pytest.raises(ValueError, match=r"replay_buffer_config\['optimize_memory_usage'\]=1"):
+        config.plain()

@@ -61,6 +61,8 @@ class ReplayOptions(NamedTuple):
     prioritized: bool | dict[str, Any]
     shards: int
     """Processes that hold the buffer; 0: the learner's."""
+    once: bool | None
+    """Whether every observation, and every frame of stacked images, is kept once; ``None``: of images."""
 
 
 def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
@@ -74,7 +76,13 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
     fix = f"Use {OLD_BUFFERS[kind]!r}." if kind in OLD_BUFFERS else f"there are {', '.join(BUFFERS)}."
     require(kind in BUFFERS, f"{name}['type']", kind, fix + did_you_mean(kind, BUFFERS))
-    known = ("type", "capacity", "num_replay_buffer_shards", *(("alpha", "beta") if BUFFERS[kind] else ()))
+    known = (
+        "type",
+        "capacity",
+        "num_replay_buffer_shards",
+        "optimize_memory_usage",
+        *(("alpha", "beta") if BUFFERS[kind] else ()),
+    )
     for key, value in config.items():
         hint = f" Use {OLD_OPTIONS[key]}." if key in OLD_OPTIONS else did_you_mean(str(key), known)
         require(key in known, f"{name}[{key!r}]", value, f"a {kind} has no such entry.{hint}")
@@ -84,13 +92,18 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
     shards = config.get("num_replay_buffer_shards", 0)
     whole = isinstance(shards, int) and not isinstance(shards, bool) and shards >= 0
     require(whole, f"{name}['num_replay_buffer_shards']", shards, "give a number of processes; 0: the learner's.")
+    once = config.get("optimize_memory_usage")
+    fix = "give True or False, or leave it out."
+    require(isinstance(once, bool | None), f"{name}['optimize_memory_usage']", once, fix)
     if not BUFFERS[kind]:
-        return ReplayOptions(capacity, False, shards)
+        return ReplayOptions(capacity, False, shards, once)
     alpha, beta = config.get("alpha", 1.0), config.get("beta", 1.0)
     for key, value in (("alpha", alpha), ("beta", beta)):
         fits = isinstance(value, int | float) and 0 <= value <= 1
         require(fits, f"{name}[{key!r}]", value, "it must be a number in [0, 1].")
-    return ReplayOptions(capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards)
+    return ReplayOptions(
+        capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards, once
+    )
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -124,8 +137,10 @@ class ReplayConfig(AlgorithmConfig):
         }
     )
     """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and of
-    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone). On Ray,
-    ``num_replay_buffer_shards`` processes hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
+    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone).
+    ``optimize_memory_usage`` keeps every observation and every frame of stacked images once, by default of images with
+    the channels last. On Ray, ``num_replay_buffer_shards`` processes hold it (Ape-X, arXiv:1803.00933) instead of the
+    learner's."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 
@@ -135,9 +150,9 @@ class ReplayConfig(AlgorithmConfig):
             return self.rollout_fragment_length
         return self.n_step if isinstance(self.n_step, int) else max(self.n_step)
 
-    def _replay(self) -> dict[str, Any]:
-        """Keyword arguments of all that replay."""
-        capacity, prioritized, shards = replay_options(self.replay_buffer_config)
+    def _replay(self, images: bool) -> dict[str, Any]:
+        """Keyword arguments of all that replay; ``images``: observations are images with the channels last."""
+        capacity, prioritized, shards, once = replay_options(self.replay_buffer_config)
         batch, fragment = self.total_train_batch_size, self.get_rollout_fragment_length()
         fix = f"a gradient step is made of the whole batch (train_batch_size_per_learner={batch}). Leave it out."
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
@@ -151,6 +166,7 @@ class ReplayConfig(AlgorithmConfig):
             **self._sharded(shards),
             "buffer_size": capacity,
             "prioritized": prioritized,
+            "optimize_memory_usage": images if once is None else once,
             "batch_size": batch,
             "train_freq": fragment,
             "gradient_steps": updates,
@@ -233,7 +249,7 @@ class DQNConfig(ReplayConfig):
         every = max(self.target_network_update_freq, 1)
         policy_kwargs = self._policy_kwargs(picture_channels_last)
         kwargs = {
-            **self._replay(),
+            **self._replay(picture_channels_last),
             "learning_rate": self.schedule("lr"),
             "max_grad_norm": self.grad_clip,
             "target_update_interval": every,

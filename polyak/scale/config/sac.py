@@ -73,7 +73,7 @@ class SACConfig(ReplayConfig):
         return SAC.learner_class
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
-        replay = self._replay()
+        replay = self._replay(picture_channels_last)
         steps = replay["train_freq"] * self.num_envs_per_env_runner / replay["gradient_steps"]
         rates = {name: self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha")}
         alpha = rates.pop("alpha")

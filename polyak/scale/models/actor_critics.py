@@ -289,8 +289,9 @@ class WholeModulePolicy(ActorCriticPolicy):
         divergence = None
         if action_dist_inputs is not None:
             before = self.module.get_exploration_action_dist_cls().from_logits(action_dist_inputs)
-            now: Any = distribution
-            divergence = before.kl(now.own if isinstance(now, OwnDistribution) else now)
+            own = distribution.own if isinstance(distribution, OwnDistribution) else None
+            now = own or self.module.get_train_action_dist_cls().from_logits(outputs[Columns.ACTION_DIST_INPUTS])
+            divergence = before.kl(now)
         distribution = distribution if masks is None else distribution.masked(masks)
         entropy = distribution.entropy() if entropy_index == 1 else distribution.tsallis_entropy(entropy_index)
         return self._values(outputs, batch), distribution.log_prob(self._taken(actions)), entropy, divergence
