@@ -273,3 +273,15 @@ def test_whether_observations_are_kept_once_is_yes_or_no() -> None:
     config = DQNConfig().training(replay_buffer_config={"optimize_memory_usage": 1})
     with pytest.raises(ValueError, match=r"replay_buffer_config\['optimize_memory_usage'\]=1"):
         config.plain()
+
+
+class Elsewhere(PPOTorchRLModule):
+    def get_exploration_action_dist_cls(self) -> Any:
+        return Counted
+
+
+def test_exploration_may_have_another_distribution_than_losses() -> None:
+    config = ppo(use_kl_loss=True).rl_module(rl_module_spec=RLModuleSpec(module_class=Elsewhere))
+    with config.build_algo() as algo:
+        learned = algo.train()["learners"]["default_policy"]
+    assert 0 <= learned["mean_kl_loss"] < 0.1
