@@ -120,7 +120,7 @@ class PPOLearner(OnPolicyLearner):
         values, log_prob, entropy = self.evaluated(batch)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():
-            kl = approximate_kl(log_prob - batch.old_log_prob)
+            kl = self.divergence(batch, log_prob - batch.old_log_prob)
         too_far = None
         if self.target_kl is not None or self.kl_coef is not None:
             (kl,) = self.averaged([kl])  # so that all learners stop, or none, and weigh divergence alike
@@ -153,7 +153,11 @@ class PPOLearner(OnPolicyLearner):
         objective = Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
         if self.kl_coef is None:
             return objective
-        return objective.plus(self.kl_coef * approximate_kl(log_ratio))
+        return objective.plus(self.kl_coef * self.divergence(batch, log_ratio))
+
+    def divergence(self, batch: RolloutSamples, log_ratio: Tensor) -> Tensor:
+        """How far the policy has moved since the rollout, by log r [B] of the actions taken. -> []"""
+        return approximate_kl(log_ratio)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from polyak.compat import importer
-from polyak.compat.rllib_table import PREPARES, REFUSED, RLLIB, TUNE
+from polyak.compat.rllib_table import PREPARES, RAY, REFUSED, RLLIB, TUNE
 from polyak.compat.table import CONTRIB, NEEDS, SB3
 from polyak.envs.vec.seeds import count_seeds_up
 
@@ -36,7 +36,7 @@ def install(only: Iterable[str] | None = None) -> None:
     ``seed + i``, as there.
 
     With ``only="ray"`` so are ``ray.rllib`` and ``ray.tune.registry``. All else of ``ray`` is what is installed; where
-    nothing is, there is nothing else of it.
+    nothing is, there are ``ray.init()``, ``ray.shutdown()``, ``ray.is_initialized()`` and ``ray.__version__`` besides.
 
     Args:
         only: what to answer, of the two packages and ``"ray"``; the others are what is installed. ``None`` answers the
@@ -60,7 +60,7 @@ def install(only: Iterable[str] | None = None) -> None:
 def _install_ray() -> None:
     installed = find_spec("ray") is not None
     if not installed:
-        importer.install(importer.AliasFinder("ray", {"": ()}))
+        importer.install(importer.AliasFinder("ray", {"": RAY}))
     importer.install(importer.AliasFinder("ray.rllib", RLLIB, refused=REFUSED))
     importer.install(importer.AliasFinder("ray.tune", TUNE, completes=installed, prepares=PREPARES))
 

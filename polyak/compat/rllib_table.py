@@ -14,6 +14,11 @@ _DQN_MODULE = f"{_SCALE}: DQNRainbowTorchRLModule DefaultDQNTorchRLModule"
 _REGISTRY = f"{_SCALE}.tuning: register_env get_trainable_cls"
 _CALLBACKS = f"{_SCALE}: RLlibCallback DefaultCallbacks"
 
+_DISTRIBUTIONS = (
+    f"{_SCALE}: Distribution TorchDistribution TorchCategorical TorchDiagGaussian TorchMultiCategorical "
+    "TorchMultiDistribution TorchDeterministic"
+)
+
 RLLIB: dict[str, tuple[str, ...]] = {
     "": (f"{_SCALE}.tuning: _register_all=register_all",),
     "algorithms": (
@@ -44,6 +49,7 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "algorithms.impala.impala": (f"{_SCALE}: IMPALA IMPALAConfig",),
     "algorithms.appo": (f"{_SCALE}: APPO APPOConfig",),
     "algorithms.appo.appo": (f"{_SCALE}: APPO APPOConfig",),
+    "algorithms.callbacks": (_CALLBACKS,),
     "callbacks": (_CALLBACKS,),
     "callbacks.callbacks": (_CALLBACKS,),
     "connectors": (),
@@ -51,6 +57,13 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "connectors.env_to_module.mean_std_filter": (f"{_SCALE}: MeanStdFilter",),
     "core": (f"{_SCALE}: Columns DEFAULT_MODULE_ID",),
     "core.columns": (f"{_SCALE}: Columns",),
+    "core.distribution": (),
+    "core.distribution.distribution": (f"{_SCALE}: Distribution",),
+    "core.distribution.torch": (),
+    "core.distribution.torch.torch_distribution": (_DISTRIBUTIONS,),
+    "models.distributions": (f"{_SCALE}: Distribution",),
+    "models.torch": (),
+    "models.torch.torch_distributions": (_DISTRIBUTIONS,),
     "core.models": (),
     "core.models.base": (f"{_SCALE}: ACTOR CRITIC ENCODER_OUT",),
     "core.models.catalog": (f"{_SCALE}: Catalog",),
@@ -77,7 +90,6 @@ _WRAP = "wrap the environment: gymnasium.wrappers, or polyak.envs.VecNormalize"
 _OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
 _LEARNER = "subclass the learner of polyak's algorithm, and name it by training(learner_class=...)"
-_DISTRIBUTION = "ask a catalog or a module: get_action_dist_cls()"
 _OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
 
 REFUSED: dict[str, dict[str, str]] = {
@@ -112,9 +124,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "env.single_agent_episode": {"SingleAgentEpisode": "callbacks are told of episodes: on_episode_end(episode=...)"},
     "models": {"ModelCatalog": _OLD},
     "models.torch.torch_modelv2": {"TorchModelV2": _OLD},
-    "models.torch.torch_distributions": dict.fromkeys(
-        ["TorchCategorical", "TorchDiagGaussian", "TorchMultiCategorical", "TorchDeterministic"], _DISTRIBUTION
-    ),
     "policy.policy": {"Policy": _OLD},
     "policy.sample_batch": {"SampleBatch": "batches are dicts by polyak.scale.Columns"},
     "utils.metrics.metrics_logger": {"MetricsLogger": "callbacks are given one: metrics_logger"},
@@ -129,6 +138,9 @@ TUNE: dict[str, tuple[str, ...]] = {
     path.removeprefix("tune").removeprefix("."): lines for path, lines in RLLIB.items() if path.startswith("tune")
 }
 """Module path below ``ray.tune``, of which there is no more than this."""
+
+RAY = ("polyak.compat.ray_names: __version__ init shutdown is_initialized",)
+"""Names of ``ray`` itself, where it is not installed."""
 
 PREPARES = {"": f"{_SCALE}.tuning:prepare"}
 """Module path below ``ray.tune`` -> what is called when the installed one has been run."""

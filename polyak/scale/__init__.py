@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         PPORLModule as PPORLModule,
         PPOTorchRLModule as PPOTorchRLModule,
     )
+    from polyak.scale.models.distributions import TorchMultiDistribution as TorchMultiDistribution
     from polyak.scale.models.encoders import Encoder as Encoder, TorchModel as TorchModel
     from polyak.scale.models.multi import MultiRLModule as MultiRLModule, MultiRLModuleSpec as MultiRLModuleSpec
     from polyak.scale.models.rl_module import (
@@ -61,6 +62,14 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         TargetNetworkAPI as TargetNetworkAPI,
         TorchRLModule as TorchRLModule,
         ValueFunctionAPI as ValueFunctionAPI,
+    )
+    from polyak.scale.models.torch_distributions import (
+        Distribution as Distribution,
+        TorchCategorical as TorchCategorical,
+        TorchDeterministic as TorchDeterministic,
+        TorchDiagGaussian as TorchDiagGaussian,
+        TorchDistribution as TorchDistribution,
+        TorchMultiCategorical as TorchMultiCategorical,
     )
     from polyak.scale.processes.players import RayCrew as RayCrew
     from polyak.scale.trainables import (
@@ -86,10 +95,13 @@ _PLACES = {
     "MLPHeadConfig ModelConfig RecurrentEncoderConfig",
     "models.default_modules": "DefaultDQNTorchRLModule DefaultPPOTorchRLModule DQNRainbowTorchRLModule PPORLModule "
     "PPOTorchRLModule",
+    "models.distributions": "TorchMultiDistribution",
     "models.encoders": "Encoder TorchModel",
     "models.multi": "MultiRLModule MultiRLModuleSpec",
     "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
     "ValueFunctionAPI",
+    "models.torch_distributions": "Distribution TorchCategorical TorchDeterministic TorchDiagGaussian "
+    "TorchDistribution TorchMultiCategorical",
     "processes.players": "RayCrew",
     "trainables": "get_algorithm_class get_trainable_cls",
     "tuning": "tune_trainable",

@@ -18,16 +18,18 @@ from polyak.core.hyperparameters import require
 from polyak.core.loops.on_policy import RolloutAlgorithm
 from polyak.core.watching.undisturbed import undisturbed
 from polyak.envs.names import did_you_mean
-from polyak.scale import checkpoints, results
-from polyak.scale.callbacks import EpisodeEnds, Hooks
+from polyak.scale import checkpoints, not_called, results
+from polyak.scale.callbacks import EnvRunner, Hooks, MetricsLogger
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import in_units_of
+from polyak.scale.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.scale.evaluation import LocalEvaluators, order_of
 from polyak.scale.filters import filter_around
 from polyak.scale.groups import LocalLearner
 from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.rl_module import read_state
+from polyak.scale.overrides import changed, refuse
 from polyak.scale.places import check_processes, make_evaluators, make_learners, make_places, make_runners, of_others
 from polyak.scale.plain import take_exploration
 
@@ -52,13 +54,28 @@ class Algorithm:
 
     config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
 
-    def __init__(self, config: AlgorithmConfig) -> None:
+    def __init__(self, config: AlgorithmConfig | None = None) -> None:
+        config = self.get_default_config() if config is None else config
+        refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
+        beside = config.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
+        fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training goes on. Leave it out."
+        require(not beside, "evaluation_parallel_to_training", True, fix)
         config.validate()
         config.freeze()
         self.config, self.iteration = config, 0
+        self.setup(config)
+        fix = f"setup() of {type(self).__name__} has made no model: let it call super().setup(config)."
+        require("model" in vars(self), "algo_class", type(self), fix)
+        self._hooks("on_algorithm_init", algorithm=self)
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Make environments, networks and those who collect and learn. A subclass may add to it."""
         self._hooks = Hooks(config)
-        check_processes(config)
+        check_processes(config, self._hooks.wants_steps())
         self._evaluators = make_evaluators(config, self._created())
+        shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
+        if shown and isinstance(self._evaluators, LocalEvaluators):
+            self._evaluators.show = self._hooks.shown(self, evaluating=True)
         self._stopped = False
         self._learners: LocalLearner | None = None
         try:
@@ -66,12 +83,11 @@ class Algorithm:
         except BaseException:
             self._evaluators.stop()
             raise
-        self._hooks("on_algorithm_init", algorithm=self)
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """A new config with the algorithm's defaults."""
-        return cls.config_class()
+        """A new config with the algorithm's defaults, which builds this class."""
+        return cls.config_class(algo_class=cls)
 
     def _make_model(self) -> None:
         self._remote, env, self._seen = make_places(self.config, self._created())
@@ -86,8 +102,8 @@ class Algorithm:
             if self._remote is not None:
                 self._remote.stop()
             raise
-        if (spec := self.config.rl_module_spec) is not None and spec.load_state_path is not None:
-            self._begin_with(spec.load_state_path)
+        if (path := self.config.get_rl_module_spec().load_state_path) is not None:
+            self._begin_with(path)
         self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
 
     def _adopt(self, model: Any, anew: bool = True) -> None:
@@ -100,7 +116,12 @@ class Algorithm:
         self._episodes.extend(model.ep_info_buffer)
         model.ep_info_buffer = self._episodes
         take_exploration(self.config, model)
-        told = EpisodeEnds(self._hooks, self) if self._hooks.wants("on_episode_end") else None
+        if hasattr(model.policy, "explored"):
+            model.policy.explored = model.num_timesteps
+        told: Any = None
+        if self._hooks.wants_steps() or self._hooks.wants("on_episode_end"):
+            kind = EpisodesOfTraining if self._remote is None else EndsElsewhere
+            told = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self._seen)
@@ -243,12 +264,17 @@ class Algorithm:
 
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
-    def evaluate(self) -> dict[str, Any]:
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Play episodes without learning, in environments of their own; training goes on as if nothing had been.
+
+        Args:
+            parallel_train_future: RLlib's, which must be ``None``: ``evaluation_parallel_to_training`` does so.
 
         Returns:
             ``{"env_runners": {"episode_return_mean": ...}}``, and in which iteration.
         """
+        fix = "set evaluation(evaluation_parallel_to_training=True)."
+        require(parallel_train_future is None, "parallel_train_future", parallel_train_future, fix)
         self._begin_evaluation()
         return self._end_evaluation()
 
@@ -268,7 +294,8 @@ class Algorithm:
         else:
             returns, lengths = self._evaluators.result()
             counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
-            found = {"env_runners": {**results.of_episodes(returns, lengths), **counts}}
+            logged = self._hooks.evaluation_logger.reduced()
+            found = {"env_runners": {**results.of_episodes(returns, lengths), **counts, **logged}}
         found = {**found, "iteration": self.iteration}
         self._counters["evaluations"] += 1
         self._hooks("on_evaluate_end", algorithm=self, evaluation_metrics=found)
@@ -324,6 +351,29 @@ class Algorithm:
     def action_space(self) -> gym.Space:
         """The environment's, in its own units."""
         return self._spaces[1]
+
+    # -- who collects, and what is logged ------------------------------------------------------------------------------
+
+    @property
+    def env_runner(self) -> EnvRunner:
+        """Who collects experience in this process, with its environments and networks."""
+        return EnvRunner(self._hooks, self, evaluating=False)
+
+    @property
+    def eval_env_runner(self) -> EnvRunner:
+        """Who evaluates in this process, with its environments.
+
+        Raises:
+            AttributeError: others evaluate.
+        """
+        if not isinstance(self._evaluators, LocalEvaluators):
+            raise AttributeError("evaluation goes on in other processes: set evaluation_num_env_runners=0.")
+        return EnvRunner(self._hooks, self, evaluating=True)
+
+    @property
+    def metrics(self) -> MetricsLogger:
+        """Where callbacks of training log."""
+        return self._hooks.metrics_logger
 
     # -- networks ------------------------------------------------------------------------------------------------------
 
@@ -437,9 +487,7 @@ _REPLACED = {
     "evaluation_workers": "evaluate()",
     "get_state": "save_to_path(path), or get_weights()",
     "set_state": "restore_from_path(path), or set_weights(weights)",
-    "env_runner": "env_runner_group, whose env are the environments",
-    "eval_env_runner_group": "evaluate()",
-    "metrics": "what train() returns, and metrics_logger of callbacks",
+    "eval_env_runner_group": "eval_env_runner, or evaluate()",
     "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "export_policy_model": "get_module().save_to_path(path)",

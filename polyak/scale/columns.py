@@ -6,6 +6,8 @@ ACTOR, CRITIC = "actor", "critic"
 DEFAULT_MODULE_ID = "default_policy"
 """The one module of an algorithm with one agent."""
 ATOMS, QF_PREDS, QF_LOGITS, QF_PROBS = "atoms", "qf_preds", "qf_logits", "qf_probs"
+QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS = "qf_next_preds", "qf_target_next_preds"
+QF_TARGET_NEXT_PROBS = "qf_target_next_probs"
 
 
 class Columns:

@@ -9,6 +9,7 @@ from polyak.core.watching.evaluation import evaluate
 from polyak.envs import as_vec_env
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.environments import make_environments
+from polyak.scale.episodes import Episodes, shown_by
 from polyak.scale.filters import filter_around
 
 SEEDS_APART = 1_000_003
@@ -33,14 +34,14 @@ class Order(NamedTuple):
     seed: int
 
 
-def play(model: Any, env: Any, order: Order) -> Played:
-    """Play what was ordered."""
+def play(model: Any, env: Any, order: Order, callback: Any = None) -> Played:
+    """Play what was ordered; ``callback``: see :func:`~polyak.core.watching.evaluation.evaluate`."""
     seed = order.seed % (2**32 - env.num_envs)
     returns: list[float] = []
     lengths: list[int] = []
     while not returns or (order.in_steps and sum(lengths) < order.duration):
         number = env.num_envs if order.in_steps else order.duration
-        found = evaluate(model, as_vec_env(env), number, deterministic=not order.explores, seed=seed)
+        found = evaluate(model, as_vec_env(env), number, deterministic=not order.explores, seed=seed, callback=callback)
         returns += found.returns.tolist()
         lengths += found.lengths.tolist()
         seed = (seed + number) % (2**32 - env.num_envs)
@@ -61,7 +62,12 @@ class LocalEvaluators:
     Args:
         config: of the whole.
         created: told of each environment and its context; ``None``: nobody is.
+
+    Attributes:
+        show: shows episodes step by step, see :class:`~polyak.scale.episodes.Episodes`; ``None``: nothing does.
     """
+
+    show: Callable[..., None] | None = None
 
     def __init__(self, config: AlgorithmConfig, created: Callable[..., None] | None) -> None:
         self._config, self._created = config.evaluation_settings(), created
@@ -89,7 +95,12 @@ class LocalEvaluators:
         own, its = filter_around(self.env), filter_around(model.get_env())
         if own is not None and its is not None:
             own.load_moments(its.moments())
-        return play(model, self.env, order)
+        if self.show is None:
+            return play(model, self.env, order)
+        episodes = Episodes(self.show, self.env)
+        played = play(model, self.env, order, shown_by(episodes))
+        episodes.sampled()
+        return played
 
     def stop(self) -> None:
         """Close the environments."""

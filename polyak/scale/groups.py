@@ -14,6 +14,7 @@ import torch
 from polyak.core.loops.lessons import Lessons
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import HORIZON
+from polyak.scale.models.multi import MultiRLModule
 
 Weights = dict[str, np.ndarray]
 
@@ -78,6 +79,11 @@ class LocalLearner:
         """What is called a module's weights here: the policy, with target networks."""
         return self.model.policy
 
+    @property
+    def _learner(self) -> Any:
+        """The learner, as programs reach its modules: ``learner_group._learner.module["default_policy"]``."""
+        return ModulesOf(self.model)
+
     def get_weights(self) -> dict[str, Weights]:
         """Arrays by name, under the module's name."""
         state = self.module.state_dict()
@@ -108,6 +114,29 @@ class LocalLearner:
 
     def stop(self) -> None:
         """Nothing is left behind."""
+
+
+class ModulesOf:
+    """A learner by its modules.
+
+    Args:
+        model: polyak's algorithm.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @property
+    def module(self) -> MultiRLModule:
+        """The modules that learn, by name, themselves and not copies.
+
+        Raises:
+            AttributeError: the networks are polyak's own.
+        """
+        module = getattr(self.model.policy, "rl_module", None)
+        if module is None:
+            raise AttributeError(f"{type(self.model).__name__} trains networks of polyak's: use algo.get_module().")
+        return MultiRLModule({DEFAULT_MODULE_ID: module})
 
 
 def _fits(own: Any, given: Any) -> bool:

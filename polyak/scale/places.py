@@ -23,12 +23,22 @@ from polyak.scale.processes.rollout_learners import RolloutLearners
 from polyak.scale.processes.runners import RemoteRunners
 
 
-def check_processes(config: AlgorithmConfig) -> None:
+def check_processes(config: AlgorithmConfig, steps_are_shown: bool = False) -> None:
     """Refuse processes that nobody can make yet, before anything is made.
+
+    Args:
+        config: what is asked for.
+        steps_are_shown: whether callbacks are to see episodes step by step.
 
     Raises:
         NotThereYetError: naming the setting.
     """
+    for name in ("num_env_runners", "evaluation_num_env_runners"):
+        if steps_are_shown and getattr(config, name) > 0:
+            raise NotThereYetError(
+                f"{name}={getattr(config, name)}: callbacks see the steps of episodes in this process alone. Use 0, or "
+                "on_episode_end."
+            )
     asked = config.num_env_runners > 0 or config.num_learners > 0
     if config.num_aggregator_actors_per_learner > 0:
         raise NotThereYetError(

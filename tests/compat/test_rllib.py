@@ -90,3 +90,22 @@ def test_libraries_that_look_for_ray_find_what_is_installed(tmp_path: Path) -> N
 def test_what_there_is_not_is_said_so() -> None:
     with pytest.raises(ModuleNotFoundError, match="polyak does not answer this name"):
         import_module("polyak.compat.rllib.algorithms.dreams")
+
+
+def test_a_program_that_starts_ray_runs_without_it(tmp_path: Path) -> None:
+    script = """
+import polyak.compat
+polyak.compat.find_spec = lambda name: None  # as if there were no Ray
+polyak.compat.install("ray")
+import ray
+ray.init(num_cpus=2, ignore_reinit_error=True)
+print(ray.__version__, ray.is_initialized())
+ray.shutdown()
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.tune.registry import register_env
+print(ray.is_initialized(), PPOConfig.__module__)
+"""
+    (tmp_path / "program.py").write_text(script)
+    result = outcome([sys.executable, "program.py"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["2.60.0", "True", "False", "polyak.scale.config.ppo"]

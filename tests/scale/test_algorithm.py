@@ -522,14 +522,14 @@ def test_callbacks_are_told(tmp_path: Path) -> None:
 
 def test_callbacks_that_nobody_would_call_are_refused() -> None:
     class Gone(RLlibCallback):
-        def on_sample_end(self, **kwargs: Any) -> None: ...
+        def on_env_runners_recreated(self, **kwargs: Any) -> None: ...
 
-    with pytest.raises(ValueError, match="on_sample_end"):
+    with pytest.raises(ValueError, match="on_env_runners_recreated"):
         ppo().callbacks(Gone).build()
     with pytest.raises(ValueError, match="RLlibCallback"):
         ppo().callbacks(dict).build()
-    with pytest.raises(TypeError, match="on_episode_end"):
-        ppo().callbacks(on_episode_step=print)
+    with pytest.raises(TypeError, match="on_evaluate_start"):
+        ppo().callbacks(on_evaluate_starts=print)
 
 
 # -- evaluation --------------------------------------------------------------------------------------------------------

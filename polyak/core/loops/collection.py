@@ -121,6 +121,7 @@ class Collecting(Interaction, DeepAlgorithm):
         columns = [
             Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
         ]
+        columns += [Column(name, np.float32, shape) for name, shape in self._acting_policy.stores.items()]
         size = mask_size(self.action_space)
         shown = self.runner is not None and self.runner.masks is not None
         if size is not None and (shown or self._rows_have_masks):

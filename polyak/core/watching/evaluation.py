@@ -208,6 +208,7 @@ def evaluate(
     seed: int | None = None,
     max_steps_per_episode: int | None = None,
     confidence: float = 0.95,
+    callback: EvalCallbackFn | None = None,
 ) -> EvaluationResult:
     """Play episodes and return all that they tell.
 
@@ -221,6 +222,7 @@ def evaluate(
             while it runs, as :func:`evaluate_policy` does.
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
         confidence: level of the bootstrap intervals, in (0, 1).
+        callback: called after each step of each environment that still counts, see :func:`evaluate_policy`.
 
     Raises:
         ValueError: a number out of range, an unknown name, or one of an environment with other spaces than the model's.
@@ -232,7 +234,7 @@ def evaluate(
         with _sparing(model, seed):
             if seed is not None:
                 venv.seed(seed)
-            episodes = _play(model, venv, n_episodes, deterministic, max_steps=max_steps_per_episode)
+            episodes = _play(model, venv, n_episodes, deterministic, False, callback, max_steps_per_episode)
     finally:
         if isinstance(env, str):
             venv.close()

@@ -166,6 +166,8 @@ class Policy(Network, ABC):
     """What features extractors that remember are made by: see :mod:`polyak.nn.networks.recall`."""
     heeds_masks: bool = False
     """Whether :meth:`decide` leaves alone what masks forbid."""
+    stores: Mapping[str, tuple[int, ...]] = {}
+    """What :meth:`decide` says besides values and log-densities, to be stored: name -> shape of a row of float32."""
     codec: ActionCodec
     """Between the network's units of actions and the environment's."""
 

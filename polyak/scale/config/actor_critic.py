@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from polyak.scale import not_called
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.config.modules import Networks
 from polyak.scale.models.actor_critics import ModulePolicy, RecurrentModulePolicy, WholeModulePolicy
 from polyak.scale.models.catalog import PPOCatalog
 from polyak.scale.models.default_modules import DefaultPPOTorchRLModule
+from polyak.scale.models.rl_module import RLModuleSpec
+from polyak.scale.overrides import changed, is_ours
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -23,18 +26,32 @@ class ActorCriticConfig(AlgorithmConfig):
             return steps
         return -(-steps // self.rollout_fragment_length) * self.rollout_fragment_length
 
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultPPOTorchRLModule, catalog_class=PPOCatalog)
+
     def _policy(self, turned: bool) -> tuple[Any, dict[str, Any]]:
-        networks = Networks(self, DefaultPPOTorchRLModule, PPOCatalog)
+        builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
+        networks = Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
         kwargs = networks.policy_kwargs(turned)
-        if networks.remembers:
+        apart = self._comes_apart(networks)
+        if networks.remembers and apart:
             return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}
-        return (ModulePolicy if self._comes_apart(networks) else WholeModulePolicy), kwargs
+        return (ModulePolicy if apart else WholeModulePolicy), kwargs
 
     def _comes_apart(self, networks: Networks) -> bool:
-        """Whether the module is the default one, of an encoder that is one for both or one for each."""
-        methods = ("setup", "_forward", "_forward_train", "compute_values", "_outputs")
-        module_class, default = networks.module_class, DefaultPPOTorchRLModule
-        if not networks.is_default or any(getattr(module_class, m) is not getattr(default, m) for m in methods):
+        """Whether a program has a say in nothing but the encoder and heads of the default module."""
+        if not networks.is_default or changed(networks.module_class, DefaultPPOTorchRLModule, _OF_THE_MODULE):
             return False
-        own = getattr(networks.catalog_class, "build_actor_critic_encoder", None)
-        return own is PPOCatalog.build_actor_critic_encoder
+        return is_ours(networks.catalog_class, PPOCatalog) and not changed(
+            networks.catalog_class, PPOCatalog, _OF_THE_CATALOG
+        )
+
+
+_OF_THE_MODULE = (
+    *("setup", "_outputs", "compute_values", "forward", "get_initial_state", "is_stateful"),
+    *("_forward", "_forward_train", "_forward_exploration", "_forward_inference"),
+    *("forward_train", "forward_exploration", "forward_inference"),
+    *("get_train_action_dist_cls", "get_exploration_action_dist_cls", "get_inference_action_dist_cls"),
+)
+_OF_THE_CATALOG = ("build_actor_critic_encoder", "get_action_dist_cls", "_get_dist_cls_from_action_space")
+"""Methods without which parts of the default module would not be used as it uses them."""

@@ -14,7 +14,7 @@ import copy
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -28,6 +28,7 @@ from polyak.core.files.serialise import encode
 from polyak.core.hyperparameters import declared, described, fitted, require
 from polyak.core.schedules import PiecewiseSchedule
 from polyak.envs.names import did_you_mean
+from polyak.scale import not_called
 from polyak.scale.config import replaced
 from polyak.scale.config.settings import (
     GROUPS,
@@ -46,6 +47,7 @@ from polyak.scale.config.settings import (
     TrainingSettings,
 )
 from polyak.scale.filters import filter_of
+from polyak.scale.overrides import refuse
 
 HORIZON = 1_000_000
 """Environment steps by which schedules count: they go on past it."""
@@ -130,6 +132,8 @@ class AlgorithmConfig(
     """Of the algorithm, as :func:`~polyak.scale.get_trainable_cls` knows it."""
     own_model_options: ClassVar[Mapping[str, Any]] = {}
     """Defaults of ``model_config`` that are the algorithm's own."""
+    in_evaluation: ClassVar[bool] = False
+    """Whether it is the config of evaluation."""
     scales_actions: ClassVar[bool] = True
     """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
 
@@ -337,6 +341,37 @@ class AlgorithmConfig(
         """
         raise NotImplementedError(f"{type(self).__name__} does not say which algorithm it configures.")
 
+    # -- what a subclass may say otherwise -----------------------------------------------------------------------------
+
+    def get_default_rl_module_spec(self) -> Any:
+        """The module that is trained where ``rl_module(rl_module_spec=...)`` names none: an
+        :class:`~polyak.scale.RLModuleSpec`, or a :class:`~polyak.scale.MultiRLModuleSpec` of it alone."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which module it trains.")
+
+    def get_rl_module_spec(self, env: Any = None, spaces: Any = None, inference_only: bool | None = None) -> Any:
+        """What was given, over :meth:`get_default_rl_module_spec`. Spaces are filled in by what is built."""
+        default = self.get_default_rl_module_spec()
+        default, given = getattr(default, "of_one_agent", lambda: default)(), self.rl_module_spec
+        values = {} if given is None else {name: value for name, value in vars(given).items() if value}
+        options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
+        return replace(default, **values, model_config=options)
+
+    def get_multi_rl_module_spec(
+        self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
+    ) -> Any:
+        """:meth:`get_rl_module_spec` under the name of the only agent."""
+        make = resolve_name("polyak.scale.models.multi:MultiRLModuleSpec")
+        return make(self.get_rl_module_spec(env, spaces, inference_only))
+
+    def get_default_learner_class(self) -> Any:
+        """The learner that is taken where ``training(learner_class=...)`` names none."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which learner it takes.")
+
+    @property
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        """Options of ``model_config`` that the algorithm itself sets, unless they are given."""
+        return dict(self.own_model_options)
+
     def _common(self) -> dict[str, Any]:
         """Keyword arguments that all algorithms have."""
         loud = {"DEBUG": 2, "INFO": 1}.get(self.log_level, 0)
@@ -350,20 +385,23 @@ class AlgorithmConfig(
         }
 
     def _algorithm(self, algorithm: type[Any]) -> type[Any]:
-        """The class, with the learner of ``learner_class`` if there is one."""
-        if self.learner_class is None:
+        """The class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`."""
+        own, chosen = algorithm.learner_class, self.learner_class or self.get_default_learner_class()
+        if chosen is own:
             return algorithm
-        own = algorithm.learner_class
-        fits = isinstance(self.learner_class, type) and issubclass(self.learner_class, own)
-        require(fits, "learner_class", self.learner_class, f"give a subclass of {own.__module__}.{own.__qualname__}.")
-        return type(algorithm.__name__, (algorithm,), {"learner_class": self.learner_class, "__module__": __name__})
+        fits = isinstance(chosen, type) and issubclass(chosen, own)
+        require(fits, "learner_class", chosen, f"give a subclass of {own.__module__}.{own.__qualname__}.")
+        refuse("learner_class", chosen, own, not_called.LEARNER)
+        return with_learner(algorithm, chosen)
 
     def validate(self) -> None:
         """Refuse settings that cannot be together, without an environment.
 
         Raises:
-            HyperparameterError: naming one of them, its value and the fix.
+            HyperparameterError: naming one of them, its value and the fix; or a method of a subclass that nothing
+                calls.
         """
+        refuse("config", type(self), AlgorithmConfig, not_called.CONFIG)
         for name in sorted(self._given):
             fix = "Only ray.tune.Tuner(trainable, param_space=config) chooses from it. Set a value."
             require(searched(getattr(self, name)) is None, name, getattr(self, name), fix)
@@ -397,6 +435,7 @@ class AlgorithmConfig(
         require(isinstance(given, Mapping), "evaluation_config", given, "give a dict of settings.")
         read = ("explore", "env", "env_config", "num_envs_per_env_runner", "gym_env_vectorize_mode", "clip_rewards")
         other = self.copy(copy_frozen=False)
+        other.__dict__["in_evaluation"] = True
         for name, value in given.items():
             fix = f"evaluation reads only {', '.join(read)}.{did_you_mean(name, read)}"
             require(name in read, f"evaluation_config[{name!r}]", value, fix)
@@ -435,6 +474,25 @@ class AlgorithmConfig(
 
     def _algo_class(self) -> Any:
         return self.algo_class or resolve_name("polyak.scale.trainables:get_trainable_cls")(self.name)
+
+
+def with_learner(algorithm: type[Any], *learner: type[Any]) -> type[Any]:
+    """The algorithm with another learner, or with its own behind the classes given."""
+    own = algorithm.learner_class
+    if not issubclass(learner[0], own):
+        learner = (type(own.__name__, (*learner, own), {"__module__": __name__}),)
+    return type(algorithm.__name__, (algorithm,), {"learner_class": learner[0], "__module__": __name__})
+
+
+def _merged(default: Any, given: Any, of_spec: Any) -> Any:
+    """Options of ``model_config``: those of the default spec, over them those given, over them those of the spec."""
+    found = [part for part in (default, given, of_spec) if part]
+    if len(found) < 2:
+        return found[0] if found else None
+    merged: dict[str, Any] = {}
+    for part in found:
+        merged |= part if isinstance(part, Mapping) else vars(part)
+    return merged
 
 
 def searched(value: Any) -> list[Any] | None:

@@ -13,13 +13,25 @@ from polyak.core.hyperparameters import Count, Fraction, Natural, NonNegative, O
 from polyak.core.schedules import LinearSchedule
 from polyak.envs.names import did_you_mean
 from polyak.nn.networks.layers import check_widths
-from polyak.scale.config.base import HORIZON, AlgorithmConfig, Plain
+from polyak.scale import not_called
+from polyak.scale.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
 from polyak.scale.config.modules import Networks
 from polyak.scale.config.settings import Points
 from polyak.scale.filters import filter_of
 from polyak.scale.models.catalog import DQNCatalog
 from polyak.scale.models.default_modules import DefaultDQNTorchRLModule
-from polyak.scale.models.values import ModuleValuePolicy
+from polyak.scale.models.rl_module import RLModuleSpec
+from polyak.scale.models.values import (
+    LOSSES,
+    TARGETS,
+    ExploresItself,
+    LossesOfModule,
+    ModuleValuePolicy,
+    TargetsOfModule,
+    chooses_itself,
+    explores_itself,
+    refuse_of_dqn,
+)
 from polyak.scale.processes.shards import ShardedReplayBuffer
 
 BUFFERS = {"EpisodeReplayBuffer": False, "PrioritizedEpisodeReplayBuffer": True}
@@ -49,6 +61,8 @@ class ReplayOptions(NamedTuple):
     prioritized: bool | dict[str, Any]
     shards: int
     """Processes that hold the buffer; 0: the learner's."""
+    once: bool | None
+    """Whether every observation, and every frame of stacked images, is kept once; ``None``: of images."""
 
 
 def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
@@ -62,7 +76,13 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
     fix = f"Use {OLD_BUFFERS[kind]!r}." if kind in OLD_BUFFERS else f"there are {', '.join(BUFFERS)}."
     require(kind in BUFFERS, f"{name}['type']", kind, fix + did_you_mean(kind, BUFFERS))
-    known = ("type", "capacity", "num_replay_buffer_shards", *(("alpha", "beta") if BUFFERS[kind] else ()))
+    known = (
+        "type",
+        "capacity",
+        "num_replay_buffer_shards",
+        "optimize_memory_usage",
+        *(("alpha", "beta") if BUFFERS[kind] else ()),
+    )
     for key, value in config.items():
         hint = f" Use {OLD_OPTIONS[key]}." if key in OLD_OPTIONS else did_you_mean(str(key), known)
         require(key in known, f"{name}[{key!r}]", value, f"a {kind} has no such entry.{hint}")
@@ -72,13 +92,18 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
     shards = config.get("num_replay_buffer_shards", 0)
     whole = isinstance(shards, int) and not isinstance(shards, bool) and shards >= 0
     require(whole, f"{name}['num_replay_buffer_shards']", shards, "give a number of processes; 0: the learner's.")
+    once = config.get("optimize_memory_usage")
+    fix = "give True or False, or leave it out."
+    require(isinstance(once, bool | None), f"{name}['optimize_memory_usage']", once, fix)
     if not BUFFERS[kind]:
-        return ReplayOptions(capacity, False, shards)
+        return ReplayOptions(capacity, False, shards, once)
     alpha, beta = config.get("alpha", 1.0), config.get("beta", 1.0)
     for key, value in (("alpha", alpha), ("beta", beta)):
         fits = isinstance(value, int | float) and 0 <= value <= 1
         require(fits, f"{name}[{key!r}]", value, "it must be a number in [0, 1].")
-    return ReplayOptions(capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards)
+    return ReplayOptions(
+        capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards, once
+    )
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -112,8 +137,10 @@ class ReplayConfig(AlgorithmConfig):
         }
     )
     """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and of
-    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone). On Ray,
-    ``num_replay_buffer_shards`` processes hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
+    the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone).
+    ``optimize_memory_usage`` keeps every observation and every frame of stacked images once, by default of images with
+    the channels last. On Ray, ``num_replay_buffer_shards`` processes hold it (Ape-X, arXiv:1803.00933) instead of the
+    learner's."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 
@@ -123,9 +150,9 @@ class ReplayConfig(AlgorithmConfig):
             return self.rollout_fragment_length
         return self.n_step if isinstance(self.n_step, int) else max(self.n_step)
 
-    def _replay(self) -> dict[str, Any]:
-        """Keyword arguments of all that replay."""
-        capacity, prioritized, shards = replay_options(self.replay_buffer_config)
+    def _replay(self, images: bool) -> dict[str, Any]:
+        """Keyword arguments of all that replay; ``images``: observations are images with the channels last."""
+        capacity, prioritized, shards, once = replay_options(self.replay_buffer_config)
         batch, fragment = self.total_train_batch_size, self.get_rollout_fragment_length()
         fix = f"a gradient step is made of the whole batch (train_batch_size_per_learner={batch}). Leave it out."
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
@@ -139,6 +166,7 @@ class ReplayConfig(AlgorithmConfig):
             **self._sharded(shards),
             "buffer_size": capacity,
             "prioritized": prioritized,
+            "optimize_memory_usage": images if once is None else once,
             "batch_size": batch,
             "train_freq": fragment,
             "gradient_steps": updates,
@@ -206,6 +234,12 @@ class DQNConfig(ReplayConfig):
 
     name: ClassVar[str] = "DQN"
 
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultDQNTorchRLModule, catalog_class=DQNCatalog)
+
+    def get_default_learner_class(self) -> Any:
+        return (C51 if self.num_atoms > 1 else DQN).learner_class
+
     def plain(self, picture_channels_last: bool = False) -> Plain:
         require(self.lr is not None, "lr", self.lr, "DQN has one learning rate: give it.")
         distributional: dict[str, Any] = {}
@@ -213,8 +247,9 @@ class DQNConfig(ReplayConfig):
             distributional = {"n_atoms": self.num_atoms, "v_min": self.v_min, "v_max": self.v_max}
         noisy = {"noisy": True, "sigma0": self.sigma0} if self.noisy else {}
         every = max(self.target_network_update_freq, 1)
+        policy_kwargs = self._policy_kwargs(picture_channels_last)
         kwargs = {
-            **self._replay(),
+            **self._replay(picture_channels_last),
             "learning_rate": self.schedule("lr"),
             "max_grad_norm": self.grad_clip,
             "target_update_interval": every,
@@ -223,9 +258,19 @@ class DQNConfig(ReplayConfig):
             **distributional,
             **noisy,
             **self._exploration(),
-            "policy_kwargs": self._policy_kwargs(picture_channels_last),
+            "policy_kwargs": policy_kwargs,
         }
-        return Plain(self._algorithm(C51 if self.num_atoms > 1 else DQN), ModuleValuePolicy, kwargs)
+        algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
+        module_class = policy_kwargs["module_class"]
+        if explores_itself(module_class):
+            algorithm = type(algorithm.__name__, (ExploresItself, algorithm), {"__module__": __name__})
+        if own := chooses_itself(module_class, LOSSES):
+            fix = "distributions of returns are learned from compute_q_values(): write that, or set num_atoms=1."
+            require(self.num_atoms == 1, "num_atoms", self.num_atoms, f"the module has {own[0]}() of its own: {fix}")
+            algorithm = with_learner(algorithm, LossesOfModule)
+        if chooses_itself(module_class, TARGETS):
+            algorithm = with_learner(algorithm, TargetsOfModule)
+        return Plain(algorithm, ModuleValuePolicy, kwargs)
 
     def exploration_schedule(self) -> Any:
         """The probability of a random action, by the remaining progress of :data:`~polyak.scale.config.base.HORIZON`
@@ -256,7 +301,9 @@ class DQNConfig(ReplayConfig):
         }
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
-        networks = Networks(self, DefaultDQNTorchRLModule, DQNCatalog)
+        builds = ("build_encoder", "build_af_head", "build_vf_head")
+        networks = Networks(self, DefaultDQNTorchRLModule, builds, not_called.DQN_CATALOG)
+        refuse_of_dqn(networks.module_class)
         kwargs: dict[str, Any] = {**networks.policy_kwargs(turned), "optimizer_kwargs": {"eps": self.adam_epsilon}}
         if not networks.is_default:
             return kwargs
@@ -265,8 +312,9 @@ class DQNConfig(ReplayConfig):
         agree = own is None or "hiddens" not in self._given or list(own) == hiddens
         fix = f"model_config['head_fcnet_hiddens']={own} says otherwise. Give one of them."
         require(agree, "hiddens", self.hiddens, fix)
+        kwargs["model_config"] = {**networks.options, "double_q": self.double_q}
         if own is None or not isinstance(self.model_config, dict):
-            kwargs["model_config"] = {**networks.options, "head_fcnet_hiddens": hiddens}
+            kwargs["model_config"]["head_fcnet_hiddens"] = hiddens
         if networks.remembers:
             memory = {"memory": "lstm", "memory_size": networks.options["lstm_cell_size"]}
             kwargs |= {**memory, "max_seq_len": networks.options["max_seq_len"], "burn_in": self.burn_in_len}

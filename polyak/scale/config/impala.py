@@ -63,6 +63,9 @@ class IMPALAConfig(ActorCriticConfig):
 
     name: ClassVar[str] = "IMPALA"
 
+    def get_default_learner_class(self) -> Any:
+        return IMPALA.learner_class
+
     def plain(self, picture_channels_last: bool = False) -> Plain:
         policy, policy_kwargs = self._policy(picture_channels_last)
         kwargs = {**self._off_policy(), "policy_kwargs": {**policy_kwargs, **self._optimizer()}}
@@ -130,6 +133,9 @@ class APPOConfig(IMPALAConfig):
 
     name: ClassVar[str] = "APPO"
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
+
+    def get_default_learner_class(self) -> Any:
+        return APPO.learner_class
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
         policy, policy_kwargs = self._policy(picture_channels_last)

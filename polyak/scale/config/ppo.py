@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 from polyak.algorithms.ppo import PPO
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.scale.config.actor_critic import ActorCriticConfig
-from polyak.scale.config.base import Plain
+from polyak.scale.config.base import Plain, with_learner
 from polyak.scale.config.settings import Points
+from polyak.scale.models.actor_critics import DivergenceOfModule, WholeModulePolicy
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -55,6 +56,9 @@ class PPOConfig(ActorCriticConfig):
     name: ClassVar[str] = "PPO"
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
 
+    def get_default_learner_class(self) -> Any:
+        return PPO.learner_class
+
     def plain(self, picture_channels_last: bool = False) -> Plain:
         steps = self.get_rollout_fragment_length()
         rows = steps * self.num_envs_per_env_runner * max(1, self.num_env_runners)
@@ -64,6 +68,10 @@ class PPOConfig(ActorCriticConfig):
         require(self.lr is not None, "lr", self.lr, "PPO has one learning rate: give it.")
         unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param)
         policy, policy_kwargs = self._policy(picture_channels_last)
+        algorithm = self._algorithm(PPO)
+        if self.use_kl_loss and policy is WholeModulePolicy:
+            policy_kwargs["measures_divergence"] = True
+            algorithm = with_learner(algorithm, DivergenceOfModule)
         kwargs = {
             **self._common(),
             "learning_rate": self.schedule("lr"),
@@ -80,4 +88,4 @@ class PPOConfig(ActorCriticConfig):
             "max_grad_norm": self.grad_clip,
             "policy_kwargs": {**policy_kwargs, "optimizer_kwargs": {"eps": 1e-8}},
         }
-        return Plain(self._algorithm(PPO), policy, kwargs)
+        return Plain(algorithm, policy, kwargs)

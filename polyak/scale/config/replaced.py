@@ -100,10 +100,6 @@ SETTINGS = {
     "policy_mapping_fn": "one agent",
     "policies_to_train": "one agent",
     "algorithm_config_overrides_per_module": "one agent",
-    "on_episode_created": "on_episode_end, or a wrapper of the environment",
-    "on_episode_start": "on_episode_end, or a wrapper of the environment",
-    "on_episode_step": "on_episode_end, or a wrapper of the environment",
-    "on_sample_end": "on_train_result",
     "on_env_runners_recreated": "nothing: with num_env_runners=0 there are none to be made anew",
 }
 """Settings, wherever they stood."""

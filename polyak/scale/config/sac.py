@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from polyak.algorithms.sac import SAC
 from polyak.core.hyperparameters import Count, Fraction, Natural, NonNegative, Positive, require
+from polyak.scale import not_called
 from polyak.scale.config.base import Plain
 from polyak.scale.config.dqn import ReplayConfig
 from polyak.scale.config.modules import Networks
@@ -15,6 +16,7 @@ from polyak.scale.models.catalog import Catalog
 from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.layers import activation_called
 from polyak.scale.models.parts import CatalogFeatures
+from polyak.scale.models.rl_module import RLModuleSpec
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -64,8 +66,14 @@ class SACConfig(ReplayConfig):
     name: ClassVar[str] = "SAC"
     scales_actions: ClassVar[bool] = False
 
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultSACTorchRLModule, catalog_class=Catalog)
+
+    def get_default_learner_class(self) -> Any:
+        return SAC.learner_class
+
     def plain(self, picture_channels_last: bool = False) -> Plain:
-        replay = self._replay()
+        replay = self._replay(picture_channels_last)
         steps = replay["train_freq"] * self.num_envs_per_env_runner / replay["gradient_steps"]
         rates = {name: self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha")}
         alpha = rates.pop("alpha")
@@ -81,7 +89,7 @@ class SACConfig(ReplayConfig):
         return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
-        networks = Networks(self, DefaultSACTorchRLModule, Catalog)
+        networks = Networks(self, DefaultSACTorchRLModule, ("build_encoder",), not_called.SAC_CATALOG)
         fix = "SAC's networks are its own: give rl_module(model_config=...), or use polyak.SAC with a policy class."
         require(networks.module_class is DefaultSACTorchRLModule, "rl_module_spec", self.rl_module_spec, fix)
         options = networks.options
@@ -110,7 +118,7 @@ class SACConfig(ReplayConfig):
                 "memory_size": options["lstm_cell_size"],
                 "max_seq_len": options["max_seq_len"],
             }
-        if options["conv_filters"] is not None or turned:
+        if options["conv_filters"] is not None or turned or networks.catalog_class is not Catalog:
             given = {"catalog_class": networks.catalog_class, "model_config": options, "turned": turned}
             kwargs |= {"features_extractor_class": CatalogFeatures, "features_extractor_kwargs": given}
             kwargs["net_arch"] = list(heads) or options["fcnet_hiddens"]

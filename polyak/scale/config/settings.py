@@ -191,8 +191,17 @@ class CallbackSettings:
     """``f(*, algorithm, metrics_logger, **kwargs)`` after ``restore_from_path()``."""
     on_environment_created: Function = None
     """``f(*, env, env_context, env_runner, metrics_logger, **kwargs)`` for each environment."""
+    on_episode_created: Function = None
+    """``f(*, episode, env_runner, metrics_logger, env, env_index, rl_module, **kwargs)`` for each episode, in training
+    and in evaluation, with its first step."""
+    on_episode_start: Function = None
+    """The same, after it."""
+    on_episode_step: Function = None
+    """The same, for each of its steps."""
     on_episode_end: Function = None
-    """``f(*, episode, env_index, algorithm, metrics_logger, **kwargs)`` for each episode of training that ends."""
+    """The same, for its end; of episodes in other processes those of training alone."""
+    on_sample_end: Function = None
+    """``f(*, env_runner, metrics_logger, samples, **kwargs)`` after each fragment, with its episodes."""
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.core.hyperparameters import require
+from polyak.envs.composed import is_composed
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.errors import PolicyError
@@ -20,11 +21,11 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import n_rows
+from polyak.nn.policies.base import Decision, Memory, n_rows
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.scale.columns import Columns
 from polyak.scale.models.default_modules import DefaultPPOTorchRLModule
-from polyak.scale.models.distributions import distribution_of, outputs_for
+from polyak.scale.models.distributions import OwnDistribution, distribution_of, family_of, outputs_for
 from polyak.scale.models.encoders import ActorCriticEncoder, RecurrentEncoder
 from polyak.scale.models.parts import Built, EncoderFeatures, check_output, features_of, layers_of
 from polyak.scale.models.rl_module import ValueFunctionAPI
@@ -62,6 +63,9 @@ class ModulePolicy(ActorCriticPolicy):
         **options: Any,
     ) -> None:
         module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
+        kind = module.get_train_action_dist_cls()
+        fix = f"its hook chooses {kind.__name__}: let get_action_dist_cls(self, framework) return that class instead."
+        require(family_of(kind) is not None, "catalog_class", catalog_class, fix)
         self._module, self._turned = (module,), turned  # in a tuple torch does not see it a second time
         shared = getattr(module.encoder.config, "shared", True)
         super().__init__(
@@ -157,8 +161,18 @@ class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):
 
 
 class WholeModulePolicy(ActorCriticPolicy):
-    """The policy and state values of a module with forward passes of its own. Its arguments are those of
-    :class:`ModulePolicy`."""
+    """The policy and state values of a module that is called whole: each of its forward passes and distributions where
+    RLlib calls it.
+
+    Args:
+        measures_divergence: store what own distributions are made of, so that their ``kl`` can be asked in losses.
+        options: those of :class:`ModulePolicy`.
+
+    Attributes:
+        explored: environment steps that it has chosen actions for, which ``forward_exploration`` gets as ``t``.
+    """
+
+    explored: int = 0
 
     def __init__(
         self,
@@ -169,6 +183,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         catalog_class: Any = None,
         model_config: Any = None,
         turned: bool = False,
+        measures_divergence: bool = False,
         **options: Any,
     ) -> None:
         module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
@@ -176,7 +191,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         require(isinstance(module, ValueFunctionAPI), "module_class", module_class, fix)
         fix = "a module of one's own cannot remember yet. Use model_config={'use_lstm': True} of the default module."
         require(not module.is_stateful(), "module_class", module_class, fix)
-        self._module, self._turned = (module,), turned
+        self._module, self._turned, self._measures_divergence = (module,), turned, measures_divergence
         super().__init__(observation_space, action_space, net_arch=[], ortho_init=False, **options)
 
     @property
@@ -188,6 +203,22 @@ class WholeModulePolicy(ActorCriticPolicy):
         self.module = self.rl_module
         self.mlp_extractor = MlpExtractor(1, [], nn.Identity, device="cpu")
         self.features_extractor = nn.Identity()
+        kinds = self.module.get_train_action_dist_cls(), self.module.get_exploration_action_dist_cls()
+        if any(kind is not None and family_of(kind) is None for kind in kinds):
+            fix = "an own distribution has actions of one array: Discrete, MultiDiscrete or a Box."
+            require(not is_composed(self.action_space), "action_space", self.action_space, fix)
+            if self._measures_divergence:
+                self.stores = {Columns.ACTION_DIST_INPUTS: (self._n_outputs(kinds[1]),)}
+
+    def _n_outputs(self, kind: Any) -> int:
+        """Numbers in a row of what the module says of the action distribution."""
+        try:
+            return int(kind.required_input_dim(space=self.action_space, model_config=self.module.model_config))
+        except (AttributeError, NotImplementedError, TypeError) as error:
+            raise PolicyError(
+                f"{kind.__name__} must write required_input_dim(space, model_config), which returns how many numbers "
+                "from_logits() reads in a row: the divergence from the last policy is measured by them."
+            ) from error
 
     def _batch(self, obs: Any) -> dict[str, Any]:
         """Raw observations as the module reads them."""
@@ -201,54 +232,142 @@ class WholeModulePolicy(ActorCriticPolicy):
         check_output(self.module, "compute_values(), state values", values, (rows,), (rows, 1))
         return values.reshape(-1, 1)
 
-    def _distribution(self, outputs: Mapping[str, Any], batch: dict[str, Any]) -> Distribution:
-        name, kind = Columns.ACTION_DIST_INPUTS, self._dist_class
+    # -- distributions -------------------------------------------------------------------------------------------------
+
+    def _distribution(self, kind: Any, outputs: Mapping[str, Any], batch: dict[str, Any], method: str) -> Distribution:
+        """The distribution of a class, of what a forward pass has returned."""
+        name = Columns.ACTION_DIST_INPUTS
         if name not in outputs:
             raise PolicyError(
-                f"forward_train() of {type(self.module).__name__} must return {name!r}, got {sorted(outputs)}."
+                f"{method}() of {type(self.module).__name__} must return {name!r}, got {sorted(outputs)}."
             )
-        if (family := getattr(kind, "family", None)) is not None:
-            shape = n_rows(batch[Columns.OBS]), outputs_for(family)
-            check_output(self.module, f"{name!r}, for the actions {self.action_space}", outputs[name], shape)
-        values: Distribution = kind.from_logits(outputs[name]).values
-        return values
+        family, logits = family_of(kind), outputs[name]
+        if family is None:
+            return OwnDistribution(kind.from_logits(logits))
+        shape = n_rows(batch[Columns.OBS]), outputs_for(family)
+        check_output(self.module, f"{name!r}, for the actions {self.action_space}", logits, shape)
+        return distribution_of(family, logits)
 
-    @property
-    def _dist_class(self) -> Any:
-        return self.module.get_train_action_dist_cls()
+    def _of_training(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Distribution]:
+        """What ``forward_train`` returns, and its distribution."""
+        outputs = self.module.forward_train(batch)
+        kind = self.module.get_train_action_dist_cls()
+        return outputs, self._distribution(kind, outputs, batch, "forward_train")
 
     def get_distribution(self, obs: Obs) -> Distribution:
-        batch = self._batch(obs)
-        return self._distribution(self.module.forward_train(batch), batch)
+        return self._of_training(self._batch(obs))[1]
 
     def predict_values(self, obs: Obs) -> Tensor:
         return self._values({}, self._batch(obs))
 
     def evaluate_actions(
-        self, obs: Obs, actions: Tensor, masks: Tensor | None = None, entropy_index: float = 1.0
+        self, obs: Obs, actions: Tensor, masks: Tensor | None = None, entropy_index: float = 1.0, **extras: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        return self.compared(obs, actions, masks, entropy_index)[:3]
+
+    def compared(
+        self,
+        obs: Obs,
+        actions: Tensor,
+        masks: Tensor | None = None,
+        entropy_index: float = 1.0,
+        action_dist_inputs: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """:meth:`evaluate_actions`, and the divergence [B] from the distributions that ``action_dist_inputs`` [B, N]
+        were those of when the actions were chosen; ``None`` without them."""
         batch = self._batch(obs)
-        outputs = self.module.forward_train(batch)
-        distribution = self._distribution(outputs, batch)
+        outputs, distribution = self._of_training(batch)
+        divergence = None
+        if action_dist_inputs is not None:
+            before = self.module.get_exploration_action_dist_cls().from_logits(action_dist_inputs)
+            own = distribution.own if isinstance(distribution, OwnDistribution) else None
+            now = own or self.module.get_train_action_dist_cls().from_logits(outputs[Columns.ACTION_DIST_INPUTS])
+            divergence = before.kl(now)
         distribution = distribution if masks is None else distribution.masked(masks)
         entropy = distribution.entropy() if entropy_index == 1 else distribution.tsallis_entropy(entropy_index)
-        return self._values(outputs, batch), distribution.log_prob(self._flat(actions)), entropy
+        return self._values(outputs, batch), distribution.log_prob(self._taken(actions)), entropy, divergence
+
+    def _taken(self, actions: Tensor) -> Tensor:
+        """Stored actions as distributions read them."""
+        flat = self._flat(actions)
+        return flat.long() if isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete) else flat
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def _acted(self, batch: dict[str, Any], deterministic: bool) -> tuple[Tensor, dict[str, Any], Distribution | None]:
+        """Actions, what the forward pass returned, and the distribution, if the module leaves the choice to it."""
+        module = self.module
+        name = "forward_inference" if deterministic else "forward_exploration"
+        outputs: dict[str, Any] = (
+            module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
+        )
+        if Columns.ACTIONS in outputs:
+            return outputs[Columns.ACTIONS], outputs, None
+        ask = module.get_inference_action_dist_cls if deterministic else module.get_exploration_action_dist_cls
+        distribution = self._distribution(ask(), outputs, batch, name)
+        return distribution.get_actions(deterministic), outputs, distribution
 
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        actions, outputs, log_probs, batch = self._chosen(obs, deterministic)
+        return self._shaped(actions), self._values(outputs, batch), log_probs
+
+    def _chosen(self, obs: Obs, deterministic: bool) -> tuple[Tensor, dict[str, Any], Tensor, dict[str, Any]]:
+        """Actions, what the forward pass returned, log-densities [B] and the batch."""
         batch = self._batch(obs)
-        outputs = self.module.forward_train(batch)
-        distribution = self._distribution(outputs, batch)
-        actions = distribution.get_actions(deterministic)
-        return self._shaped(actions), self._values(outputs, batch), distribution.log_prob(actions)
+        actions, outputs, distribution = self._acted(batch, deterministic)
+        if Columns.ACTION_LOGP in outputs:
+            return actions, outputs, outputs[Columns.ACTION_LOGP], batch
+        if distribution is None:
+            kind = self.module.get_exploration_action_dist_cls()
+            distribution = self._distribution(kind, outputs, batch, "forward_exploration")
+        return actions, outputs, distribution.log_prob(actions), batch
+
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        if masks is not None:
+            return self._decide_among(masks, obs, deterministic)
+        actions, outputs, log_probs, batch = self._chosen(obs, deterministic)
+        self.explored += 0 if deterministic else len(log_probs)
+        said = {"values": self._values(outputs, batch).flatten(), "log_probs": log_probs}
+        return Decision(self._shaped(actions), said | {name: outputs[name] for name in self.stores})
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        batch = self._batch(obs)
-        if deterministic:
-            return self._shaped(self._distribution(self.module.forward_inference(batch), batch).mode())
-        return self._shaped(self._distribution(self.module.forward_exploration(batch), batch).sample())
+        return self._shaped(self._acted(self._batch(obs), deterministic)[0])
+
+    def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
+        return self.act(observation, deterministic)
 
     def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Any:
-        raise PolicyError(f"{type(self.module).__name__} is called whole, and does not heed action masks.")
+        raise PolicyError(f"{type(self.module).__name__} is called whole, and does not read action masks.")
 
     def critic_parameters(self) -> list[nn.Parameter]:
         raise PolicyError("a module that is called whole does not say which of its parameters serve values alone.")
+
+
+class DivergenceOfModule:
+    """Before a learner of PPO: how far a module's own distributions have moved, as their ``kl`` says."""
+
+    policy: Any
+    _divergence: Tensor | None = None
+
+    def judged(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        if Columns.ACTION_DIST_INPUTS not in batch.extras:
+            found: tuple[Tensor, Tensor, Tensor | None] = super().judged(batch)  # type: ignore[misc]
+            return found
+        values, log_prob, entropy, self._divergence = self.policy.compared(
+            batch.observations, batch.actions, **batch.extras
+        )
+        return values, log_prob, entropy
+
+    def gradient_step(self, batch: Any) -> Any:
+        try:
+            return super().gradient_step(batch)  # type: ignore[misc]
+        finally:
+            self._divergence = None  # a graph that could not be copied
+
+    def divergence(self, batch: Any, log_ratio: Tensor) -> Tensor:
+        if self._divergence is None:
+            found: Tensor = super().divergence(batch, log_ratio)  # type: ignore[misc]
+            return found
+        return self._divergence.mean()

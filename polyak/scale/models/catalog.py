@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from gymnasium import spaces
@@ -30,8 +32,9 @@ from polyak.scale.models.configs import (
     RecurrentEncoderConfig,
     check_framework,
 )
-from polyak.scale.models.distributions import Distribution, check_action_space, distribution_for
+from polyak.scale.models.distributions import check_action_space, distribution_for
 from polyak.scale.models.layers import activation_called
+from polyak.scale.models.torch_distributions import Distribution, TorchDiagGaussian
 
 PICTURES: dict[int, list[list[Any]]] = {
     96: [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 2]],
@@ -122,22 +125,36 @@ REPLACED = {
 """Entries of ``model_config`` that RLlib once had -> what took their place."""
 
 
-def check_model_config(given: Mapping[str, Any] | DefaultModelConfig | None, **defaults: Any) -> dict[str, Any]:
-    """All options of a default module: those given, over an algorithm's own defaults, over everybody's.
+_SLIP = 0.85
+"""Likeness of two names from which on one is taken for the other misspelt."""
+
+
+def check_model_config(
+    given: Mapping[str, Any] | DefaultModelConfig | None, own: bool = False, **defaults: Any
+) -> dict[str, Any]:
+    """All options of a default module: those given, over an algorithm's own defaults, over those of all.
+
+    Args:
+        given: some of them.
+        own: a program's own catalog or module reads them: names that resemble none of the options are handed on.
+        defaults: an algorithm's.
 
     Raises:
         HyperparameterError: an unknown option, with the likeliest correction, or a value that cannot be.
     """
-    if isinstance(given, DefaultModelConfig):
-        return asdict(given)
+    if not isinstance(given, Mapping | None) and is_dataclass(given):
+        given = asdict(given)
     require(isinstance(given, Mapping | None), "model_config", given, "give a dict, or a DefaultModelConfig.")
     known = [f.name for f in fields(DefaultModelConfig)]
-    for name in given or {}:
+    everything = {**defaults, **(given or {})}
+    options = {name: value for name, value in everything.items() if name in known}
+    for name in everything.keys() - options.keys():
         hint = f" Use {REPLACED[name]}." if name in REPLACED else did_you_mean(str(name), known)
         if str(name).startswith("fusionnet_"):
             hint = " No network here fuses features: those of several parts are set side by side."
-        require(name in known, f"model_config[{name!r}]", (given or {})[name], f"there is no such option.{hint}")
-    return asdict(DefaultModelConfig(**{**defaults, **(given or {})}))
+        slip = name in REPLACED or bool(get_close_matches(str(name), known, 1, _SLIP))
+        require(own and not slip, f"model_config[{name!r}]", everything[name], f"there is no such option.{hint}")
+    return {**everything, **asdict(DefaultModelConfig(**options))}
 
 
 class Catalog(MayBeNamed):
@@ -146,10 +163,7 @@ class Catalog(MayBeNamed):
     Args:
         observation_space: as the environment has it: pictures with the channels last, or first.
         action_space: as the environment has it.
-        model_config_dict: options, some or all of :class:`DefaultModelConfig`.
-
-    Attributes:
-        latent_dims: shape of what the encoder makes, which heads read.
+        model_config_dict: options, some or all of :class:`DefaultModelConfig`, and those of a subclass.
     """
 
     def __init__(
@@ -159,8 +173,17 @@ class Catalog(MayBeNamed):
             model_config_dict = asdict(model_config_dict)
         self.observation_space, self.action_space = observation_space, action_space
         self._model_config_dict: dict[str, Any] = asdict(DefaultModelConfig()) | dict(model_config_dict or {})
-        self.latent_dims: tuple[int, ...] = ()
+        self._latent_dims: Any = ()
         self._determine_components_hook()
+
+    @property
+    def latent_dims(self) -> Any:
+        """Shape of what the encoder makes, which heads read. The hook sets it."""
+        return self._latent_dims
+
+    @latent_dims.setter
+    def latent_dims(self, value: Any) -> None:
+        self._latent_dims = value
 
     def _determine_components_hook(self) -> None:
         """Choose the encoder, and say in :attr:`latent_dims` what it makes. A subclass may choose otherwise."""
@@ -169,6 +192,7 @@ class Catalog(MayBeNamed):
             action_space=self.action_space,
             model_config_dict=self._model_config_dict,
         )
+        self._action_dist_class_fn = partial(self._get_dist_cls_from_action_space, action_space=self.action_space)
         self.latent_dims = self._encoder_config.output_dims
 
     @classmethod
@@ -213,14 +237,16 @@ class Catalog(MayBeNamed):
 
     @classmethod
     def _get_dist_cls_from_action_space(
-        cls, action_space: spaces.Space, *, framework: str = "torch"
-    ) -> type[Distribution]:
-        """The class of distributions over an action space.
+        cls, action_space: spaces.Space, *, framework: str | None = None
+    ) -> type[Distribution] | None:
+        """The class of distributions over an action space; ``None`` without a framework.
 
         Raises:
             ValueError: a Box of integers or of several dimensions.
             NotImplementedError: there is none over this space.
         """
+        if framework is None:
+            return None
         check_framework(framework)
         check_action_space(action_space)
         return distribution_for(action_space)
@@ -229,13 +255,22 @@ class Catalog(MayBeNamed):
         """A new encoder."""
         return self._encoder_config.build(framework)
 
-    def get_action_dist_cls(self, framework: str = "torch") -> type[Distribution]:
-        """The class of distributions over the actions."""
-        return self._get_dist_cls_from_action_space(self.action_space, framework=framework)
+    def get_action_dist_cls(self, framework: str = "torch") -> Any:
+        """The class of distributions over the actions: what ``_action_dist_class_fn(framework=...)`` returns, where the
+        hook has set one."""
+        choose = getattr(self, "_action_dist_class_fn", None)
+        if choose is None:  # a hook that sets the encoder alone
+            choose = partial(self._get_dist_cls_from_action_space, action_space=self.action_space)
+        return choose(framework=framework)
+
+    def _hidden(self) -> tuple[Any, Any]:
+        """Widths and activation of the hidden layers of heads."""
+        return self._model_config_dict["head_fcnet_hiddens"], self._model_config_dict["head_fcnet_activation"]
 
     def _head(self, outputs: int, kind: type[MLPHeadConfig] | type[FreeLogStdMLPHeadConfig], **more: Any) -> Any:
         """The config of a head of so many outputs, with the hidden layers that ``model_config`` asks for."""
         options = self._model_config_dict
+        widths, activation = self._hidden()
         hidden = {
             f"hidden_layer_{part}_initializer{end}": options[f"head_fcnet_{name}_initializer{kwargs}"]
             for part, name in (("weights", "kernel"), ("bias", "bias"))
@@ -243,8 +278,8 @@ class Catalog(MayBeNamed):
         }
         return kind(
             input_dims=self.latent_dims,
-            hidden_layer_dims=options["head_fcnet_hiddens"],
-            hidden_layer_activation=options["head_fcnet_activation"],
+            hidden_layer_dims=widths,
+            hidden_layer_activation=activation,
             hidden_layer_use_layernorm=options["head_fcnet_use_layernorm"],
             output_layer_dim=outputs,
             **hidden,
@@ -293,14 +328,22 @@ class PPOCatalog(Catalog):
 
     Attributes:
         actor_critic_encoder_config: of the encoder, or of both.
-        pi_head_config, vf_head_config: of the heads.
+        pi_and_vf_head_hiddens, pi_and_vf_head_activation: of the hidden layers of both heads.
     """
 
-    def _determine_components_hook(self) -> None:
-        super()._determine_components_hook()
-        shared = self._model_config_dict["vf_share_layers"]
-        encoder = getattr(self, "_encoder_config", None)
-        self.actor_critic_encoder_config = ActorCriticEncoderConfig(base_encoder_config=encoder, shared=shared)
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, model_config_dict: Any = None
+    ) -> None:
+        self._pi_head_config: Any = None
+        self._vf_head_config: Any = None
+        super().__init__(observation_space, action_space, model_config_dict)
+        options = self._model_config_dict
+        if "actor_critic_encoder_config" not in vars(self):  # a subclass' hook may have set one
+            self.actor_critic_encoder_config: Any = ActorCriticEncoderConfig(
+                base_encoder_config=getattr(self, "_encoder_config", None), shared=options["vf_share_layers"]
+            )
+        self.pi_and_vf_head_hiddens: Any = options["head_fcnet_hiddens"]
+        self.pi_and_vf_head_activation: Any = options["head_fcnet_activation"]
 
     def build_actor_critic_encoder(self, framework: str = "torch") -> Any:
         """A new encoder for both, or one for each in one module."""
@@ -311,19 +354,33 @@ class PPOCatalog(Catalog):
 
     @property
     def pi_head_config(self) -> Any:
-        """Of the policy head: as many outputs as the action distribution reads."""
-        outputs = self.get_action_dist_cls().required_input_dim()
+        """Of the policy head: as many outputs as the action distribution reads, unless it was set."""
+        if self._pi_head_config is not None:
+            return self._pi_head_config
+        kind = self.get_action_dist_cls(framework="torch")
+        outputs = kind.required_input_dim(space=self.action_space, model_config=self._model_config_dict)
         continuous, free = isinstance(self.action_space, spaces.Box), self._model_config_dict["free_log_std"]
         fix = "only continuous actions have a standard deviation. Leave it out."
         require(continuous or not free, "model_config['free_log_std']", free, fix)
-        kind = FreeLogStdMLPHeadConfig if free else MLPHeadConfig
-        bound = self._model_config_dict["log_std_clip_param"]
-        return self._head(outputs, kind, clip_log_std=continuous, log_std_clip_param=bound)
+        bound, gaussian = self._model_config_dict["log_std_clip_param"], issubclass(kind, TorchDiagGaussian)
+        head = FreeLogStdMLPHeadConfig if free else MLPHeadConfig
+        return self._head(outputs, head, clip_log_std=gaussian, log_std_clip_param=bound)
+
+    @pi_head_config.setter
+    def pi_head_config(self, value: Any) -> None:
+        self._pi_head_config = value
 
     @property
     def vf_head_config(self) -> Any:
-        """Of the value head: one output."""
-        return self._head(1, MLPHeadConfig)
+        """Of the value head: one output, unless it was set."""
+        return self._head(1, MLPHeadConfig) if self._vf_head_config is None else self._vf_head_config
+
+    @vf_head_config.setter
+    def vf_head_config(self, value: Any) -> None:
+        self._vf_head_config = value
+
+    def _hidden(self) -> tuple[Any, Any]:
+        return self.pi_and_vf_head_hiddens, self.pi_and_vf_head_activation
 
     def build_pi_head(self, framework: str = "torch") -> Any:
         """A new policy head."""
@@ -347,16 +404,29 @@ class DQNCatalog(Catalog):
 
     @property
     def af_head_config(self) -> Any:
-        """Of the advantages of A actions, or of their values if there is no value head: K x A outputs."""
+        """Of the advantages of A actions, or of their values if there is no value head: K x A outputs, unless it was
+        set."""
+        if (own := vars(self).get("_af_head_config")) is not None:
+            return own
         if not isinstance(self.action_space, spaces.Discrete):
             raise ValueError(f"action values need a Discrete action space, got {self.action_space}.")
         outputs = self.num_atoms * int(self.action_space.n)
         return self._head(outputs, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
 
+    @af_head_config.setter
+    def af_head_config(self, value: Any) -> None:
+        self._af_head_config = value
+
     @property
     def vf_head_config(self) -> Any:
-        """Of the state value: K outputs."""
-        return self._head(self.num_atoms, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
+        """Of the state value: K outputs, unless it was set."""
+        own = vars(self).get("_vf_head_config")
+        sigma0 = self._model_config_dict.get("sigma0")
+        return self._head(self.num_atoms, MLPHeadConfig, sigma0=sigma0) if own is None else own
+
+    @vf_head_config.setter
+    def vf_head_config(self, value: Any) -> None:
+        self._vf_head_config = value
 
     def build_af_head(self, framework: str = "torch") -> Any:
         """A new head of advantages, or of action values."""

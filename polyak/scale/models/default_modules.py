@@ -5,13 +5,26 @@ Shapes: B batch, A actions, K atoms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.scale.columns import ACTOR, ATOMS, CRITIC, ENCODER_OUT, QF_LOGITS, QF_PREDS, QF_PROBS, Columns
+from polyak.scale.columns import (
+    ACTOR,
+    ATOMS,
+    CRITIC,
+    ENCODER_OUT,
+    QF_LOGITS,
+    QF_NEXT_PREDS,
+    QF_PREDS,
+    QF_PROBS,
+    QF_TARGET_NEXT_PREDS,
+    QF_TARGET_NEXT_PROBS,
+    Columns,
+)
 from polyak.scale.models.catalog import DQNCatalog, PPOCatalog
 from polyak.scale.models.rl_module import Batch, TorchRLModule, as_pictures
 
@@ -35,6 +48,9 @@ class DefaultPPOTorchRLModule(TorchRLModule):
     def get_initial_state(self) -> dict[str, Any]:
         find = getattr(self.encoder, "get_initial_state", None)
         return {} if find is None else find()
+
+    def output_specs_train(self) -> list[str]:
+        return [Columns.ACTION_DIST_INPUTS, Columns.EMBEDDINGS]
 
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         return self._outputs(batch, with_embeddings=False)
@@ -79,12 +95,45 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         self.register_buffer("support", support, persistent=False)
         self._target: tuple[DefaultDQNTorchRLModule, ...] = ()  # in which torch looks for no parameters
 
+    def output_specs_inference(self) -> list[str]:
+        return [Columns.ACTIONS, Columns.ACTION_DIST_INPUTS]
+
+    def output_specs_train(self) -> list[str]:
+        then = [QF_TARGET_NEXT_PREDS, *([QF_NEXT_PREDS] if self.uses_double_q else [])]
+        atoms = [ATOMS, QF_LOGITS, QF_PROBS, QF_TARGET_NEXT_PROBS] if self.num_atoms > 1 else []
+        return [QF_PREDS, *then, *atoms]
+
+    def input_specs_train(self) -> list[str]:
+        return [*super().input_specs_train(), Columns.NEXT_OBS]
+
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         values = self.compute_q_values(batch)[QF_PREDS]
         return {Columns.ACTIONS: values.argmax(-1), Columns.ACTION_DIST_INPUTS: values}
 
     def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
-        return self.compute_q_values(batch)
+        """Values of what was observed; where the batch has the next observations, too, theirs by the target networks,
+        and with :attr:`uses_double_q` by these."""
+        outputs = dict(self.compute_q_values(batch))
+        if Columns.NEXT_OBS not in batch:
+            return outputs
+        then = {Columns.OBS: batch[Columns.NEXT_OBS]}
+        if self.uses_double_q:
+            outputs[QF_NEXT_PREDS] = self.compute_q_values(then)[QF_PREDS]
+        lagging = self.forward_target(then)
+        outputs[QF_TARGET_NEXT_PREDS] = lagging[QF_PREDS]
+        if self.num_atoms > 1:
+            outputs[QF_TARGET_NEXT_PROBS] = lagging[QF_PROBS]
+        return outputs
+
+    @property
+    def uses_double_q(self) -> bool:
+        """Whether the next action is chosen by these networks and valued by the target networks."""
+        return bool(_option(self.model_config, "double_q", True))
+
+    @property
+    def uses_dueling(self) -> bool:
+        """Whether there is a head of state values."""
+        return self.vf is not None
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
         """Action values [B, A], and the distributions that they are the means of. Noisy layers draw no noise."""
@@ -131,6 +180,11 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         if not self._target:
             raise RuntimeError("there are no target networks: call make_target_networks() first.")
         return self._target[0].compute_q_values(batch)
+
+
+def _option(options: Any, name: str, default: Any) -> Any:
+    """One of ``model_config``, which may be a dict or an object."""
+    return options.get(name, default) if isinstance(options, Mapping) else getattr(options, name, default)
 
 
 class DefaultSACTorchRLModule(TorchRLModule):

@@ -1,7 +1,8 @@
-"""Action distributions under RLlib's names, of polyak's families.
+"""Action distributions between RLlib's names and polyak's families.
 
 ``module.get_inference_action_dist_cls()`` gives a class; ``cls.from_logits(outputs)`` is a distribution of what a
-module returned as ``action_dist_inputs`` [B, N], and ``cls.required_input_dim(space)`` is N.
+module returned as ``action_dist_inputs`` [B, N], and ``cls.required_input_dim(space)`` is N. A class that
+:func:`distribution_for` made, and that no program has changed, stands for one of polyak's families; others are called.
 """
 
 from __future__ import annotations
@@ -18,10 +19,18 @@ from polyak.nn.distributions.base import Distribution as Values
 from polyak.nn.distributions.base import Family
 from polyak.nn.distributions.choice import make_family
 from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.errors import PolicyError
+from polyak.scale.models.torch_distributions import (
+    Distribution,
+    TorchCategorical,
+    TorchDeterministic,
+    TorchDiagGaussian,
+    TorchMultiCategorical,
+)
 
 
-class Distribution:
-    """A distribution over actions of one space, which a subclass names: see :func:`distribution_for`.
+class TorchMultiDistribution(Distribution):
+    """A distribution over actions of one space, by polyak's family: those without a class of their own.
 
     Args:
         values: what polyak calls a distribution.
@@ -35,58 +44,25 @@ class Distribution:
 
     @classmethod
     def from_logits(cls, logits: Tensor, **kwargs: Any) -> Self:
-        """From outputs of a network [B, N]: logits, or means and log standard deviations side by side."""
         return cls(distribution_of(cls.family, logits))
 
-    @classmethod
-    def required_input_dim(cls, space: spaces.Space | None = None, model_config: Any = None) -> int:
-        """N, how many numbers :meth:`from_logits` reads for each row."""
-        return outputs_for(cls.family if space is None else make_family(space))
-
-    def sample(self, *, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Actions [*sample_shape, B, ...]."""
+    def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Tensor:
         if not sample_shape:
             return self.values.sample()
         draws = [self.values.sample() for _ in range(torch.Size(sample_shape).numel())]
         return torch.stack(draws).unflatten(0, sample_shape)
 
-    rsample = sample
-    """Of Gaussians, differentiable."""
-
     def logp(self, value: Tensor, **kwargs: Any) -> Tensor:
-        """Log-densities [B] of actions [B, ...]."""
         return self.values.log_prob(value)
 
     def entropy(self, **kwargs: Any) -> Tensor | None:
-        """[B]; ``None`` where there is no closed form."""
         return self.values.entropy()
 
-    def kl(self, other: Distribution, **kwargs: Any) -> Tensor:
-        """KL(self || other) [B]."""
+    def kl(self, other: Any, **kwargs: Any) -> Tensor:
         return self.values.kl(other.values)
 
-    def to_deterministic(self) -> Deterministic:
-        """The likeliest actions."""
-        return Deterministic(self.values.mode())
-
-
-class Deterministic:
-    """Always the same actions.
-
-    Args:
-        actions: [B, ...].
-    """
-
-    def __init__(self, actions: Tensor) -> None:
-        self.actions = actions
-
-    def sample(self, *, sample_shape: tuple[int, ...] = ()) -> Tensor:
-        """Actions [*sample_shape, B, ...]."""
-        return self.actions.expand(*sample_shape, *self.actions.shape)
-
-    def to_deterministic(self) -> Deterministic:
-        """Itself."""
-        return self
+    def to_deterministic(self) -> TorchDeterministic:
+        return TorchDeterministic(self.values.mode())
 
 
 def distribution_for(space: spaces.Space) -> type[Distribution]:
@@ -95,13 +71,68 @@ def distribution_for(space: spaces.Space) -> type[Distribution]:
     Raises:
         NotImplementedError: there is none.
     """
-    names = {
-        spaces.Discrete: "TorchCategorical",
-        spaces.Box: "TorchDiagGaussian",
-        spaces.MultiDiscrete: "TorchMultiCategorical",
+    kinds = {
+        spaces.Discrete: TorchCategorical,
+        spaces.Box: TorchDiagGaussian,
+        spaces.MultiDiscrete: TorchMultiCategorical,
     }
-    name = next((name for kind, name in names.items() if isinstance(space, kind)), "TorchMultiDistribution")
-    return type(name, (Distribution,), {"space": space, "family": make_family(space), "__doc__": Distribution.__doc__})
+    kind: Any = next((kind for one, kind in kinds.items() if isinstance(space, one)), TorchMultiDistribution)
+    members = {"space": space, "family": make_family(space), "__doc__": kind.__doc__, "__module__": kind.__module__}
+    members["required_input_dim"] = classmethod(_required_input_dim)
+    if kind is TorchMultiCategorical:
+        members["from_logits"] = classmethod(_from_logits_of_choices)
+    return type(kind.__name__, (kind,), members)
+
+
+def _required_input_dim(cls: Any, space: spaces.Space | None = None, model_config: Any = None, **kwargs: Any) -> int:
+    return outputs_for(cls.family if space is None else make_family(space))
+
+
+def _from_logits_of_choices(cls: Any, logits: Tensor, input_lens: Any = None, **kwargs: Any) -> Any:
+    lengths = cls.space.nvec.flatten().tolist() if input_lens is None else input_lens
+    return TorchMultiCategorical.from_logits.__func__(cls, logits, input_lens=lengths)  # type: ignore[attr-defined]
+
+
+def family_of(kind: Any) -> Family | None:
+    """The family that a class of distributions stands for; ``None`` of a program's own, whose methods are called."""
+    family: Family | None = vars(kind).get("family") if isinstance(kind, type) else None
+    return family
+
+
+class OwnDistribution(Values):
+    """A program's own distribution as polyak's policies have it.
+
+    Args:
+        own: made by ``from_logits`` of the program's class.
+    """
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        values: Tensor = self.own.logp(actions)
+        if values.ndim != 1:
+            raise PolicyError(
+                f"{type(self.own).__name__}.logp() must return one number for each of {len(actions)} rows, got the "
+                f"shape {tuple(values.shape)}. Sum it over the parts of an action."
+            )
+        return values
+
+    def entropy(self) -> Tensor | None:
+        values: Tensor | None = self.own.entropy()
+        return values
+
+    def sample(self) -> Tensor:
+        actions: Tensor = self.own.sample()
+        return actions
+
+    def mode(self) -> Tensor:
+        actions: Tensor = self.own.to_deterministic().sample()
+        return actions
+
+    def kl(self, other: Self) -> Tensor:
+        values: Tensor = self.own.kl(other.own)
+        return values
 
 
 def outputs_for(family: Family) -> int:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from polyak.core.hyperparameters import require
+from polyak.scale import not_called
 from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.models.rl_module import DESCRIPTION, Batch, RLModule, RLModuleSpec, TorchRLModule, read_state
+from polyak.scale.overrides import refuse
 
 
 class MultiRLModule(Mapping[str, Any]):
@@ -127,6 +129,11 @@ class MultiRLModule(Mapping[str, Any]):
         return self
 
 
+def of_one_agent(spec: Any) -> Any:
+    """An ``RLModuleSpec``: itself, or that of the only agent."""
+    return spec.of_one_agent() if isinstance(spec, MultiRLModuleSpec) else spec
+
+
 @dataclass
 class MultiRLModuleSpec:
     """How to build modules under names."""
@@ -170,6 +177,7 @@ class MultiRLModuleSpec:
         Raises:
             HyperparameterError: there are others.
         """
+        refuse("rl_module_spec", type(self), MultiRLModuleSpec, not_called.SPEC)
         specs = self.named()
         fix = f"an algorithm here trains one agent: give only {DEFAULT_MODULE_ID!r}."
         require(list(specs) == [DEFAULT_MODULE_ID], "rl_module_specs", sorted(specs), fix)

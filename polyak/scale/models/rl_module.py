@@ -31,7 +31,8 @@ from polyak.core.hyperparameters import require
 from polyak.envs.reading import plain_json
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.scale.columns import DEFAULT_MODULE_ID, Columns
-from polyak.scale.models.distributions import Distribution, distribution_for
+from polyak.scale.models.distributions import distribution_for
+from polyak.scale.models.torch_distributions import Distribution
 
 Batch = dict[str, Any]
 """Tensors by column."""
@@ -97,6 +98,8 @@ class RLModule:
     framework: ClassVar[str | None] = None
     default_catalog: ClassVar[Any] = None
     """What builds parts where no ``catalog_class`` is given."""
+    STATE_FILE_NAME: ClassVar[str] = STATE_FILE
+    """The file in a folder of :meth:`TorchRLModule.save_to_path` that has the weights."""
 
     def __init__(
         self,
@@ -114,7 +117,9 @@ class RLModule:
         self.catalog = None
         catalog_class = catalog_class or self.default_catalog
         if catalog_class is not None:
-            self.catalog = catalog_class(observation_space, action_space, self.model_config)
+            self.catalog = catalog_class(
+                observation_space=observation_space, action_space=action_space, model_config_dict=self.model_config
+            )
         self.action_dist_cls: type[Distribution] | None = None
         self.setup()
 
@@ -186,9 +191,43 @@ class RLModule:
         """Of actions in losses."""
         return self.get_inference_action_dist_cls()
 
+    # -- what goes in and out ------------------------------------------------------------------------------------------
+
+    def input_specs_inference(self) -> list[str]:
+        """Columns of a batch that it needs to act without exploration."""
+        return [Columns.OBS, *([Columns.STATE_IN] if self.is_stateful() else [])]
+
+    def input_specs_exploration(self) -> list[str]:
+        """Columns that it needs to act while experience is collected."""
+        return self.input_specs_inference()
+
+    def input_specs_train(self) -> list[str]:
+        """Columns that it needs before losses."""
+        return self.input_specs_inference()
+
+    def output_specs_inference(self) -> list[str]:
+        """Columns that it returns to act without exploration."""
+        return [Columns.ACTION_DIST_INPUTS]
+
+    def output_specs_exploration(self) -> list[str]:
+        """Columns that it returns to act while experience is collected."""
+        return self.output_specs_inference()
+
+    def output_specs_train(self) -> list[str]:
+        """Columns that it returns before losses."""
+        return self.output_specs_inference()
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the constructor that make another one like it."""
+        named = ("observation_space", "action_space", "inference_only", "learner_only", "model_config")
+        catalog_class = None if self.catalog is None else type(self.catalog)
+        return (), {name: getattr(self, name) for name in named} | {"catalog_class": catalog_class}
+
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def get_state(self, inference_only: bool = False) -> dict[str, np.ndarray]:
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
+    ) -> dict[str, np.ndarray]:
         """What it learned, by name."""
         raise NotImplementedError
 
@@ -214,8 +253,11 @@ class TorchRLModule(nn.Module, RLModule):
         nn.Module.__init__(self)
         keep_plain_names(self)
         RLModule.__init__(self, *args, **kwargs)
+        names = self._only_learned()
+        named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+        require(named, "get_non_inference_attributes()", names, "let it return a list of names of attributes.")
         if self.inference_only:
-            for name in self._only_learned():
+            for name in names:
                 owner, _, last = name.rpartition(".")
                 part = self.get_submodule(owner)
                 if getattr(part, last, None) is not None:
@@ -237,17 +279,21 @@ class TorchRLModule(nn.Module, RLModule):
         """As :meth:`forward_train`."""
         return self.forward_train(batch, **kwargs)
 
-    def get_state(self, inference_only: bool = False) -> dict[str, np.ndarray]:
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
+    ) -> dict[str, np.ndarray]:
         """Arrays of parameters and buffers, by name.
 
         Args:
+            components: names of parts, such as ``"encoder"``, or one of them; ``None``: all.
+            not_components: names of parts that are left out.
             inference_only: leave out what acting does not need.
         """
-        left_out = self._only_learned() if inference_only else []
+        left_out = [*_names(not_components), *(self._only_learned() if inference_only else [])]
         return {
             name: tensor.numpy(force=True).copy()
             for name, tensor in self.state_dict().items()
-            if not any(name == part or name.startswith(part + ".") for part in left_out)
+            if (components is None or _within(name, _names(components))) and not _within(name, left_out)
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -259,7 +305,7 @@ class TorchRLModule(nn.Module, RLModule):
         own = self.state_dict()
         left_out = self._only_learned() if self.inference_only else []
         state = {plain_name(name): value for name, value in state.items()}
-        state = {k: v for k, v in state.items() if not any(k.startswith(part + ".") for part in left_out)}
+        state = {name: value for name, value in state.items() if not _within(name, left_out)}
         wrong = [name for name, value in state.items() if name not in own or own[name].shape != np.shape(value)]
         if wrong:
             raise ValueError(f"state does not fit {type(self).__name__}: it has no such tensors as {sorted(wrong)}.")
@@ -284,6 +330,14 @@ class TorchRLModule(nn.Module, RLModule):
         with replacing(folder / STATE_FILE) as file:
             file.write(safetensors.torch.save({k: v.contiguous().clone() for k, v in self.state_dict().items()}))
         return str(folder)
+
+    def restore_from_path(self, path: Any) -> None:
+        """Take the weights that :meth:`save_to_path` wrote of a module like this one.
+
+        Raises:
+            ValueError: they are damaged, or do not fit. Nothing has changed then.
+        """
+        self.set_state(read_state(path))
 
     def _described(self) -> dict[str, Any]:
         values = {
@@ -327,6 +381,16 @@ class TorchRLModule(nn.Module, RLModule):
                 module = module_class(**options)
             module.set_state(state)
         return module
+
+
+def _names(given: Any) -> list[str]:
+    """Names of parts, of which one may be given by itself."""
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
+
+
+def _within(name: str, parts: list[str]) -> bool:
+    """Whether a tensor of that name belongs to one of some parts."""
+    return any(name == part or name.startswith(part + ".") for part in parts)
 
 
 def read_state(path: Any) -> dict[str, Tensor]:

@@ -12,18 +12,57 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.core.hyperparameters import require
+from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain
+from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.networks.streams import Dueling
-from polyak.nn.policies.base import n_rows
+from polyak.nn.policies.base import Decision, Memory, n_rows
 from polyak.nn.policies.value import CategoricalQNetwork, QNetwork, ValuePolicy
-from polyak.scale.columns import QF_LOGITS, QF_PREDS, Columns
+from polyak.ops.updates import polyak_update
+from polyak.scale import not_called
+from polyak.scale.columns import QF_LOGITS, QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
 from polyak.scale.models.default_modules import DefaultDQNTorchRLModule
 from polyak.scale.models.encoders import RecurrentEncoder
 from polyak.scale.models.parts import Built, EncoderFeatures, can_be_taken_apart, check_output, features_of, layers_of
-from polyak.scale.models.rl_module import QNetAPI
+from polyak.scale.models.rl_module import QNetAPI, TorchRLModule
+from polyak.scale.overrides import changed, refuse
+
+_INFERENCE = ("_forward", "_forward_inference", "forward_inference")
+_EXPLORATION = ("_forward_exploration", "forward_exploration")
+
+
+LOSSES = ("_forward_train", "forward_train", "forward_target")
+"""Methods that say what losses are made of."""
+TARGETS = ("make_target_networks", "get_target_network_pairs")
+"""Methods that say what lags behind."""
+
+
+def refuse_of_dqn(module_class: type[Any]) -> None:
+    """Refuse a module that overrides what DQN does not call.
+
+    Raises:
+        HyperparameterError: naming the method.
+    """
+    if not issubclass(module_class, DefaultDQNTorchRLModule):
+        return
+    reasons = dict(not_called.DQN_MODULE)
+    if not explores_itself(module_class) and not chooses_itself(module_class, _INFERENCE):
+        kinds = "get_exploration_action_dist_cls", "get_inference_action_dist_cls"
+        reasons |= dict.fromkeys(kinds, not_called.DQN_CATALOG["get_action_dist_cls"])
+    refuse("rl_module_spec.module_class", module_class, DefaultDQNTorchRLModule, reasons)
+
+
+def chooses_itself(module_class: type[Any], methods: tuple[str, ...]) -> list[str]:
+    """Those of some forward passes that a module's class has in place of its default's."""
+    default = DefaultDQNTorchRLModule if issubclass(module_class, DefaultDQNTorchRLModule) else TorchRLModule
+    return changed(module_class, default, methods)
+
+
+def explores_itself(module_class: type[Any]) -> bool:
+    """Whether a module has an exploration of its own, in place of the algorithm's random actions."""
+    return bool(chooses_itself(module_class, _EXPLORATION))
 
 
 class OfModule:
@@ -125,7 +164,10 @@ class ModuleValuePolicy(ValuePolicy):
 
     Attributes:
         rl_module: the module that learns.
+        explored: environment steps that it has chosen actions for, which ``forward_exploration`` gets as ``t``.
     """
+
+    explored: int = 0
 
     def __init__(
         self,
@@ -159,11 +201,78 @@ class ModuleValuePolicy(ValuePolicy):
     def _build_networks(self) -> None:
         super()._build_networks()
         module, target = self._made
-        if hasattr(module, "adopt_target"):
+        if hasattr(module, "adopt_target") and not chooses_itself(type(module), ("make_target_networks",)):
             module.adopt_target(target)
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def _asks(self, deterministic: bool) -> bool:
+        """Whether the module chooses actions itself, rather than the largest of its values."""
+        kind = type(self.rl_module)
+        return bool(chooses_itself(kind, _INFERENCE)) if deterministic else explores_itself(kind)
+
+    @plain
+    def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
+        if not self._asks(deterministic):
+            return super().act(obs, deterministic)
+        read: Any = self.preprocess(obs)
+        batch = {Columns.OBS: read.movedim(1, -1) if self._build.turned else read}
+        module = self.rl_module
+        outputs = (
+            module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
+        )
+        if Columns.ACTIONS in outputs:
+            actions = outputs[Columns.ACTIONS]
+        elif Columns.ACTION_DIST_INPUTS in outputs:
+            kind = module.get_inference_action_dist_cls() if deterministic else module.get_exploration_action_dist_cls()
+            distribution = kind.from_logits(outputs[Columns.ACTION_DIST_INPUTS])
+            actions = (distribution.to_deterministic() if deterministic else distribution).sample()
+        else:
+            name = "forward_inference" if deterministic else "forward_exploration"
+            wanted = f"{Columns.ACTIONS!r} or {Columns.ACTION_DIST_INPUTS!r}"
+            raise PolicyError(f"{name}() of {type(module).__name__} must return {wanted}, got {sorted(outputs)}.")
+        check_output(module, f"{Columns.ACTIONS!r}", actions, (n_rows(read),))
+        return actions
+
+    @plain
+    def decide(
+        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
+    ) -> Decision:
+        if masks is not None and self._asks(deterministic):
+            raise PolicyError(
+                f"{type(self.rl_module).__name__} chooses actions itself, and does not read action masks."
+            )
+        decision = super().decide(obs, memory, masks, deterministic)
+        self.explored += 0 if deterministic else len(decision.actions)
+        return decision
+
+    def said_of(self, batch: Any) -> dict[str, Tensor]:
+        """What ``forward_train`` of the module returns of a replayed batch."""
+        columns = {
+            Columns.OBS: batch.observations,
+            Columns.NEXT_OBS: batch.next_observations,
+        }
+        read: dict[str, Any] = {name: self.preprocess(part) for name, part in columns.items()}
+        if self._build.turned:
+            read = {name: part.movedim(1, -1) for name, part in read.items()}
+        actions = batch.actions.flatten().long()
+        module = self.rl_module
+        outputs: dict[str, Tensor] = module.forward_train(
+            {**read, Columns.ACTIONS: actions, Columns.REWARDS: batch.rewards}
+        )
+        shape = len(actions), int(self.action_space.n)  # type: ignore[attr-defined]
+        check_output(module, f"forward_train(), {QF_PREDS!r}", outputs.get(QF_PREDS), shape)
+        return outputs
+
+    def acting_chain(self) -> Chain | None:
+        return None if self._asks(True) or self._asks(False) else super().acting_chain()
+
+    # -- networks ------------------------------------------------------------------------------------------------------
 
     def make_q_net(self) -> QNetwork:
         module = self._build(self.observation_space, self.action_space)
+        if chooses_itself(type(module), ("make_target_networks",)):
+            module.make_target_networks()
         self._made.append(module)
         apart = can_be_taken_apart(module, DefaultDQNTorchRLModule, ("compute_q_values",))
         common: dict[str, Any] = {"normalize_images": self.normalize_images, "net_arch": [], **self._of_atoms}
@@ -187,3 +296,52 @@ class ModuleValuePolicy(ValuePolicy):
             raise PolicyError("use_lstm=True needs a RecurrentEncoder with a tokenizer: see get_tokenizer_config().")
         tokens = tuple(encoder.config.tokenizer_config.output_dims)
         return RecurrentExtractor(features_of(encoder.tokenizer, tokens, turned), encoder.core, self.recurrence.burn_in)
+
+
+class ExploresItself:
+    """Before an algorithm: its module explores, from the first step on, and nothing else does."""
+
+    policy: Any
+
+    def _exploration(self) -> dict[str, Any]:
+        return {}
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """The policy's actions."""
+        return super(ActsEpsilonGreedily, self).predict(*args, **kwargs)  # type: ignore[misc]
+
+
+class LossesOfModule:
+    """Before a learner of DQN: ``forward_train`` says what its losses are made of, values of this step and the next."""
+
+    policy: Any
+    _said: dict[str, Tensor] | None = None
+
+    def gradient_step(self, batch: Any) -> Any:
+        self._said = self.policy.said_of(batch)
+        try:
+            return super().gradient_step(batch)  # type: ignore[misc]
+        finally:
+            self._said = None  # a graph that could not be copied
+
+    def predicted(self, batch: Any) -> Tensor:
+        assert self._said is not None
+        return self._said[QF_PREDS]
+
+    def q_values(self, network: Any, observations: Any) -> Tensor:
+        assert self._said is not None
+        name = QF_TARGET_NEXT_PREDS if network is self.policy.q_net_target else QF_NEXT_PREDS
+        found: Tensor = self._said[name] if name in self._said else super().q_values(network, observations)  # type: ignore[misc]
+        return found
+
+
+class TargetsOfModule:
+    """Before a learner of DQN: its module says which of its networks lag behind which, and they follow, too."""
+
+    policy: Any
+    tau: Any
+
+    def update_target(self) -> None:
+        super().update_target()  # type: ignore[misc]
+        for network, target in self.policy.rl_module.get_target_network_pairs():
+            polyak_update(network, target, self.tau)
