@@ -27,7 +27,7 @@ from polyak.data import Dataset
 from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
 from polyak.envs.composed import is_composed, parts
-from polyak.envs.masks import Masks, find_masks
+from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose, wide_bounds
 from polyak.envs.state import EnvStateError
 from polyak.envs.wrappers.layers import (
@@ -575,6 +575,18 @@ class Interaction(Algorithm):
         warn_user(f"training resumes with new episodes, since the state of the environments is unknown: {why}")
         return False
 
+    def _take_masks(self, allowed: np.ndarray) -> None:
+        """Find where environments say which choices they allow, which those that say it in infos have not shown yet.
+
+        Args:
+            allowed: [N, M] what they have said of the observations in hand.
+        """
+        assert self.runner is not None
+        self.runner.env.unwrapped.reset_infos = [{KEY: row} for row in allowed.astype(bool)]
+        if (masks := self._masks()) is not None:
+            self.runner.heed(masks)
+            self._masks_found()
+
     def _enter(self, saved: Saved, env: Any) -> None:
         check_counter("n_envs", saved.info["n_envs"], least=1)
         self.n_envs = int(saved.info["n_envs"])
@@ -595,7 +607,10 @@ class Interaction(Algorithm):
         self._would_replay = self.num_timesteps > 0
         exact = resume and saved.info["n_envs"] == self.n_envs and self._restore_environments(saved)
         if exact or not force_reset:
-            self.runner.load_state(saved.state_of("runner"))
+            state = saved.state_of("runner")
+            if exact and "allowed" in state and self.runner.masks is None:
+                self._take_masks(state["allowed"])
+            self.runner.load_state(state)
             if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
                 self.runner.env.unwrapped._reset_seeds()
         elif resume:

@@ -91,7 +91,7 @@ def learned(model: Algorithm) -> dict[str, torch.Tensor]:
     """What the model has learned, as a file would hold it."""
     saved = Saved({})
     model._save_state(saved, set())
-    going_on = {"runner", "actor", "normalizer"}
+    going_on = {"runner", "actor", "normalizer", "environments"}
     arrays = {name: array for name, array in saved.state.items() if going_on.isdisjoint(name.split("/"))}
     return {name: torch.as_tensor(np.array(array)) for name, array in {**saved.networks, **arrays}.items()}
 

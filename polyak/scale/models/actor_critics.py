@@ -351,9 +351,9 @@ class DivergenceOfModule:
     policy: Any
     _divergence: Tensor | None = None
 
-    def judged(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+    def evaluated(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if Columns.ACTION_DIST_INPUTS not in batch.extras:
-            found: tuple[Tensor, Tensor, Tensor | None] = super().judged(batch)  # type: ignore[misc]
+            found: tuple[Tensor, Tensor, Tensor | None] = super().evaluated(batch)  # type: ignore[misc]
             return found
         values, log_prob, entropy, self._divergence = self.policy.compared(
             batch.observations, batch.actions, **batch.extras
