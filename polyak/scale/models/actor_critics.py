@@ -260,7 +260,7 @@ class WholeModulePolicy(ActorCriticPolicy):
             return self._shaped(self._distribution(self.module.forward_inference(batch), batch).mode())
         return self._shaped(self._distribution(self.module.forward_exploration(batch), batch).sample())
 
-    def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Any:
+    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Any) -> Any:
         raise PolicyError(f"{type(self.module).__name__} is called whole, and does not heed action masks.")
 
     def critic_parameters(self) -> list[nn.Parameter]:
