@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.core.algorithm import Algorithm
 from polyak.core.deep import RELOAD, DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, beneath, prefixed
 from polyak.core.hyperparameters import (
@@ -51,7 +52,6 @@ from polyak.envs.games.game import Game
 from polyak.envs.games.known import find_game, name_of
 from polyak.envs.masks import masks_for_rows
 from polyak.nn.catalog import PolicyRecipe
-from polyak.nn.export.ports import Graph
 from polyak.nn.policies.game import GamePolicy
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -185,6 +185,11 @@ class AlphaZero(DeepAlgorithm):
     heeds_masks: ClassVar = True
     saves_also: ClassVar = frozenset({"replay_buffer"})
     needs: ClassVar = ("game",)
+    acting_graph = Algorithm.acting_graph
+    why_no_graph: ClassVar = (
+        "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
+        "model, and load it beside the game"
+    )
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         env, self.env = self.env, None
@@ -403,19 +408,6 @@ class AlphaZero(DeepAlgorithm):
             shares = _of_allowed(shares, allowed & search.game.legal(positions))
         moves = shares.argmax(1) if deterministic else draw(shares, np.random)
         return (moves[0] if single else moves), state
-
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        """Refused: see :meth:`Algorithm.export`.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(
-            f"{type(self).__name__} cannot be exported: it looks ahead by the rules of its game before each move, and "
-            "no graph of tensors holds these. Save the model, and load it beside the game."
-        )
 
     def _searching(self) -> MCTS:
         require(self.env is not None, "env", None, "a search needs the rules. Pass the game: load(path, env=...).")

@@ -32,7 +32,6 @@ from polyak.data.datasets.parts import Parts, count, each
 from polyak.data.storage.table import ArrayObs
 from polyak.envs.shown import shown_to
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.export.ports import Graph
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
 
@@ -138,6 +137,8 @@ class FQE(DatasetAlgorithm):
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
     needs: ClassVar = ("target",)
+    acting_graph = Algorithm.acting_graph
+    why_no_graph: ClassVar = "it evaluates a policy and has none of its own. Export the model that it evaluates"
     policies_squash: ClassVar = True
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
@@ -234,19 +235,6 @@ class FQE(DatasetAlgorithm):
             return target(observation), state
         more = {} if action_masks is None else {"action_masks": action_masks}
         return target.predict(observation, state, episode_start, deterministic, **more)
-
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        """Refused: see :meth:`Algorithm.export`.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(
-            f"{type(self).__name__} cannot be exported: it evaluates a policy and has none of its own. Export the "
-            "model that it evaluates."
-        )
 
     def as_shown(self, observations: Any) -> Any:
         """Observations of a bare environment as :meth:`predict` takes them: as the policy that is evaluated does."""

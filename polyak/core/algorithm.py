@@ -92,6 +92,8 @@ class Algorithm:
     }
     """Hyper-parameters that cannot change once a model is built -> why, and what to do instead. Those of the classes
     above count, too: see :mod:`polyak.core.changing`."""
+    why_no_graph: ClassVar[str] = "it does not act by a graph of tensors"
+    """Why :meth:`export` refuses a model, where :meth:`acting_graph` is that of this class."""
     saves_also: ClassVar[frozenset[str]] = frozenset()
     """What :meth:`save` puts into a file only if its ``include`` names it."""
 
@@ -454,7 +456,7 @@ class Algorithm:
         self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
     ) -> exporting.Graph:
         """What :meth:`export` writes; arguments and errors as there."""
-        raise ValueError(f"{type(self).__name__} cannot be exported: it does not act by a graph of tensors.")
+        raise ValueError(f"{type(self).__name__} cannot be exported: {self.why_no_graph}.")
 
     @classmethod
     def load(
@@ -487,9 +489,10 @@ class Algorithm:
             force_reset: start new episodes at the next ``learn``; ``False`` goes on from the file's last observations.
             trust: also load pickled values, such as a lambda given as ``learning_rate``. They can run any code: set
                 this only for files that you trust.
-            resume: also take the file's random states and, if it has one, its replay buffer, so that training goes on
-                as if it had not been interrupted, but for the episodes that were running: with a ``seed``, new ones
-                begin with seeds that follow from it and the number of steps.
+            resume: also take the file's random states, the state of the environments and, if the file has one, its
+                replay buffer, so that training continues as if it had not been interrupted, whatever ``force_reset``
+                says. Where the state of the environments is unknown, new episodes begin, with a warning: with a
+                ``seed``, their seeds follow from it and the number of steps.
             kwargs: hyper-parameters to change.
 
         Raises:

@@ -172,11 +172,11 @@ class _Reader:
         self._met: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no other object gets the identity of one that was met
 
-    def attributes(self, holder: Any, skip: frozenset[str] = frozenset()) -> dict[str, Any]:
+    def attributes(self, holder: Any, skip: frozenset[str] = frozenset(), path: str = "") -> dict[str, Any]:
         found = {}
         for name, value in vars(holder).items():
             if name not in skip and not _is_constant(value) and not (name == "_np_random" and value is None):
-                found[name] = self.read(value, name)
+                found[name] = self.read(value, path + name)
         return found
 
     def read(self, value: Any, path: str) -> Any:
@@ -208,7 +208,7 @@ class _Reader:
         if isinstance(value, spaces.Space):
             return {"space": _states_of(value)}
         if _is_made_of_attributes(value):
-            return {"object": self._object(value, path)}
+            return {"object": self.attributes(value, path=path + ".")}
         raise EnvStateError(
             f"the attribute {path} of {self.owner} is a {type(value).__module__}.{type(value).__qualname__}, which is "
             "no plain data. Give the environment get_state(), which returns all that decides what happens next as "
@@ -219,11 +219,6 @@ class _Reader:
         if value.dtype.kind not in "biufc":
             raise EnvStateError(f"the attribute {path} of {self.owner} is an array of {value.dtype}: use numbers.")
         return value.copy()
-
-    def _object(self, value: Any, path: str) -> dict[str, Any]:
-        inner = _Reader(f"{self.owner}.{path}")
-        inner._met, inner._kept = self._met, self._kept
-        return inner.attributes(value)
 
     def _key(self, key: Any, path: str) -> Any:
         if isinstance(key, PLAIN):

@@ -58,7 +58,7 @@ class Algorithm:
         config = self.get_default_config() if config is None else config
         refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
         beside = config.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
-        fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training goes on. Leave it out."
+        fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training continues. Leave it out."
         require(not beside, "evaluation_parallel_to_training", True, fix)
         config.validate()
         config.freeze()
@@ -118,14 +118,14 @@ class Algorithm:
         take_exploration(self.config, model)
         if hasattr(model.policy, "explored"):
             model.policy.explored = model.num_timesteps
-        told: Any = None
+        shown: Any = None
         if self._hooks.wants_steps() or self._hooks.wants("on_episode_end"):
             kind = EpisodesOfTraining if self._remote is None else EndsElsewhere
-            told = kind(self._hooks.shown(self, evaluating=False))
+            shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self._seen)
-        self.env_runner_group = make_runners(self._remote, model, told, anew)
+        self.env_runner_group = make_runners(self._remote, model, shown, anew)
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""
@@ -367,7 +367,7 @@ class Algorithm:
             AttributeError: others evaluate.
         """
         if not isinstance(self._evaluators, LocalEvaluators):
-            raise AttributeError("evaluation goes on in other processes: set evaluation_num_env_runners=0.")
+            raise AttributeError("evaluation runs in other processes: set evaluation_num_env_runners=0.")
         return EnvRunner(self._hooks, self, evaluating=True)
 
     @property

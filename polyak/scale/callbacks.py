@@ -143,8 +143,7 @@ class MetricsLogger:
             require(given is None, name, given, "there are reduce, window, ema_coeff and clear_on_reduce.")
         if reduce == "sum" and clear_on_reduce is False:
             reduce = "lifetime_sum"
-        names = tuple(map(str, key)) if isinstance(key, tuple | list) else (str(key),)
-        kept = self._values.setdefault(names, (reduce, deque(maxlen=window)))[1]
+        kept = self._values.setdefault(_names(key), (reduce, deque(maxlen=window)))[1]
         value = float(value)
         if reduce == "lifetime_sum" and kept:
             value += kept.pop()
@@ -155,7 +154,7 @@ class MetricsLogger:
 
     def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = (), **options: Any) -> None:
         """:meth:`log_value` of each entry, nested as they are, under ``key``."""
-        above = tuple(key) if isinstance(key, tuple | list) else (key,)
+        above = _names(key)
         for name, value in value_dict.items():
             if isinstance(value, Mapping):
                 self.log_dict(value, key=(*above, name), **options)
@@ -164,8 +163,7 @@ class MetricsLogger:
 
     def peek(self, key: Any, default: Any = None) -> Any:
         """What a number would be reported as now; ``default`` if there is none."""
-        names = tuple(map(str, key)) if isinstance(key, tuple | list) else (str(key),)
-        reduce, values = self._values.get(names, ("mean", ()))
+        reduce, values = self._values.get(_names(key), ("mean", ()))
         return REDUCTIONS[reduce](values) if values else default
 
     def reduced(self) -> dict[str, Any]:
@@ -180,6 +178,11 @@ class MetricsLogger:
             if values.maxlen is None and reduce not in ("lifetime_sum", "ema"):
                 values.clear()
         return found
+
+
+def _names(key: Any) -> tuple[str, ...]:
+    """A key as the names by which results are nested."""
+    return tuple(map(str, key)) if isinstance(key, tuple | list) else (str(key),)
 
 
 REDUCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -201,7 +204,7 @@ class Hooks:
         config: whose callbacks.
 
     Raises:
-        HyperparameterError: a class or a function that is none, or a method that nobody calls.
+        HyperparameterError: a class or a function that is none, or a method that is never called.
     """
 
     def __init__(self, config: AlgorithmConfig) -> None:
@@ -224,7 +227,7 @@ class Hooks:
                 self._functions[name].append(function)
 
     def wants(self, name: str) -> bool:
-        """Whether anybody is to be told."""
+        """Whether there is a function for it."""
         return bool(self._functions[name])
 
     def wants_steps(self) -> bool:
