@@ -288,7 +288,10 @@ def test_a_folder_is_named_where_there_are_several(tmp_path: Path, drawn: list[F
     for folder in ("old/", "new/"):
         write_run(tmp_path / folder / "ppo" / "X-v0_1", [1.0], [[1.0]])
     several = PlotOptions(
-        envs=["X-v0"], folders=[f"{tmp_path}/old/", f"{tmp_path}/new/"], labels=["old/", "new/"], output="x.png"
+        envs=["X-v0"],
+        folders=[f"{tmp_path}/old/", f"{tmp_path}/new/"],
+        labels=["old/", "new/"],
+        output=str(tmp_path / "x.png"),
     )
     plot(several)
     assert [text.get_text() for text in legend_of(drawn[0]).get_texts()] == ["PPO old", "PPO new"]
