@@ -24,6 +24,7 @@ NAMED_IN_FILES = (
     "polyak.envs.",
     "polyak.nn.",
     "polyak.data.",
+    "polyak.experience.",
     "polyak.core.",
     "polyak.algorithms.",
     "polyak.scale.",

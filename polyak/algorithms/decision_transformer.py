@@ -27,7 +27,7 @@ from polyak.core.schedules import Schedule
 from polyak.data import Dataset, ReplayBuffer, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.sampling.reduce import Sequence
-from polyak.data.schema import Column
+from polyak.experience.schema import Column
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph

@@ -20,12 +20,12 @@ from polyak.data.hindsight.relabel import GoalSelectionStrategy, Hindsight, Rela
 from polyak.data.replay import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from polyak.data.rollout import DictRolloutBuffer, RolloutBuffer
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence
-from polyak.data.sampling.samplers import Prioritized, RankBased, Sampler, Uniform
 from polyak.data.sampling.window import Window
-from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
-from polyak.data.storage.memory import InsufficientMemoryError
 from polyak.data.trajectory import Trajectory
+from polyak.experience.memory import InsufficientMemoryError
+from polyak.experience.samplers import Prioritized, RankBased, Sampler, Uniform
+from polyak.experience.schema import Column, Schema
 
 __all__ = [
     "BaseBuffer",

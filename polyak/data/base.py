@@ -12,9 +12,9 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data.batch import TensorObs
-from polyak.data.randomness import Randomness
 from polyak.data.storage.table import ArrayObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
+from polyak.experience.randomness import Randomness
 from polyak.ops.transfer import to_device
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from polyak.data.randomness import Randomness
+from polyak.experience.randomness import Randomness
 
 Batch = TypeVar("Batch")
 

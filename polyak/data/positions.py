@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.data.randomness import Randomness
 from polyak.envs.games.game import Symmetry
+from polyak.experience.randomness import Randomness
 
 _COLUMNS = "observations", "policies", "legal", "values"
 

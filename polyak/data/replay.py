@@ -31,8 +31,6 @@ from polyak.data.hindsight.relabel import Relabel
 from polyak.data.replay_state import check_columns, check_rows, load_relabel, load_sampler, parts_state, section
 from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
-from polyak.data.sampling.samplers import Prioritized, Sampler, Uniform, make_sampler
-from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
 from polyak.data.storage.mirror import Mirror
 from polyak.data.storage.placement import Placement
@@ -40,6 +38,8 @@ from polyak.data.storage.ring import check_size, make_storage
 from polyak.data.storage.storage import RowLayout, Storage
 from polyak.data.storage.table import observation_dtype
 from polyak.envs.spaces import get_action_dtype
+from polyak.experience.samplers import Prioritized, Sampler, Uniform, make_sampler
+from polyak.experience.schema import Column, Schema
 
 STATE_VERSION = 1
 ROWS_AT_ONCE = 8192
@@ -102,8 +102,8 @@ class ReplayBuffer(BaseBuffer):
         gamma: discount of one step within the n-step returns.
         reduce: what becomes of a window; None: an n-step return, ``NStep(n_steps, gamma)``. With
             :class:`~polyak.data.sampling.reduce.Sequence` all batches have a second axis, of time.
-        columns: what else each row holds: a :class:`~polyak.data.schema.Schema`, or columns. Every step must bring them
-            as ``extras``, and every batch has them.
+        columns: what else each row holds: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
+            bring them as ``extras``, and every batch has them.
         seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
         storage_device: where rows are kept beside main memory, so that batches are gathered there; the samples are the
             same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
@@ -727,7 +727,7 @@ class NStepReplayBuffer(ReplayBuffer):
 
 
 class PrioritizedReplayBuffer(ReplayBuffer):
-    """:class:`ReplayBuffer` with the :class:`~polyak.data.sampling.samplers.Prioritized` sampler and its arguments."""
+    """:class:`ReplayBuffer` with the :class:`~polyak.experience.samplers.Prioritized` sampler and its arguments."""
 
     def __init__(
         self,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from polyak.data.hindsight.relabel import Relabel
-from polyak.data.sampling.samplers import Sampler
 from polyak.data.storage.storage import Storage
 from polyak.envs.reading.plain_json import whole
+from polyak.experience.samplers import Sampler
 
 EXTRAS = "extras/"
 

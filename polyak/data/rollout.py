@@ -19,12 +19,12 @@ from polyak.data.batch import (
     RolloutRows,
     RolloutSamples,
 )
-from polyak.data.schema import Column, Schema
 from polyak.data.step import Step
-from polyak.data.storage.memory import check_memory
 from polyak.data.storage.table import ArrayObs, assign, observation_dtype
 from polyak.data.trajectory import Trajectory, gae_of_arrays
 from polyak.envs.spaces import get_action_dtype
+from polyak.experience.memory import check_memory
+from polyak.experience.schema import Column, Schema
 from polyak.ops.transfer import to_device
 
 FLATTENED = (
@@ -56,8 +56,8 @@ class RolloutBuffer(BaseBuffer):
         buffer_size: steps of each environment.
         gae_lambda: trace decay of the advantages; 1 gives Monte Carlo returns.
         gamma: discount.
-        columns: what else each row holds: a :class:`~polyak.data.schema.Schema`, or columns. Every step must bring them
-            as ``extras``, and every minibatch has them.
+        columns: what else each row holds: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
+            bring them as ``extras``, and every minibatch has them.
         sequence_length: more than 1: a divisor of ``buffer_size``, such that minibatches are made of sequences of so
             many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
     """

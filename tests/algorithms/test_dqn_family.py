@@ -15,7 +15,7 @@ from polyak.algorithms import c51, dqn
 from polyak.core import advice
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
-from polyak.data.sampling.samplers import Prioritized, RankBased
+from polyak.experience.samplers import Prioritized, RankBased
 from polyak.nn.networks.encoders import NatureCNN
 from polyak.nn.networks.noisy import NoisyLinear
 from polyak.ops.distributional import clamped_share, midpoints, project

@@ -14,10 +14,10 @@ import polyak
 from polyak.core.acting.exploration import RandomActions
 from polyak.core.watching.evaluation import evaluate
 from polyak.data import ReplayBuffer, Transition
-from polyak.data.schema import Column
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.composed import parts
 from polyak.envs.masks import find_masks, mask_size, sample_allowed
+from polyak.experience.schema import Column
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.discrete import (
     BernoulliFamily,

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.data import GoalSelectionStrategy, HerReplayBuffer
-from polyak.data.hindsight.episodes import Episodes
+from polyak.experience.episodes import Episodes
 from tests.tolerance import bound, sampling
 
 GAMMA = 0.9

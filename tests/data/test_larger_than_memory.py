@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from polyak import SAC
 from polyak.data import InsufficientMemoryError, ReplayBuffer, collect
-from polyak.data.storage import memory
+from polyak.experience import memory
 from tests.data.large_sets import large_set
 from tests.data.recorded import recorded
 
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_replayed_from_a_file(monkeypatch):
 def test_the_limit_of_a_process_counts():
     pytest.importorskip("resource")
     program = (
-        "import resource; from polyak.data.storage.memory import available_memory as free;"
+        "import resource; from polyak.experience.memory import available_memory as free;"
         "resource.setrlimit(resource.RLIMIT_DATA, (2**33, 2**33)); assert 0 < free() <= 2**33, free()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

@@ -8,9 +8,9 @@ import pytest
 from gymnasium import spaces
 
 from polyak.data import InsufficientMemoryError, ReplayBuffer, RolloutBuffer, Schema
-from polyak.data.storage import memory as module
-from polyak.data.storage.memory import available_memory, check_memory
 from polyak.data.storage.storage import PairStorage, SingleStorage
+from polyak.experience import memory as module
+from polyak.experience.memory import available_memory, check_memory
 
 ATARI = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 

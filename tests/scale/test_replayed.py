@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import ReplayBuffer, Transition
-from polyak.data.sampling.samplers import Prioritized
+from polyak.experience.samplers import Prioritized
 from polyak.scale import DQNConfig
 from polyak.scale.evaluation import Order
 from polyak.scale.processes import shards as module

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from polyak.data import DictRolloutBuffer, RolloutBuffer
 from polyak.data.batch import TensorObs
-from polyak.data.schema import Column
 from polyak.envs.masks import mask_size
+from polyak.experience.schema import Column
 
 MASKS = "action_masks"
 """The column, and the argument of policies that takes it."""

@@ -21,7 +21,7 @@ from polyak.compat.recurrent.type_aliases import (
 )
 from polyak.data import DictRolloutBuffer, RolloutBuffer
 from polyak.data.base import Normalizer
-from polyak.data.schema import Column, Schema
+from polyak.experience.schema import Column, Schema
 from polyak.nn.policies.recurrent import ACTOR, CRITIC
 
 _NAMES = ("hidden", "cell")

@@ -40,6 +40,9 @@ def builder(like: Any) -> Callable[[Iterator[Tensor]], Any]:
         return lambda tensors: None
     if isinstance(like, Mapping):
         names, parts = list(like), [builder(part) for part in like.values()]
+        if not isinstance(like, dict):  # a class of its own, such as Experience, which is made of a dict
+            kind: Callable[[dict[str, Any]], Any] = type(like)
+            return lambda tensors: kind({name: part(tensors) for name, part in zip(names, parts, strict=True)})
         if all(part is next for part in parts):
             return lambda tensors: dict(zip(names, tensors, strict=False))
         return lambda tensors: {name: part(tensors) for name, part in zip(names, parts, strict=True)}

@@ -17,9 +17,9 @@ from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.files.serialise import decode, encode
 from polyak.core.interaction import Interaction
 from polyak.core.runner import flat, unflat
-from polyak.data.schema import Column
 from polyak.data.step import Step
 from polyak.envs.masks import mask_size
+from polyak.experience.schema import Column
 from polyak.nn.policies.base import Policy
 
 

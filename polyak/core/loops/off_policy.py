@@ -38,10 +38,10 @@ from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
 from polyak.data.sampling.reduce import NStep, Sequence
-from polyak.data.sampling.samplers import make_prioritized
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.wrappers.layers import frozen
+from polyak.experience.samplers import make_prioritized
 
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""

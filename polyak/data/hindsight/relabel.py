@@ -11,12 +11,12 @@ import numpy as np
 from gymnasium import spaces
 from typing_extensions import Self
 
-from polyak.data.hindsight.episodes import Episodes
-from polyak.data.randomness import Randomness
 from polyak.data.sampling.window import Window
 from polyak.data.storage.storage import Storage
 from polyak.envs.vec.env_slot import add_note
 from polyak.envs.vec.vec_env import VecEnv
+from polyak.experience.episodes import Episodes
+from polyak.experience.randomness import Randomness
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 

@@ -21,11 +21,11 @@ from polyak.data.batch import (
 )
 from polyak.data.hindsight.relabel import Relabel
 from polyak.data.sampling.reduce import NStep, Reduce
-from polyak.data.sampling.samplers import Sampler, Uniform
 from polyak.data.sampling.window import Window, windows
 from polyak.data.step import AFTER, NO_EXTRAS
 from polyak.data.storage.mirror import Mirror
 from polyak.data.storage.storage import Storage
+from polyak.experience.samplers import Sampler, Uniform
 
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
 DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from polyak.data.storage.memory import check_memory, zeros
+from polyak.experience.memory import check_memory, zeros
 
 MOST_CHANNELS = 64
 SLACK = 1.0625  # planes beyond one set per row, for first and final observations of episodes

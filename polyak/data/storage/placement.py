@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from polyak.data.storage.memory import GIGABYTE, InsufficientMemoryError
 from polyak.data.storage.mirror import Mirror, mirror_of
 from polyak.data.storage.storage import Storage
+from polyak.experience.memory import GIGABYTE, InsufficientMemoryError
 
 SHARE = 0.5  # of a GPU's free memory, which "auto" may take
 UPLOADS_PER_ROW = 4  # rows that may be uploaded for each row that is drawn: in one piece they are cheaper than a gather

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gymnasium import spaces
 
-from polyak.data.storage.memory import GIGABYTE, check_memory
 from polyak.data.storage.storage import PairStorage, RowLayout, SingleStorage, Storage
+from polyak.experience.memory import GIGABYTE, check_memory
 
 
 def make_storage(layout: RowLayout, steps: int, envs: int, saving: bool, on_disk: bool = False) -> Storage:

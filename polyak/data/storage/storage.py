@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from polyak.data.batch import TransitionColumns
-from polyak.data.schema import Schema
 from polyak.data.storage.frames import FrameStack, find_stacks
 from polyak.data.storage.table import ArrayObs, Table, assign, record_dtype, unpack
+from polyak.experience.schema import Schema
 
 SCALARS = {"rewards": np.dtype(np.float32), "dones": np.dtype(np.float32), "timeouts": np.dtype(np.float32)}
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from polyak.data.storage.memory import zeros
+from polyak.experience.memory import zeros
 
 ArrayObs = Union[np.ndarray, "dict[str, np.ndarray]"]
 """A batch of observations: one array [B, ...], or one per key of a Dict space."""

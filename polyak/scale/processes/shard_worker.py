@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.data import ReplayBuffer
-from polyak.data.sampling.samplers import Prioritized
+from polyak.experience.samplers import Prioritized
 from polyak.scale.processes.batches import Columns, columns_of
 from polyak.scale.processes.experience import steps_in
 from polyak.scale.processes.fragments import Fragment

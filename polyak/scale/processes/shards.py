@@ -18,8 +18,8 @@ from torch import Tensor
 from polyak.core.hyperparameters import require
 from polyak.data import ReplayBuffer, Transition, TransitionRows
 from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.sampling.samplers import Prioritized, make_sampler
 from polyak.data.step import Step
+from polyak.experience.samplers import Prioritized, make_sampler
 from polyak.scale.processes.batches import Columns, batch_of, stacked
 from polyak.scale.processes.dealing import dealt
 from polyak.scale.processes.experience import Outbox

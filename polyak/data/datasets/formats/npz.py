@@ -23,9 +23,9 @@ from polyak.data.datasets.formats.source import Source, decoded_space
 from polyak.data.datasets.named import grouped, recording_of
 from polyak.data.datasets.parts import DatasetError, Parts, Recording, arrays_of
 from polyak.data.datasets.writing import replacing
-from polyak.data.storage.memory import available_memory
 from polyak.envs.reading import npz, plain_json
 from polyak.envs.space_json import encode_space
+from polyak.experience.memory import available_memory
 
 VERSION = 1
 ALIGNMENT = 64

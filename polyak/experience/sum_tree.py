@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from polyak.data.sampling.tree_kernels import compiled
+from polyak.experience.tree_kernels import compiled
 
 WIDTH = 32
 """Children of a node. A few passes over many elements are what array libraries do fastest."""

@@ -9,9 +9,9 @@ import torch
 from gymnasium import spaces
 
 from polyak.data import PrioritizedReplayBuffer
-from polyak.data.sampling import sum_tree, tree_kernels
-from polyak.data.sampling.samplers import Prioritized, RankBased, Uniform, make_prioritized
-from polyak.data.sampling.sum_tree import WIDTH, SumTree
+from polyak.experience import sum_tree, tree_kernels
+from polyak.experience.samplers import Prioritized, RankBased, Uniform, make_prioritized
+from polyak.experience.sum_tree import WIDTH, SumTree
 from tests.tolerance import LIKELY, bound, sampling
 
 stats = pytest.importorskip("scipy.stats")

@@ -1,6 +1,6 @@
 """The sum tree's two loops, row by row, for numba to compile.
 
-:mod:`polyak.data.sampling.sum_tree` says what they compute; as plain Python they would too, only slowly.
+:mod:`polyak.experience.sum_tree` says what they compute; as plain Python they would too, only slowly.
 """
 
 from __future__ import annotations

@@ -17,9 +17,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.step import Step
-
-BUILT_IN = {*Step._fields, "timeouts", "discounts", "cuts", "valid", "weights", "indices"}
+BUILT_IN = frozenset(
+    {"observations", "actions", "env_actions", "rewards", "next_observations", "terminated", "truncated", "dones"}
+    | {"infos", "new_obs", "episode_starts", "ended", "extras"}
+    | {"timeouts", "discounts", "cuts", "valid", "weights", "indices"}
+)
 """Names of what every step or batch has a field of its own for."""
 
 

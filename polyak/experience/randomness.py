@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from polyak.envs.reading.plain_json import whole
-
 _LENGTH = 624
 """Numbers in the state of numpy's Mersenne Twister."""
 
@@ -46,9 +44,9 @@ class Randomness:
         key = np.array(state["state"]["key"], np.uint32)
         if key.shape != (_LENGTH,):
             raise ValueError(f"The saved random state has a key of shape {key.shape}, not [{_LENGTH}].")
-        pos = whole(state["state"], "pos", "The saved random state")
-        if pos > _LENGTH:  # numpy does not look, and would read beyond the key
-            raise ValueError(f"The saved random state has pos={pos}, beyond its {_LENGTH} numbers.")
+        pos = state["state"].get("pos")
+        if type(pos) is not int or not 0 <= pos <= _LENGTH:  # numpy does not check, and would read beyond the key
+            raise ValueError(f"The saved random state has pos={pos!r:.80}, not a whole number from 0 to {_LENGTH}.")
         inner = {"key": key, "pos": pos}
         self._own = np.random.RandomState()
         self._own.set_state(

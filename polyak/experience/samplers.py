@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from typing_extensions import Self
 
-from polyak.data.randomness import Randomness
-from polyak.data.sampling.sum_tree import MANY, SumTree
+from polyak.experience.randomness import Randomness
+from polyak.experience.sum_tree import MANY, SumTree
 
 
 class Eligible(Protocol):

@@ -1,0 +1,80 @@
+"""Arrays of two libraries under one set of names: numpy on the host, torch on any device.
+
+The only module of the record that asks which of the two it has. A device of ``None`` means numpy. A column is an array,
+or a dict of columns: the entries of a Dict observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = Any
+"""``np.ndarray`` or ``torch.Tensor``."""
+Column = Any
+"""An array, or a dict of columns."""
+Device = torch.device | None
+
+
+def mapped(function: Callable[..., Any], *columns: Column) -> Column:
+    """A function of arrays applied to columns of the same keys."""
+    if isinstance(columns[0], Mapping):
+        return {key: mapped(function, *(column[key] for column in columns)) for key in columns[0]}
+    return function(*columns)
+
+
+def leaves(column: Column) -> Iterator[Array]:
+    """All arrays of a column."""
+    if isinstance(column, Mapping):
+        for part in column.values():
+            yield from leaves(part)
+    else:
+        yield column
+
+
+def first(column: Column) -> Array:
+    """Any one array of a column."""
+    return next(leaves(column))
+
+
+def device_of(array: Array) -> Device:
+    """Where an array is."""
+    return array.device if isinstance(array, Tensor) else None
+
+
+def place(array: Array, device: Device) -> Array:
+    """The array in numpy (``None``) or on a torch device; the same memory where it is there already."""
+    if device is None:
+        return array.numpy(force=True) if isinstance(array, Tensor) else np.asarray(array)
+    return array.to(device) if isinstance(array, Tensor) else torch.as_tensor(array, device=device)
+
+
+def full(shape: tuple[int, ...], value: float, dtype: np.dtype | type, device: Device) -> Array:
+    """An array of one value, in the library of a device."""
+    array = np.full(shape, value, dtype)
+    return array if device is None else torch.from_numpy(array).to(device)
+
+
+def where(condition: Array, a: Array, b: Array) -> Array:
+    """``a`` where the condition [B] holds and ``b`` elsewhere, [B, ...] both."""
+    condition = condition.reshape(*condition.shape, *(1,) * (a.ndim - condition.ndim))
+    return torch.where(condition, a, b) if isinstance(a, Tensor) else np.where(condition, a, b)
+
+
+def joined(arrays: Sequence[Array], axis: int) -> Array:
+    """Arrays of one library side by side."""
+    return torch.cat(list(arrays), axis) if isinstance(arrays[0], Tensor) else np.concatenate(arrays, axis)
+
+
+def single(array: Array) -> Array:
+    """As float32."""
+    return array.to(torch.float32) if isinstance(array, Tensor) else array.astype(np.float32)
+
+
+def double(array: Array) -> Array:
+    """As float64."""
+    return array.to(torch.float64) if isinstance(array, Tensor) else array.astype(np.float64)

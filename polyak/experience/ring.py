@@ -1,0 +1,218 @@
+"""Storage: the newest rows of N environments, written in place, in numpy, on disk or on a torch device.
+
+A replay buffer is a long ring of which cells are drawn; a rollout is a short one that is read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyak.experience import arrays
+from polyak.experience.arrays import Array, Column, Device
+from polyak.experience.record import Experience
+from polyak.experience.records import Records, record_dtype
+
+
+class Ring:
+    """The newest ``length`` rows ``[n_envs, ...]`` of columns.
+
+    With ``share_frames`` every observation is stored once: a successor is the observation of the next row, and where an
+    episode ended it is one of the *finals*, which are kept aside. All shapes are static, so that a GPU is not waited
+    for. One row fewer can be read, as the newest row's successor takes the place of the oldest observation.
+
+    Args:
+        layout: the record type of a row with ``rewards``, ``terminated`` and ``truncated``, see
+            :meth:`Experience.layout`; with ``share_frames`` it has ``next_observations`` like ``observations``.
+        length: rows.
+        n_envs: environments in each row.
+        device: where the columns are; ``None``: in numpy.
+        on_disk: in a temporary file, with ``device=None``.
+        share_frames: store every observation once.
+        finals: observations kept aside with ``share_frames``: at least as many as episodes end within ``length`` rows.
+            ``None``: as many as there are cells, which is always enough.
+
+    Raises:
+        ValueError: a size is out of range, or arguments contradict each other.
+    """
+
+    def __init__(
+        self,
+        layout: np.dtype,
+        length: int,
+        n_envs: int = 1,
+        device: torch.device | str | None = None,
+        on_disk: bool = False,
+        share_frames: bool = False,
+        finals: int | None = None,
+    ) -> None:
+        if length < 1 + share_frames or n_envs < 1:
+            raise ValueError(
+                f"A ring takes length >= {1 + share_frames} and n_envs >= 1, got length={length}, n_envs={n_envs}."
+            )
+        if finals is not None and (finals < 1 or not share_frames):
+            raise ValueError(f"finals={finals} counts observations kept aside by share_frames=True: at least 1.")
+        self.layout, self.length, self.n_envs = layout, length, n_envs
+        self.device: Device = None if device is None else torch.device(device)
+        self.share_frames, self.finals = share_frames, length * n_envs if finals is None else finals
+        self.written = 0
+        """Rows since the beginning."""
+        fields = {name: layout[name] for name in layout.names or ()}
+        if share_frames:
+            del fields["next_observations"]
+            fields["final"] = np.dtype(np.int64)  # number of the final observation that follows, from 1 on; 0: none
+            aside = record_dtype({"observations": layout["observations"]})
+            self._finals = Records(
+                aside, self.finals + 1, 1, self.device, on_disk
+            )  # the last one takes what is not kept
+            self._ended = arrays.full((), 0, np.int64, self.device)  # episodes since the beginning
+        self._records: Records | None = Records(record_dtype(fields), length, n_envs, self.device, on_disk)
+        self.columns: dict[str, Column] = self._records.columns
+        """Name -> [length, n_envs, ...], as stored."""
+
+    @property
+    def filled(self) -> int:
+        """Rows that can be read."""
+        return min(self.written, self.length - self.share_frames)
+
+    @property
+    def oldest(self) -> int:
+        """Where the oldest row is that can be read."""
+        return (self.written - self.filled) % self.length
+
+    @property
+    def newest(self) -> int:
+        """Where the newest row is."""
+        return (self.written - 1) % self.length
+
+    @property
+    def unreadable(self) -> np.ndarray:
+        """Cells whose observation gave way to the newest row's successor: with ``share_frames``, in a full ring."""
+        if not self.share_frames or self.written < self.length:
+            return np.empty(0, np.int64)
+        return self.written % self.length * self.n_envs + np.arange(self.n_envs)
+
+    @property
+    def lost(self) -> int:
+        """Final observations of rows in the ring that were overwritten, as ``finals`` is too small; waits for a GPU."""
+        if not self.share_frames:
+            return 0
+        number = self.columns["final"]
+        return int(((number > 0) & (number <= self._ended - self.finals)).sum())
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def append(self, row: Mapping[str, Column]) -> None:
+        """Write one row: every column, [n_envs, ...], of either library. Other columns of ``row`` are left out."""
+        at = self.written % self.length
+        for name, column in self.columns.items():
+            if name != "final":
+                self._assign(column, at, row[name])
+        if self.share_frames:
+            self._append_successors(row, at)
+        self.written += 1
+
+    def extend(self, experience: Experience) -> None:
+        """Write many rows [T, n_envs, ...]; those that fill an empty ring without frames sharing become its columns as
+        they are, uncopied: the ring then writes into them."""
+        whole = self.written == 0 and experience.lead == (self.length, self.n_envs)
+        if whole and not self.share_frames and experience.device == self.device and _writable(experience):
+            self.columns = {name: experience[name] for name in self.columns}
+            self._records, self.written = None, self.length
+            return
+        for t in range(experience.lead[0]):
+            self.append(experience[t])
+
+    def clear(self) -> None:
+        """Empty the ring."""
+        self.written = 0
+        if self.share_frames:
+            self.columns["final"][...] = 0
+            self._ended = 0 * self._ended
+
+    def _assign(self, column: Column, at: Any, value: Column) -> None:
+        if isinstance(column, Mapping):
+            for key, part in column.items():
+                self._assign(part, at, value[key])
+        else:
+            column[at] = arrays.place(value, self.device)
+
+    def _append_successors(self, row: Mapping[str, Column], at: int) -> None:
+        """The next row begins with what comes next; what an episode ended with is one of the finals, by turns. Those of
+        running episodes are all written to the last place, which is never read."""
+        here = {name: arrays.place(row[name], self.device) for name in ("terminated", "truncated")}
+        ended = here["terminated"] | here["truncated"]
+        number = self._ended + ended.cumsum(0)  # from 1 on
+        self.columns["final"][at] = arrays.where(ended, number, 0 * number)
+        slot = arrays.where(ended, (number - 1) % self.finals, 0 * number + self.finals)
+        self._assign(self._finals.cells["observations"], slot, row["next_observations"])
+        self._assign(self.columns["observations"], (at + 1) % self.length, row["next_observations"])
+        self._ended = self._ended + ended.sum()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def index(self, cells: Any) -> Array:
+        """Cells as an index in the ring's library, on its device."""
+        return arrays.place(cells, self.device)
+
+    def take(self, cells: Array, name: str) -> Column:
+        """One stored column of some cells of any shape: [*cells.shape, ...] copies."""
+        return arrays.mapped(lambda column: column[cells // self.n_envs, cells % self.n_envs], self.columns[name])
+
+    def at(self, cells: Array) -> Experience:
+        """The rows of some cells [B] or [B, L]: copies."""
+        flat = cells.reshape(-1)
+        if self._records is None:
+            columns = {name: self.take(flat, name) for name in self.columns}
+        else:
+            columns = self._records.take(flat)
+        if self.share_frames:
+            columns["next_observations"] = self._followed(flat, columns.pop("final"))
+        shape = tuple(cells.shape)
+        return Experience(arrays.mapped(lambda array: array.reshape(*shape, *array.shape[1:]), columns))
+
+    def successors(self, cells: Array) -> Column:
+        """The true successors of some cells, of any shape: [*cells.shape, ...] copies."""
+        if not self.share_frames:
+            return self.take(cells, "next_observations")
+        flat = cells.reshape(-1)
+        found = self._followed(flat, self.take(flat, "final"))
+        return arrays.mapped(lambda array: array.reshape(*cells.shape, *array.shape[1:]), found)
+
+    def all(self) -> Experience:
+        """[T, n_envs, ...], oldest first: views of the columns where nothing has to be put in order."""
+        if self.written <= self.length and not self.share_frames:
+            return Experience(self.columns)[: self.written]
+        rows = (self.oldest + np.arange(self.filled)) % self.length
+        return self.at(self.index(rows[:, None] * self.n_envs + np.arange(self.n_envs)))
+
+    def _followed(self, cells: Array, number: Array) -> Column:
+        following = self.take((cells + self.n_envs) % (self.length * self.n_envs), "observations")
+        slot = arrays.where(number > 0, (number - 1) % self.finals, 0 * number + self.finals)
+        final = self._finals.take(slot, "observations")
+        return arrays.mapped(lambda a, b: arrays.where(number > 0, a, b), final, following)
+
+    # --- keeping ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`load_state` takes: the columns as they are, not copied, and how many rows were written."""
+        state: dict[str, Any] = {"columns": self.columns, "written": self.written}
+        if self.share_frames:
+            state |= {"finals": self._finals.cells["observations"], "ended": self._ended}
+        return state
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take back the :meth:`state` of a ring of the same layout and size."""
+        self._assign(self.columns, slice(None), state["columns"])
+        self.written = int(state["written"])
+        if self.share_frames:
+            self._assign(self._finals.cells["observations"], slice(None), state["finals"])
+            self._ended = arrays.place(state["ended"], self.device)
+
+
+def _writable(experience: Experience) -> bool:
+    """Whether all columns can be written into: arrays that another process maps cannot."""
+    return all(array.flags.writeable for array in arrays.leaves(experience.columns) if isinstance(array, np.ndarray))

@@ -1,0 +1,107 @@
+"""From drawn cells to a batch, in steps that compose. None of them changes what is stored.
+
+sampler.draw(...)                    -> cells [B]           which rows
+look(ring, cells, n)                 -> Window [B, n]       what followed each of them in its episode
+hindsight(ring, window)              -> Window [B, n]       seen as if another goal had been meant
+transitions(ring, window, n_steps)   -> Experience [B, L]   n-step returns; one (L = 1) or a sequence of them
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from polyak.experience import arrays
+from polyak.experience.arrays import Array, Column
+from polyak.experience.record import Experience
+from polyak.experience.ring import Ring
+
+
+class Window(NamedTuple):
+    """``n`` successive rows around each of B cells."""
+
+    cells: Array
+    """[B, n] int64; rows before the episode, or before the ring's oldest row, repeat the first one inside."""
+    valid: Array
+    """[B, n] bool: still the same episode. One run of True in each row."""
+    rewards: Array
+    """[B, n]"""
+    goals: Column | None = None
+    """[C, ...] what replaces ``desired_goal`` in both observations of the first C windows; ``None``: of none."""
+
+
+def look(ring: Ring, cells: Array, n: int, before: int = 0) -> Window:
+    """The ``n`` rows of which a cell is number ``before``, for each of some cells [B].
+
+    A window never crosses the end of an episode, the newest row or the oldest one.
+
+    Raises:
+        ValueError: the ring has fewer rows than a window.
+    """
+    if n > ring.length:
+        raise ValueError(f"A window of n={n} rows does not fit a ring of length={ring.length}: use a longer ring.")
+    cells = ring.index(cells)
+    steps = ring.index(np.arange(-before, n - before))
+    age = (cells // ring.n_envs - ring.oldest) % ring.length  # rows since the oldest one
+    at = age[:, None] + steps
+    rows = (at + ring.oldest) % ring.length
+    around = rows * ring.n_envs + (cells % ring.n_envs)[:, None]
+    ended = ring.take(around, "terminated") | ring.take(around, "truncated")
+    outside = (at < 0) | (at >= ring.filled)
+    inside = [None] * n  # type: list[Array]
+    inside[before] = age >= 0
+    for i in range(before + 1, n):
+        inside[i] = inside[i - 1] & ~ended[:, i - 1] & ~outside[:, i]
+    for i in range(before - 1, -1, -1):
+        inside[i] = inside[i + 1] & ~ended[:, i] & ~outside[:, i]
+    valid = arrays.joined([flag[:, None] for flag in inside], 1)
+    if before:
+        first = (~valid[:, : before + 1]).sum(1)
+        place = arrays.where(steps + before < first[:, None], first[:, None] + 0 * steps, steps + before + 0 * at)
+        around = around[ring.index(np.arange(len(cells)))[:, None], place]
+    return Window(around, valid, ring.take(around, "rewards"))
+
+
+def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> Experience:
+    """One transition of up to ``n_steps`` rows from each of the first ``L = n - n_steps + 1`` rows of a window.
+
+    Its reward is ``r_t + gamma r_(t+1) + ...`` over the k <= n_steps rows that are inside (Sutton and Barto eq. 7.1),
+    its successor that of the last of them, and every target is ``rewards + discounts * value(next_observations)``.
+
+    Returns:
+        [B, L, ...] the columns of the ring; float32 ``rewards`` and ``discounts`` (``gamma**k``, or 0 where the
+        successor is terminal); ``valid``. Where ``valid`` is False the last row inside is repeated, with reward and
+        discount 0.
+    """
+    length = window.cells.shape[1] - n_steps + 1
+    steps, span = ring.index(np.arange(length)), window.valid.shape[1]
+    newest = span - 1 - _reversed(window.valid, span).argmax(1)[:, None]  # [B, 1] the last one inside
+    start = arrays.where(steps < newest, steps + 0 * newest, 0 * steps + newest)
+    stop = arrays.where(start + n_steps - 1 < newest, start + n_steps - 1, 0 * start + newest)
+    batch = ring.index(np.arange(len(window.cells)))[:, None]
+    last = window.cells[batch, stop]
+    found = ring.at(window.cells[batch, start])
+    exists = window.valid[:, :length]
+    rewards, discounts = 0.0 * arrays.double(window.rewards[:, :length]), arrays.double(exists)
+    for k in range(n_steps):
+        inside = window.valid[:, k : k + length] & exists
+        rewards = rewards + gamma**k * arrays.double(window.rewards[:, k : k + length]) * inside
+        discounts = arrays.where(inside, gamma ** (k + 1) + 0 * discounts, discounts)
+    columns: dict[str, Column] = {name: ring.take(last, name) for name in ("terminated", "truncated")}
+    columns["next_observations"] = found.next_observations if n_steps == 1 else ring.successors(last)
+    columns["observations"] = found.observations
+    if window.goals is not None:
+        for name in ("observations", "next_observations"):  # copies, which may be written into
+            columns[name]["desired_goal"][: len(window.goals)] = window.goals[:, None]
+    return found.plus(
+        **columns,
+        rewards=arrays.single(rewards),
+        discounts=arrays.single(discounts * ~columns["terminated"]),
+        valid=exists,
+    )
+
+
+def _reversed(flags: Array, span: int) -> Array:
+    """[B, n] flags as numbers from the last to the first: of numbers the first largest is found in both libraries."""
+    return arrays.single(flags)[:, list(range(span - 1, -1, -1))]
