@@ -100,14 +100,17 @@ class Guard:
 
     Args:
         learner: whose tensors, and those of its optimizers, are looked at, copied and put back.
+        rarely: look at losses now and then only, also on the CPU; on a device it is always so, which the host has to
+            wait for.
 
     Raises:
         NonFiniteError: a parameter is not finite from the start.
     """
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Learner, rarely: bool = False) -> None:
         self._learner = learner
         self._device = next((p.device for p in learner.parameters()), torch.device("cpu"))
+        self._rarely = rarely or self._device.type != "cpu"
         self._looked = learner.steps
         self._constants: set[str] = set()
         self._constants = set(self.broken())  # a buffer of a user's network may hold infinities, as a mask
@@ -127,7 +130,7 @@ class Guard:
             NonFiniteError: a loss or a tensor of the learner is not finite.
         """
         steps = self._learner.steps
-        if self._device.type == "cpu" or steps - self._looked >= UPDATES_PER_WAIT:
+        if not self._rarely or steps - self._looked >= UPDATES_PER_WAIT:
             self._looked = steps
             for name, value in metrics.items():
                 if name.endswith("loss") and not math.isfinite(value):
@@ -172,7 +175,7 @@ def guarded(model: Any) -> Iterator[None]:
             ``sys.exit()`` ends the block, that is raised, and a warning has the message.
     """
     learner = getattr(model, "learner", None)
-    guard = Guard(learner) if isinstance(learner, Learner) else None
+    guard = Guard(learner, getattr(model, "in_tensors", False)) if isinstance(learner, Learner) else None
     model._guard = guard
     try:
         yield

@@ -413,6 +413,8 @@ class Interaction(Algorithm):
 
     def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
         """Remember the statistics of the episodes that ended in this step."""
+        if not infos:  # of environments in tensors
+            return
         for info in infos:
             if (episode := info.get("episode")) is not None:
                 self.ep_info_buffer.append(episode)

@@ -1,6 +1,6 @@
 """What a batch of environments says of a step: columns, in numpy or in tensors on a device."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from gymnasium import spaces
 
@@ -27,6 +27,7 @@ class Outcome(NamedTuple):
     """[N, M] bool: which choices are allowed next; ``None``: all."""
 
 
+@runtime_checkable
 class BatchedEnv(Protocol):
     """N environments that step together and begin a new episode where one has ended."""
 

@@ -4,9 +4,11 @@ from typing import Any
 
 import gymnasium as gym
 
+from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.composed import is_nested
 from polyak.envs.make import is_wrapped, make_env
 from polyak.envs.native.gym_vector import GymVectorEnv, resettable
+from polyak.envs.protocol import BatchedEnv
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
@@ -16,12 +18,13 @@ from polyak.envs.wrappers.transpose import VecTransposeImage
 
 
 def as_vec_env(
-    env: gym.Env | VecEnv | gym.vector.VectorEnv | str, monitor_wrapper: bool = True, verbose: int = 0
+    env: gym.Env | VecEnv | gym.vector.VectorEnv | BatchedEnv | str, monitor_wrapper: bool = True, verbose: int = 0
 ) -> VecEnv:
     """Wrap ``env`` as training needs it.
 
     A single environment gets a :class:`~polyak.envs.Monitor` (unless it has one or ``monitor_wrapper`` is false) and
-    becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted. Tuple and nested observations become a Dict of
+    becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted, and so is a batch of environments in tensors,
+    such as :mod:`polyak.envs.tensor` has. Tuple and nested observations become a Dict of
     their parts, see :class:`~polyak.envs.NamedObservation`. Images whose channels come last are turned.
 
     Args:
@@ -38,6 +41,8 @@ def as_vec_env(
         env = make_env(env)
     if isinstance(env, gym.vector.VectorEnv):
         env = GymVectorEnv(resettable(env))
+    elif not isinstance(env, VecEnv | gym.Env) and isinstance(env, BatchedEnv):
+        env = BatchedVecEnv(env)
     if not isinstance(env, VecEnv):
         check_is_env(env)
         if monitor_wrapper and not is_wrapped(env, Monitor):

@@ -53,7 +53,7 @@ class Replay:
         self.length, self.burn_in = length, burn_in
         self.window = burn_in + (length or 1) + n_steps - 1
         self.sampler = sampler.prepare(ring.length, ring.n_envs)
-        self._cells = np.empty(0, np.int64)  # of the newest batch
+        self.drawn = np.empty(0, np.int64)  # of the newest batch
         self._lanes = np.arange(ring.n_envs)
 
     def append(self, row: Mapping[str, Column]) -> None:
@@ -89,7 +89,7 @@ class Replay:
         cells, weights = self.sampler.draw(batch_size, ring.filled * ring.n_envs, self.relabel)
         if ring.share_frames and not self.sampler.adaptive and self.relabel is None:  # numbers counted from the oldest
             cells = (cells + ring.oldest * ring.n_envs) % (ring.length * ring.n_envs)
-        self._cells = cells
+        self.drawn = cells
         batch = self.batch(cells)
         return batch if weights is None else batch.plus(weights=_spread(ring.index(weights), batch.discounts))
 
@@ -109,7 +109,7 @@ class Replay:
 
     def update_priorities(self, td_errors: Array) -> None:
         """How wrong the critic was about the newest batch, [B]."""
-        self.sampler.update_priorities(self._cells, arrays.place(td_errors, None))
+        self.sampler.update_priorities(self.drawn, arrays.place(td_errors, None))
 
     def state(self) -> dict[str, Any]:
         """The ring's and the sampler's."""

@@ -8,14 +8,14 @@ PACKAGE = Path(__file__).parents[2] / "polyak"
 FLOORS = {
     "ops": 0,
     "experience": 0,
-    "envs": 0,
-    "nn": 1,
-    "data": 1,
-    "core": 2,
-    "algorithms": 3,
-    "scale": 4,
-    "compat": 5,
-    "zoo": 6,
+    "envs": 1,
+    "nn": 2,
+    "data": 2,
+    "core": 3,
+    "algorithms": 4,
+    "scale": 5,
+    "compat": 6,
+    "zoo": 7,
 }
 FLOORS["formats"] = -1  # a module of names only
 FACES = ("callbacks", "evaluation", "logging", "noise", "schedules")

@@ -4,21 +4,31 @@ Callbacks are asked between a step of the environments and its storage, so that 
 A file written then holds the step that is not stored yet, and training that is resumed from it stores it first.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
+import torch
 
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Arrays, Dials, Exploration, RandomActions
+from polyak.core.advice import advise
 from polyak.core.deep import DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, prefixed
 from polyak.core.files.serialise import decode, encode
 from polyak.core.interaction import Interaction
-from polyak.core.runner import flat, unflat
+from polyak.core.learner import Learner
+from polyak.core.runner import Runner, flat, unflat
+from polyak.core.tensors.actor import TensorActor
+from polyak.core.tensors.exploration import in_tensors
+from polyak.core.tensors.runner import TensorRunner
 from polyak.data.step import Step
+from polyak.envs.batched import BatchedVecEnv
+from polyak.envs.composed import is_composed
 from polyak.envs.masks import mask_size
+from polyak.experience.arrays import place
 from polyak.experience.schema import Column
 from polyak.nn.policies.base import Policy
 
@@ -46,7 +56,7 @@ class Collection:
         values["ended"] = fields.pop("ended")
         if isinstance(pending.env_actions, list):
             values["env_actions"] = encode(fields.pop("env_actions"))
-        return values, {key: np.asarray(v) for name, value in fields.items() for key, v in flat(name, value).items()}
+        return values, {key: place(v, None) for name, value in fields.items() for key, v in flat(name, value).items()}
 
     @classmethod
     def from_state(cls, values: Mapping[str, Any], arrays: Arrays) -> "Collection":
@@ -86,6 +96,64 @@ class Collecting(Interaction, DeepAlgorithm):
         self._dials = Dials()
         super().__post_init__(_init_setup_model)
 
+    # -- environments in tensors ---------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if isinstance(self.env, BatchedVecEnv) and not self.in_tensors:
+            advise(
+                "environments in tensors",
+                f"{type(self).__name__} copies each step of the environments to numpy: {self._why_numpy()}.",
+            )
+
+    @property
+    def in_tensors(self) -> bool:
+        """Whether experience is collected, stored and learned from in tensors, none of which the host reads."""
+        return isinstance(self.env, BatchedVecEnv) and self._why_numpy() is None
+
+    def _why_numpy(self) -> str | None:
+        """Why experience in tensors must be copied to numpy; ``None``: it need not be."""
+        assert isinstance(self.env, BatchedVecEnv)
+        if self.env.batch.device is None:
+            return "they speak numpy"
+        device = torch.device(self.env.batch.device)
+        if device.type != self.device.type:
+            return f"they are on {str(device)!r}, and the model is on {str(self.device)!r}. Pass device={str(device)!r}"
+        if self._acting_policy.initial_memory(1) is not None:
+            return "its policy is recurrent"
+        if is_composed(self.action_space):
+            return f"its actions are composed, {self.action_space}"
+        for name, part in self._exploration().items():
+            if in_tensors(part, self._acting_policy) is None:
+                return f"there is no {name} of this kind in tensors"
+        return None
+
+    def _faster_device(self, learner: Learner) -> torch.device:
+        if isinstance(self.env, BatchedVecEnv) and self.env.batch.device is not None:
+            return torch.device(self.env.batch.device)
+        return super()._faster_device(learner)
+
+    def _make_runner(self) -> None:
+        if not self.in_tensors:
+            super()._make_runner()
+            return
+        env: Any = self.env
+        runner = TensorRunner(env, self.make_actor(), self._split, self.stats_window_size, self._heeds_masks)
+        self.runner = cast(Runner, runner)
+
+    def _read_episodes(self) -> None:
+        """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
+        if not isinstance(self.runner, TensorRunner):
+            return
+        fresh, newest = self.runner.episodes.read()
+        self._episode_num += fresh
+        seconds = round((time.time_ns() - self.start_time) / 1e9, 6)
+        self.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
+
+    def _write_logs(self, **counters: float) -> None:
+        self._read_episodes()
+        super()._write_logs(**counters)
+
     # -- acting --------------------------------------------------------------------------------------------------------
 
     @property
@@ -95,7 +163,7 @@ class Collecting(Interaction, DeepAlgorithm):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy, and explores as the algorithm does."""
-        actor = Actor(self._acting_policy, self._exploration())
+        actor = (TensorActor if self.in_tensors else Actor)(self._acting_policy, self._exploration())
         self._explored = self._exploration_options()
         return actor
 
@@ -167,6 +235,13 @@ class Collecting(Interaction, DeepAlgorithm):
         self._collection = None
         runner: Any = self.runner
         runner.actor.prepare(runner.obs)
+        self._find_masks_in_tensors()
+
+    def _find_masks_in_tensors(self) -> None:
+        """Have masks stored where environments in tensors have just shown that they have some."""
+        if isinstance(self.runner, TensorRunner) and self.runner.masks is not None and not self._rows_have_masks:
+            self._masks_found()
+            self._rows_have_masks = True
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -183,6 +258,7 @@ class Collecting(Interaction, DeepAlgorithm):
         if not resume or self.runner is None or saved.info["n_envs"] != self.n_envs:
             return
         self.runner.actor.load_state(saved.state_of("actor"))
+        self._find_masks_in_tensors()
         if "collection" in saved.info:
             self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
 

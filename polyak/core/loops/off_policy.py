@@ -33,6 +33,9 @@ from polyak.core.interaction import GymEnv
 from polyak.core.loops.collection import Collection
 from polyak.core.loops.from_data import LearnsFromData, watched
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
+from polyak.core.tensors.replay import TensorReplay
+from polyak.core.tensors.rows import on_host
+from polyak.core.tensors.runner import TensorRunner
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
@@ -43,6 +46,8 @@ from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.samplers import make_prioritized
 
+_STEPS_BETWEEN_READS = 200
+"""Steps of environments in tensors after which their episodes are counted."""
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
 
@@ -191,7 +196,20 @@ class OffPolicyAlgorithm(LearnsFromData):
                 "than with one environment. Pass gradient_steps=-1 for as many updates as transitions.",
             )
 
+    def _why_numpy(self) -> str | None:
+        if type(self)._store is not OffPolicyAlgorithm._store:
+            return "it stores steps in its own way"
+        if self.replay_buffer_class is not None or self.replay_buffer_kwargs:
+            return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
+        if not isinstance(self.n_steps, int):
+            return "n_steps is drawn for each transition"
+        if self.dataset is not None or self.overlap or self.train_freq.unit == "episode":
+            return "it learns from a dataset as well, counts episodes in train_freq, or has overlap=True"
+        return super()._why_numpy()
+
     def _make_replay_buffer(self) -> ReplayBuffer:
+        if self.in_tensors:
+            return cast(ReplayBuffer, self._make_tensor_replay())
         return self._make_buffer(self.buffer_size, self.n_envs)
 
     def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
@@ -208,6 +226,21 @@ class OffPolicyAlgorithm(LearnsFromData):
             optimize_memory_usage=self.optimize_memory_usage,
             **self._column_options(),
             **options,
+        )
+
+    def _make_tensor_replay(self) -> TensorReplay:
+        assert isinstance(self.n_steps, int)
+        return TensorReplay(
+            self.buffer_size,
+            self.observation_space,
+            self.action_space,
+            self.device,
+            self.n_envs,
+            optimize_memory_usage=self.optimize_memory_usage,
+            n_steps=self.n_steps,
+            gamma=self.gamma,
+            columns=self._columns(),
+            **self._sampler_options(),
         )
 
     def _buffer_options(self) -> dict[str, Any]:
@@ -470,6 +503,8 @@ class OffPolicyAlgorithm(LearnsFromData):
         self._on_step()
         if step.ended:
             collection.episodes += self._count_episodes(step, log_interval)
+        if isinstance(self.runner, TensorRunner) and self.runner.steps % _STEPS_BETWEEN_READS == 0:
+            self._log_episodes_in_tensors(log_interval)
         collection.pending = None
 
     def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
@@ -484,6 +519,13 @@ class OffPolicyAlgorithm(LearnsFromData):
             if log_interval is not None and self._episode_num % log_interval == 0:
                 self.dump_logs()
         return ended
+
+    def _log_episodes_in_tensors(self, log_interval: int | None) -> None:
+        """The same of those that have ended since the last time: the host waits for the device to know them."""
+        before = self._episode_num
+        self._read_episodes()
+        if log_interval is not None and self._episode_num // log_interval > before // log_interval:
+            self.dump_logs()
 
     def _on_step(self) -> None:
         """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
@@ -606,6 +648,7 @@ def convert_train_freq(train_freq: int | tuple[int, str]) -> TrainFreq:
 
 def off_policy_locals(step: Step) -> dict[str, Any]:
     """A step under the names that callbacks written for Stable-Baselines3 read."""
+    step = on_host(step)
     return {
         "actions": step.env_actions,
         "buffer_actions": step.actions,

@@ -8,7 +8,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +21,8 @@ from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.loops.rollout import RolloutWriter, Successors
 from polyak.core.loops.rollout_learner import RolloutLearner
 from polyak.core.schedules import Schedule
+from polyak.core.tensors.rollout import TensorRollout, TensorRolloutWriter
+from polyak.core.tensors.rows import on_host
 from polyak.core.watching.callbacks import BaseCallback, Published
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
@@ -78,7 +79,24 @@ class RolloutAlgorithm(Collecting):
             self._make_rollout_buffer()  # which refuses what cannot be
             self._outgrown = True
 
+    def _why_numpy(self) -> str | None:
+        cls, plain = type(self), RolloutAlgorithm
+        for name in ("collect", "_writer", "_take", "_iterate"):
+            if getattr(cls, name) is not getattr(plain, name):
+                return f"it collects rollouts by its own {name}()"
+        if (
+            self.rollout_buffer_class is not None
+            or self.rollout_buffer_kwargs
+            or self._rollout_buffer_class is not RolloutBuffer
+        ):
+            return "its rollout buffer is in numpy"
+        if getattr(self._acting_policy, "acts_by_forward", False):
+            return f"{type(self._acting_policy).__name__} has a forward() of its own"
+        return super()._why_numpy()
+
     def _make_rollout_buffer(self) -> RolloutBuffer:
+        if self.in_tensors:
+            return cast(RolloutBuffer, self._make_tensor_rollout())
         cls = self.rollout_buffer_class or self._rollout_buffer_class
         sequences: dict[str, Any] = {}
         if isinstance(self.policy, RecurrentActorCriticPolicy):
@@ -94,6 +112,18 @@ class RolloutAlgorithm(Collecting):
             **self._column_options(),
             **sequences,
             **(self.rollout_buffer_kwargs or {}),
+        )
+
+    def _make_tensor_rollout(self) -> TensorRollout:
+        return TensorRollout(
+            self.n_steps,
+            self.observation_space,
+            self.action_space,
+            self.device,
+            self.gae_lambda,
+            self.gamma,
+            self.n_envs,
+            self._columns(),
         )
 
     def _sequence_length(self, longest: int | None) -> int:
@@ -198,6 +228,7 @@ class RolloutAlgorithm(Collecting):
 
     def _published(self, step: Step, names: Mapping[str, Any]) -> Published:
         """What callbacks find in ``self.locals`` about a step, besides these names."""
+        step = on_host(step)
         learner, watch = cast(RolloutLearner, self.learner), self._split.inference
         compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
         return Published({**names, **on_policy_locals(step)}, compute)
@@ -214,6 +245,8 @@ class RolloutAlgorithm(Collecting):
 
     def _writer(self, rollout_buffer: RolloutBuffer, successors: Successors) -> RolloutWriter:
         """What steps enter the buffer by."""
+        if isinstance(rollout_buffer, TensorRollout):
+            return cast(RolloutWriter, TensorRolloutWriter(rollout_buffer))
         if rollout_buffer.values_may_follow and not getattr(self._acting_policy, "acts_by_forward", False):
             return RolloutWriter(rollout_buffer, self._actor, successors)
         return stepwise.StepwiseWriter(rollout_buffer, self._actor, cast(RolloutLearner, self.learner))
@@ -296,7 +329,7 @@ class RolloutAlgorithm(Collecting):
         buffer = self.rollout_buffer
         self._record_means(metrics)
         self.logger.record(
-            "train/explained_variance", explained_variance(buffer.values.ravel(), buffer.returns.ravel())
+            "train/explained_variance", explained_variance(buffer.values.reshape(-1), buffer.returns.reshape(-1))
         )
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         if (log_std := getattr(self.policy, "log_std", None)) is not None:
@@ -404,13 +437,18 @@ class OnPolicyAlgorithm(PolicyGradientAlgorithm):
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
 
-def explained_variance(y_pred: np.ndarray, y_true: np.ndarray) -> float:
-    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean. [B], [B] -> []"""
+def explained_variance(y_pred: Any, y_true: Any) -> Any:
+    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
+
+    Of arrays [B] a number; of tensors [B] a tensor [].
+    """
     variance = _variance(y_true)
+    if isinstance(variance, Tensor):
+        return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
     return float("nan") if variance == 0 else float(1 - _variance(y_true - y_pred) / variance)
 
 
-def _variance(x: np.ndarray) -> float:
+def _variance(x: Any) -> Any:
     """As ``np.var`` of a vector, at a third of its cost, which counts where rollouts are short."""
     apart = x - x.sum() / len(x)
     return apart.dot(apart) / len(x)

@@ -1,0 +1,79 @@
+"""Acting for environments that speak tensors: observations in, actions out, on one device.
+
+Shape letters: N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from polyak.core.acting.actor import Actor
+from polyak.core.acting.exploration import Exploration
+from polyak.core.runner import Acted
+from polyak.core.tensors.exploration import in_tensors
+from polyak.nn.export.actions import EnvironmentActions
+from polyak.nn.policies.base import Memory, Policy
+
+
+class TensorActor(Actor):
+    """An :class:`~polyak.core.acting.actor.Actor` whose observations, actions and masks are tensors.
+
+    It reads no value of them, so that the host never waits for the device.
+
+    Args:
+        policy: chooses.
+        exploration: what is done to its actions, by name, in the order in which it is asked.
+    """
+
+    def __init__(self, policy: Policy, exploration: Mapping[str, Exploration] | None = None) -> None:
+        super().__init__(policy, exploration)
+
+    def explore(self, exploration: Mapping[str, Exploration]) -> None:
+        """Explore in another way from now on.
+
+        Raises:
+            TypeError: there is no such exploration in tensors.
+        """
+        found = {name: in_tensors(part, self.policy) for name, part in exploration.items()}
+        if missing := [type(exploration[name]).__name__ for name, part in found.items() if part is None]:
+            raise TypeError(f"exploration: there is no {missing[0]} in tensors.")
+        super().explore({name: part for name, part in found.items() if part is not None})
+
+    def adopt(self, policy: Policy) -> None:
+        super().adopt(policy)
+        self._to_env = EnvironmentActions(policy.action_space, policy.codec.squash).to(policy.device)
+
+    def prepare(self, observations: Any) -> None:
+        self.policy.set_training_mode(False)
+
+    @torch.no_grad()
+    def act(self, observations: Any, episode_starts: Any = None, masks: Any = None) -> Acted:
+        policy = self.policy
+        actions: Any = None
+        extras: dict[str, Any] = {}
+        for before in self._before:
+            if (actions := before(policy, episode_starts, masks)) is not None:
+                break
+        if actions is None or self._remembers:  # a recurrent state moves on, whoever acts
+            memory = self.recall(episode_starts)
+            decision = policy.decide(observations, memory, masks, self.deterministic)
+            self.memory, extras = decision.memory, {**(memory or {}), **decision.extras}
+            actions = decision.actions if actions is None else actions
+        for after in self._after:
+            actions = after(actions)
+        return Acted(self._to_env(actions)[0], actions, extras)
+
+    def recall(self, starts: Any) -> Memory | None:
+        """The recurrent state before the next step: the initial one where episodes begin, ``starts`` [N] bool."""
+        if not self._remembers:
+            return None
+        fresh = self.policy.initial_memory(len(starts)) or {}
+        if self.memory is None:
+            return fresh
+        return {
+            name: torch.where(starts.view(-1, *[1] * (old.ndim - 1)), fresh[name], old)
+            for name, old in self.memory.items()
+        }
