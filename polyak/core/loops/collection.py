@@ -5,7 +5,8 @@ A file written then holds the step that is not stored yet, and training that is 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -149,6 +150,12 @@ class Collecting(Interaction, DeepAlgorithm):
         self._episode_num += fresh
         seconds = round((time.time_ns() - self.start_time) / 1e9, 6)
         self.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        with super()._while_learning():
+            yield
+            self._read_episodes()
 
     def _write_logs(self, **counters: float) -> None:
         self._read_episodes()
