@@ -1,6 +1,6 @@
 """Whatever a user calls an environment, as a :class:`~polyak.envs.VecEnv`."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium as gym
 
@@ -24,8 +24,8 @@ def as_vec_env(
 
     A single environment gets a :class:`~polyak.envs.Monitor` (unless it has one or ``monitor_wrapper`` is false) and
     becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted, and so is a batch of environments in tensors,
-    such as :mod:`polyak.envs.tensor` has. Tuple and nested observations become a Dict of
-    their parts, see :class:`~polyak.envs.NamedObservation`. Images whose channels come last are turned.
+    such as :mod:`polyak.envs.tensor` has. Tuple and nested observations become a Dict of their parts, see
+    :class:`~polyak.envs.NamedObservation`. Images whose channels come last are turned.
 
     Args:
         env: an environment, a vector of them, or a registered name.
@@ -41,7 +41,7 @@ def as_vec_env(
         env = make_env(env)
     if isinstance(env, gym.vector.VectorEnv):
         env = GymVectorEnv(resettable(env))
-    elif not isinstance(env, VecEnv | gym.Env) and isinstance(env, BatchedEnv):
+    elif is_batch(env):
         env = BatchedVecEnv(env)
     if not isinstance(env, VecEnv):
         check_is_env(env)
@@ -60,6 +60,11 @@ def as_vec_env(
         say("Adding a VecTransposeImage.")
         env = VecTransposeImage(env)
     return env
+
+
+def is_batch(env: Any) -> TypeGuard[BatchedEnv]:
+    """Whether ``env`` is a batch of environments that speak columns, and nothing else besides."""
+    return not isinstance(env, VecEnv | gym.Env) and isinstance(env, BatchedEnv)
 
 
 def check_is_env(given: Any) -> None:

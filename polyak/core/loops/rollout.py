@@ -7,7 +7,7 @@ a rollout once, when the rollout is complete.
 Shapes: T steps of N environments; R = T * N rows, step by step; S successors, those of K cut episodes and N last ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,20 @@ class States(NamedTuple):
             {name: torch.cat([part.memory[name] for part in parts]) for name in parts[0].memory},
             np.concatenate(masks) if masks else None,
         )
+
+    def pieces(self, most: int) -> Iterator["States"]:
+        """The same, at most so many at a time."""
+        count = len(
+            next(iter(self.observations.values())) if isinstance(self.observations, dict) else self.observations
+        )
+        if count <= most:
+            yield self
+            return
+        for start in range(0, count, most):
+            rows = slice(start, start + most)
+            memory = {name: state[rows] for name, state in self.memory.items()}
+            masks = None if self.masks is None else self.masks[rows]
+            yield States(sliced(self.observations, rows), memory, masks)
 
     def tensors(self, space: spaces.Space, device: torch.device) -> "States":
         """The same as tensors; ``space``: of the observations."""
@@ -192,6 +206,11 @@ def _each(function: Callable[..., Any], *observations: Any) -> Any:
     if isinstance(first, dict):
         return {key: function(*(part[key] for part in observations)) for key in first}
     return function(*observations)
+
+
+def sliced(column: Any, rows: slice) -> Any:
+    """Some rows of a column, or of a dict of them."""
+    return {key: part[rows] for key, part in column.items()} if isinstance(column, dict) else column[rows]
 
 
 def _tensors(observations: Any, space: spaces.Space, device: torch.device) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyak.core.learner import Learner, Metrics
-from polyak.core.loops.rollout import Evaluation, States
+from polyak.core.loops.rollout import Evaluation, States, sliced
 from polyak.data import RolloutSamples
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import normalized
@@ -39,7 +39,8 @@ class RolloutLearner(Learner):
             successors: of rows.
             acting: the policy that has made it, whose values they are: the learner's own, or an older copy.
         """
-        next_values = self.eagerly(self.next_values, successors, acting)
+        pieces = [self.eagerly(self.next_values, piece, acting) for piece in successors.pieces(_EVALUATION_ROWS)]
+        next_values = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
         if not rows:
             return Evaluation(None, None, next_values)
         found = self._evaluate(rows, acting)
@@ -112,8 +113,4 @@ class OnPolicyLearner(RolloutLearner):
 def _pieces(rows: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Columns [R, ...], each of them a tensor or a dict of such, in pieces of a size that memory bears."""
     for start in range(0, len(rows[1]), _EVALUATION_ROWS):
-        yield tuple(_sliced(column, slice(start, start + _EVALUATION_ROWS)) for column in rows)
-
-
-def _sliced(column: Any, rows: slice) -> Any:
-    return {key: part[rows] for key, part in column.items()} if isinstance(column, dict) else column[rows]
+        yield tuple(sliced(column, slice(start, start + _EVALUATION_ROWS)) for column in rows)

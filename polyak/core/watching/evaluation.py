@@ -17,7 +17,7 @@ from polyak.envs.shown import as_seen_in
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
-from polyak.envs.wrap import as_vec_env, check_is_env
+from polyak.envs.wrap import as_vec_env, check_is_env, is_batch
 from polyak.envs.wrappers.by_name import name_parts
 from polyak.envs.wrappers.layers import above_normalisation
 from polyak.envs.wrappers.monitor import Monitor
@@ -329,7 +329,7 @@ def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
     """
     if isinstance(env, VecEnv):
         return env
-    if isinstance(env, gym.vector.VectorEnv):
+    if isinstance(env, gym.vector.VectorEnv) or is_batch(env):
         return as_vec_env(env)
     if not isinstance(env, str):
         check_is_env(env)
