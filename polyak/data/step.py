@@ -1,5 +1,6 @@
 """What one step of the environments brings, from the runner through storage to the learner."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,8 @@ class Step(NamedTuple):
     """[N] bool: an episode was cut short while its state was not terminal."""
     dones: np.ndarray
     """[N] bool: an episode ended, for whatever reason."""
-    infos: list[dict[str, Any]]
+    infos: Sequence[dict[str, Any]]
+    """What the environments say besides, for callbacks and own buffers of users; all else reads columns."""
     new_obs: Observations
     """[N, ...] what to act on next: as ``next_observations``, but after a reset where an episode ended."""
     episode_starts: np.ndarray
@@ -40,4 +42,6 @@ class Step(NamedTuple):
     ended: bool
     """Whether ``dones`` has a True at all."""
     extras: dict[str, np.ndarray] = NO_EXTRAS
-    """What the policy had to say about each row besides the action, by name: [N, ...]."""
+    """Further columns by name, [N, ...] each: what the policy says of each row besides the action, and masks."""
+    episodes: dict[str, np.ndarray] = NO_EXTRAS
+    """Columns about the episodes that ended: see :class:`~polyak.envs.protocol.Outcome`."""

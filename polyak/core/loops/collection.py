@@ -19,6 +19,7 @@ from polyak.core.interaction import Interaction
 from polyak.core.runner import flat, unflat
 from polyak.data.schema import Column
 from polyak.data.step import Step
+from polyak.envs.adapters.infos import episode_columns
 from polyak.envs.masks import mask_size
 from polyak.nn.policies.base import Policy
 
@@ -40,6 +41,7 @@ class Collection:
         if (pending := self.pending) is None:  # asked once: another thread may save while the step is being stored
             return values, {}
         fields = pending._asdict()
+        del fields["episodes"]  # which infos say, too
         values["infos"] = [
             {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
         ]
@@ -54,11 +56,13 @@ class Collection:
         collection = cls(values["steps"], values["episodes"])
         if "infos" in values:
             infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
-            fields = {name: unflat(name, arrays) for name in Step._fields if name not in ("infos", "ended", "extras")}
+            others = ("infos", "ended", "extras", "episodes")
+            fields = {name: unflat(name, arrays) for name in Step._fields if name not in others}
             extras = unflat("extras", arrays) or {}
             if "env_actions" in values:
                 fields["env_actions"] = decode(values["env_actions"])
-            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras)
+            episodes = episode_columns(infos, fields["dones"])
+            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
         return collection
 
 
@@ -123,7 +127,7 @@ class Collecting(Interaction, DeepAlgorithm):
         ]
         columns += [Column(name, np.float32, shape) for name, shape in self._acting_policy.stores.items()]
         size = mask_size(self.action_space)
-        shown = self.runner is not None and self.runner.masks is not None
+        shown = self.runner is not None and self.runner.env.masked
         if size is not None and (shown or self._rows_have_masks):
             columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
         return tuple(columns)

@@ -256,7 +256,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         before which some do not say that they have any."""
         assert self.replay_buffer is not None
         masked = any(name.endswith(f"{EXTRAS}{self.stores_masks[0]}") for name in state)
-        if masked and self._heeds_masks and (self.runner is None or self.runner.masks is None):
+        if masked and self._heeds_masks and (self.runner is None or not self.runner.env.masked):
             self._rows_have_masks = True
             self._renew_replay_buffer()
         return self.replay_buffer
@@ -461,8 +461,9 @@ class OffPolicyAlgorithm(LearnsFromData):
     def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
         """Store a step that callbacks have let pass, and count what ended in it."""
         assert self.runner is not None
-        self._update_info_buffer(step.infos, step.dones)
-        step = self.runner.cut(step)  # a callback may have evaluated in the same environments
+        self._note_episodes(step)
+        if self.runner.interrupted:  # a callback has evaluated in the same environments
+            step = self.runner.cut(step)
         started = perf_counter()
         self._store(step, replay_buffer)
         self._split.copy.seconds += perf_counter() - started
