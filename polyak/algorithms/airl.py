@@ -93,7 +93,7 @@ class AIRL(AdversarialImitation):
 
     def _check_masks(self) -> None:
         """Refuse them; what infos say of them is known after a reset only."""
-        masked = self.generator.runner is not None and self.generator.runner.masks is not None
+        masked = self.generator.runner is not None and self.generator.runner.env.masked
         fix = "the density of demonstrated actions is not known where masks forbid some. Use GAIL."
         require(not masked, "env", self.env, fix)
 

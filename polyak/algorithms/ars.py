@@ -271,7 +271,7 @@ class ARS(Interaction, DeepAlgorithm):
         while not tournament.is_over:
             step = runner.step()
             self.num_timesteps += self.n_envs
-            self._update_info_buffer(step.infos, step.dones)
+            self._note_episodes(step)
             changed = tournament.take(step.rewards + self.alive_bonus_offset, step.dones)
             if len(changed):
                 actor.weights[changed] = tournament.players(changed)

@@ -30,7 +30,7 @@ class MaskablePPO(PPO):
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
         assert self.runner is not None
-        if self._needs_masks and self.runner.masks is None:
+        if self._needs_masks and not self.runner.env.masked:
             raise ValueError(
                 f"{type(self).__name__} needs masks, but the environment does not say which choices it allows. Give it "
                 "a method action_masks(), wrap it in polyak.envs.ActionMasker, or learn with PPO."

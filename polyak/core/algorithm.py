@@ -122,7 +122,7 @@ class Algorithm:
         self._logger: Logger | None = None
         self._custom_logger = False
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
-        self.ep_success_buffer: deque[bool] = deque(maxlen=self.stats_window_size)
+        self.ep_success_buffer: deque[float] = deque(maxlen=self.stats_window_size)
         self._split = TimeSplit()
 
     def __repr__(self) -> str:

@@ -1,7 +1,5 @@
-"""Training stops at the first value that is not finite, and leaves the last good model.
-
-:class:`StepCheck` looks at what goes to the environments and comes from them, :class:`Guard` at what is learned.
-"""
+"""Training stops at the first value that is not finite, and leaves the last good model: :class:`Guard` looks at what is
+learned, :mod:`polyak.envs.finite` at what goes to the environments and comes from them."""
 
 from __future__ import annotations
 
@@ -10,15 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.learner import Learner
-from polyak.envs import VecEnv, VecNormalize, unwrap_vec_normalize
-from polyak.envs.composed import parts
-from polyak.envs.finite import SMALL, TINY, NonFiniteError, all_finite, check_finite, is_finite
+from polyak.envs.finite import NonFiniteError
 from polyak.nn.compiled import plain_name
 from polyak.warning import warn_user
 
@@ -26,73 +20,6 @@ UPDATES_PER_COPY = 500
 """Gradient steps between two copies of the learner: a copy takes as long as one or two of them."""
 UPDATES_PER_WAIT = 100
 """Gradient steps between two looks at losses on an accelerator, which must wait for it."""
-
-
-class StepCheck:
-    """Looks at each step of vectorised environments, and counts them.
-
-    Args:
-        env: the environments. Where :class:`~polyak.envs.VecNormalize` is among their wrappers, what came before it
-            is looked at, too: it clips infinities away.
-    """
-
-    def __init__(self, env: VecEnv) -> None:
-        self.steps = 0
-        self._normalizer: VecNormalize | None = unwrap_vec_normalize(env)
-        self.continuous = any(isinstance(part.space, spaces.Box) for part in parts(env.action_space))
-        """Whether actions are numbers that might not be finite."""
-        space = env.observation_space
-        numbers = env.num_envs * math.prod(space.shape) if isinstance(space, spaces.Box) else 0
-        quick = numbers <= SMALL and space.dtype is not None and space.dtype.kind == "f"
-        self._quick, self._tiny = quick and numbers > 0, numbers <= TINY
-        self._zeros = np.zeros(numbers if quick else 0, space.dtype)
-
-    def actions(self, env_actions: Any, actions: np.ndarray) -> None:
-        """Before a step.
-
-        Args:
-            env_actions: in the environment's units.
-            actions: in the network's, which are looked at where the others are no array of floats.
-
-        Raises:
-            NonFiniteError: an action is not finite.
-        """
-        numbers = actions if isinstance(env_actions, list) or env_actions.dtype.kind != "f" else env_actions
-        if self.continuous and not is_finite(numbers):
-            check_finite("action", numbers, self.steps + 1)
-
-    def outcome(self, observations: Any, rewards: np.ndarray) -> None:
-        """After it.
-
-        Raises:
-            NonFiniteError: an observation or a reward is not finite.
-        """
-        self.steps += 1
-        if self._normalizer is not None:
-            self._look(self._normalizer.old_obs, self._normalizer.old_reward)
-        if self._quick:  # is_finite() of both at half the cost
-            try:
-                flat = observations.ravel()
-                total = sum(flat.tolist()) if self._tiny else flat.dot(self._zeros)
-                if math.isfinite(total + sum(rewards.tolist())):
-                    return
-            except (AttributeError, TypeError, ValueError):
-                pass  # a list, or another shape: somebody else explains
-        self._look(observations, rewards)
-
-    def _look(self, observations: Any, rewards: np.ndarray) -> None:
-        if not (is_finite(np.asarray(rewards)) and all_finite(observations)):
-            check_finite("reward", rewards, self.steps)
-            check_finite("observation", observations, self.steps)
-
-    def successors(self, observations: Any) -> None:
-        """After a step in which an episode ended, with its last observation.
-
-        Raises:
-            NonFiniteError: it is not finite.
-        """
-        if not all_finite(observations):
-            check_finite("observation", observations, self.steps)
 
 
 class Guard:

@@ -1,7 +1,7 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,8 +24,10 @@ from polyak.core.hyperparameters import Becomes, declared, later
 from polyak.core.runner import Acting, Runner
 from polyak.core.seeding import derived_seed
 from polyak.data import Dataset
-from polyak.data.step import Observations
+from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs.adapters.infos import as_monitored, episode_columns
+from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import is_composed, parts
 from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose, wide_bounds
@@ -185,9 +187,8 @@ class Interaction(Algorithm):
     def _make_runner(self) -> None:
         """Something that acts in the environment, when there is both."""
         assert self.env is not None
-        self.runner = Runner(
-            self.env, self.make_actor(), raw=self.raw_experience, split=self._split, masks=self._masks()
-        )
+        rows = FromVecEnv(self.env, raw=self.raw_experience, masks=self._masks())
+        self.runner = Runner(rows, self.make_actor(), self._split)
 
     def _masks(self) -> Masks | None:
         """Which choices the environments allow; ``None``: all, always."""
@@ -389,7 +390,8 @@ class Interaction(Algorithm):
         """Let a training that goes on from a file begin with other episodes than it once began with: those that follow
         from the seed and the number of steps. Seeds that the environments have been given since then stay."""
         assert self.runner is not None
-        env = self.runner.env.unwrapped
+        assert self.env is not None
+        env = self.env.unwrapped
         if self._would_replay and self.seed is not None and env._seeds[:1] == [self.seed]:
             env.seed(derived_seed(self.seed, self.num_timesteps, _FURTHER_EPISODES))
         self._would_replay = False
@@ -407,22 +409,36 @@ class Interaction(Algorithm):
         """Reset the environments, in the middle of an episode if need be."""
         assert self.runner is not None
         self.runner.reset()
-        if self.runner.masks is None and (masks := self._masks()) is not None:
-            self.runner.heed(masks)
-            self._masks_found()
+        if not self.runner.env.masked and (masks := self._masks()) is not None:
+            self._use_masks(masks)
 
-    def _update_info_buffer(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
-        """Remember the statistics of the episodes that ended in this step."""
-        if not infos:  # of environments in tensors
-            return
-        for info in infos:
-            if (episode := info.get("episode")) is not None:
-                self.ep_info_buffer.append(episode)
-        if dones is None or True not in np.asarray(dones).tolist():
-            return
-        for info, done in zip(infos, dones, strict=False):
-            if done and (success := info.get("is_success")) is not None:
-                self.ep_success_buffer.append(success)
+    def _use_masks(self, masks: Masks) -> None:
+        """Let these say which choices the environments allow, which was not known before."""
+        assert self.runner is not None
+        rows = self.runner.env
+        assert isinstance(rows, FromVecEnv)
+        rows.masks = masks
+        if self.runner.obs is not None:
+            self.runner.allowed = masks.after_reset(self.runner.stored_obs)
+        self._masks_found()
+
+    def _note_episodes(self, step: Step) -> None:
+        """Keep the statistics of the episodes that ended in a step. A class with an ``_update_info_buffer`` of its own
+        is asked instead, as Stable-Baselines3 does."""
+        if getattr(self._update_info_buffer, "__func__", None) is not Interaction._update_info_buffer:
+            self._update_info_buffer(step.infos, step.dones)
+        elif step.episodes:
+            self._keep_statistics(step.episodes)
+
+    def _update_info_buffer(self, infos: Sequence[dict[str, Any]], dones: np.ndarray | None = None) -> None:
+        """Keep the statistics of the episodes that ended, as infos have them."""
+        self._keep_statistics(episode_columns(infos, dones))
+
+    def _keep_statistics(self, episodes: Mapping[str, np.ndarray]) -> None:
+        """Keep those that are columns: see :class:`~polyak.envs.protocol.Outcome`."""
+        self.ep_info_buffer.extend(as_monitored(episodes))
+        if (success := episodes.get("success")) is not None:
+            self.ep_success_buffer.extend(success[~np.isnan(success)].tolist())
 
     # -- observations before normalisation -----------------------------------------------------------------------------
 
@@ -518,7 +534,7 @@ class Interaction(Algorithm):
         written, and has not said so."""
         if self.runner is None or self.runner.obs is None:
             return self._saved_without_masks
-        return self.runner.masks is None
+        return not self.runner.env.masked
 
     def _reader(self, channels_last: bool | None) -> Reader:
         """From observations as the environment gives them to those that the policy reads."""
@@ -583,11 +599,10 @@ class Interaction(Algorithm):
         Args:
             allowed: [N, M] what they have said of the observations in hand.
         """
-        assert self.runner is not None
-        self.runner.env.unwrapped.reset_infos = [{KEY: row} for row in allowed.astype(bool)]
+        assert self.env is not None
+        self.env.unwrapped.reset_infos = [{KEY: row} for row in allowed.astype(bool)]
         if (masks := self._masks()) is not None:
-            self.runner.heed(masks)
-            self._masks_found()
+            self._use_masks(masks)
 
     def _enter(self, saved: Saved, env: Any) -> None:
         check_counter("n_envs", saved.info["n_envs"], least=1)
@@ -610,11 +625,12 @@ class Interaction(Algorithm):
         exact = resume and saved.info["n_envs"] == self.n_envs and self._restore_environments(saved)
         if exact or not force_reset:
             state = saved.state_of("runner")
-            if exact and "allowed" in state and self.runner.masks is None:
+            if exact and "allowed" in state and not self.runner.env.masked:
                 self._take_masks(state["allowed"])
             self.runner.load_state(state)
             if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
-                self.runner.env.unwrapped._reset_seeds()
+                assert self.env is not None
+                self.env.unwrapped._reset_seeds()
         elif resume:
             self._seed_further_episodes()
 

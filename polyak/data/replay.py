@@ -254,7 +254,7 @@ class ReplayBuffer(BaseBuffer):
             ValueError: as :meth:`add`.
         """
         # unpacked at once, which costs a fraction of reading the fields one by one
-        obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, ended, extras = step
+        obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, ended, extras, _ = step
         if getattr(self.add, "__func__", None) is not ReplayBuffer.add:
             self.add(obs, then, actions, rewards, dones, infos, **({"extras": extras} if extras else {}))
             return

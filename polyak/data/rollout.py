@@ -202,7 +202,7 @@ class RolloutBuffer(BaseBuffer):
             ValueError: as :meth:`add`; or an episode was truncated and the ``final_values`` may not follow.
         """
         # unpacked at once, which costs a fraction of reading the fields one by one
-        obs, actions, _, rewards, _, _, truncated, _, _, _, starts, ended, extras = step
+        obs, actions, _, rewards, _, _, truncated, _, _, _, starts, ended, extras, _ = step
         pos, cut = self.pos, ended and bool(truncated.any())
         if cut and not self.values_may_follow:
             if final_values is None:

@@ -33,11 +33,14 @@ class Step(NamedTuple):
     dones: np.ndarray
     """[N] bool: an episode ended, for whatever reason."""
     infos: list[dict[str, Any]]
+    """What the environments say besides, for callbacks and own buffers of users; all else reads columns."""
     new_obs: Observations
     """[N, ...] what to act on next: as ``next_observations``, but after a reset where an episode ended."""
     episode_starts: np.ndarray
     """[N] bool: ``observations`` is the first of an episode."""
     ended: bool
-    """Whether ``dones`` has a True at all."""
+    """Whether the host knows of a True in ``dones``; ``False`` in tensors, which it does not read."""
     extras: dict[str, np.ndarray] = NO_EXTRAS
-    """What the policy had to say about each row besides the action, by name: [N, ...]."""
+    """Further columns by name, [N, ...] each: what the policy says of each row besides the action, and masks."""
+    episodes: dict[str, np.ndarray] = NO_EXTRAS
+    """Columns about the episodes that ended: see :class:`~polyak.envs.protocol.Outcome`."""

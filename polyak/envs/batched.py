@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -36,20 +37,33 @@ class BatchedVecEnv(VecEnv):
     def _begin_counting(self) -> None:
         self.returns, self.lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, np.int64)
 
-    def reset_batch(self) -> Any:
-        """Begin new episodes everywhere: what the batch's ``reset`` returns. A seed set before is used once."""
-        self.resets += 1
-        if self._seeds[0] is not None and (seed := getattr(self.batch, "seed", None)) is not None:
-            seed(int(self._seeds[0]))
-        self._reset_seeds()
-        self._reset_options()
-        return self.batch.reset()
+    @property
+    def resets(self) -> int:
+        """How often all environments were reset, by whatever program."""
+        return self.batch.resets
+
+    @resets.setter
+    def resets(self, value: int) -> None:
+        self.batch.resets = value  # type: ignore[misc]
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Seed the random numbers of all environments together, now; ``None`` draws one from numpy's global generator.
+
+        Returns:
+            the seed and, since the others share it, ``None`` for each of them.
+        """
+        if seed is None:
+            seed = int(np.random.randint(0, np.iinfo(np.uint32).max, dtype=np.uint32))
+        if (start := getattr(self.batch, "seed", None)) is not None:
+            start(seed)
+        return [seed, *[None] * (self.num_envs - 1)]
 
     def reset(self) -> VecEnvObs:
-        observations, masks = self.reset_batch()
+        self._reset_options()
+        first = self.batch.reset()
         self._begin_counting()
-        self.reset_infos = self._with_masks([{} for _ in range(self.num_envs)], masks)
-        return _host(observations)
+        self.reset_infos = self._with_masks([{} for _ in range(self.num_envs)], first.masks)
+        return _host(first.observations)
 
     def step_async(self, actions: Any) -> None:
         device = self.batch.device
@@ -57,8 +71,8 @@ class BatchedVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         outcome = self.batch.step(self._actions)
-        terminated, truncated = _host(outcome.terminated), _host(outcome.truncated)
-        rewards, dones = _host(outcome.rewards).astype(np.float32), terminated | truncated
+        truncated, dones = _host(outcome.truncated), _host(outcome.dones)
+        rewards = _host(outcome.rewards).astype(np.float32)
         self.returns += rewards
         self.lengths += 1
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]

@@ -1,4 +1,7 @@
-"""Whether numbers are finite: asked at every step, and so at the least cost that gives the exact answer."""
+"""Whether numbers are finite: asked at every step, and so at the least cost that gives the exact answer.
+
+:class:`OutcomeCheck` looks at what comes from environments, :func:`check_actions` at what goes to them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 TINY, SMALL = 8, 2_000
 """Entries up to which a sum in Python, and up to which a product of vectors, answers sooner than numpy's own function
@@ -64,6 +68,74 @@ def check_finite(name: str, values: Any, step: int) -> None:
         raise NonFiniteError(
             f"The {name} of environment {env} in step {step}{entry} is {array[tuple(bad[0])]}. {_FIXES[name]}"
         )
+
+
+def check_actions(env_actions: Any, actions: np.ndarray, step: int) -> None:
+    """Refuse actions that are not numbers, before they are sent.
+
+    Args:
+        env_actions: [N, ...] in the environment's units, or a list of N.
+        actions: [N, ...] in the network's, which are looked at where the others are no array of floats.
+        step: which step of the environments it is.
+
+    Raises:
+        NonFiniteError: an action is not finite.
+    """
+    numbers = actions if isinstance(env_actions, list) or env_actions.dtype.kind != "f" else env_actions
+    if not is_finite(numbers):
+        check_finite("action", numbers, step)
+
+
+class OutcomeCheck:
+    """Looks at what each step of a batch of environments brings, and counts the steps.
+
+    Args:
+        num_envs: how many environments.
+        space: of their observations.
+    """
+
+    def __init__(self, num_envs: int, space: spaces.Space) -> None:
+        self.steps = 0
+        numbers = num_envs * math.prod(space.shape) if isinstance(space, spaces.Box) else 0
+        quick = numbers <= SMALL and space.dtype is not None and space.dtype.kind == "f"
+        self._quick, self._tiny = quick and numbers > 0, numbers <= TINY
+        self._zeros = np.zeros(numbers if quick else 0, space.dtype)
+
+    def step(self, observations: Any, rewards: np.ndarray) -> None:
+        """After a step.
+
+        Raises:
+            NonFiniteError: an observation or a reward is not finite.
+        """
+        self.steps += 1
+        if self._quick:  # is_finite() of both at half the cost
+            try:
+                flat = observations.ravel()
+                total = sum(flat.tolist()) if self._tiny else flat.dot(self._zeros)
+                if math.isfinite(total + sum(rewards.tolist())):
+                    return
+            except (AttributeError, TypeError, ValueError):
+                pass  # a list, or another shape, which a buffer refuses with the reason
+        self.values(observations, rewards, self.steps)
+
+    def values(self, observations: Any, rewards: np.ndarray, step: int) -> None:
+        """Of a step, whatever the shape.
+
+        Raises:
+            NonFiniteError: an observation or a reward is not finite.
+        """
+        if not (is_finite(np.asarray(rewards)) and all_finite(observations)):
+            check_finite("reward", rewards, step)
+            check_finite("observation", observations, step)
+
+    def observations(self, observations: Any) -> None:
+        """After a reset, or of the last ones of episodes that ended in the newest step.
+
+        Raises:
+            NonFiniteError: one is not finite.
+        """
+        if not all_finite(observations):
+            check_finite("observation", observations, self.steps)
 
 
 _LOOK = "Correct the environment: wrapped in VecCheckNan(env, raise_exception=True) it stops where the value appears."

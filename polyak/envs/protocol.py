@@ -8,11 +8,28 @@ Array = Any
 """``np.ndarray`` or ``torch.Tensor``; a dict of them where a space is a Dict."""
 
 
+NOTHING: dict[str, Any] = {}
+"""The columns of steps that have none; stays empty."""
+NO_INFOS: list[dict[str, Any]] = []
+"""The infos of environments that have none; stays empty."""
+
+
+class First(NamedTuple):
+    """What N environments show after a reset, [N, ...] each."""
+
+    observations: Array
+    """What to act on."""
+    masks: Array | None = None
+    """[N, M] bool: which choices are allowed; ``None``: all."""
+    stored: Array | None = None
+    """``observations`` as experience keeps them, where these differ, as before normalisation."""
+
+
 class Outcome(NamedTuple):
     """What one step of N environments led to, [N, ...] each."""
 
     successors: Array
-    """The observation that the step led to, also where an episode ended."""
+    """The observation that the step led to, also where an episode ended; as experience keeps it."""
     rewards: Array
     """[N]"""
     terminated: Array
@@ -21,10 +38,21 @@ class Outcome(NamedTuple):
     """[N] bool: the episode was cut short in a state that is not terminal."""
     observations: Array
     """What to act on next: the first of a new episode where one ended, else the successor."""
-    extras: dict[str, Array] = {}
-    """Further columns by name, [N, ...] each."""
+    dones: Array
+    """[N] bool: the episode ended, for whatever reason."""
+    ended: bool = False
+    """Whether the host knows that an episode ended; ``False`` in tensors, which it does not read."""
     masks: Array | None = None
     """[N, M] bool: which choices are allowed next; ``None``: all."""
+    stored: Array | None = None
+    """``observations`` as experience keeps them, where these differ, as before normalisation."""
+    extras: dict[str, Array] = NOTHING
+    """Further columns of experience by name, [N, ...] each; ``next_masks`` [N, M] of the successors, with ``masks``."""
+    episodes: dict[str, Array] = NOTHING
+    """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
+    ``success``, and what else is known. Empty if nothing is."""
+    infos: list[dict[str, Any]] = NO_INFOS
+    """What the environments say besides, for callbacks and buffers of a user's own; nothing else reads it."""
 
 
 @runtime_checkable
@@ -39,8 +67,16 @@ class BatchedEnv(Protocol):
     device: Any
     """Where its tensors are; ``None`` of one that speaks numpy."""
 
-    def reset(self) -> tuple[Array, Array | None]:
-        """Begin new episodes everywhere: observations [N, ...], and masks [N, M] or ``None``."""
+    @property
+    def resets(self) -> int:
+        """How often all environments were reset, by which a training notices that another program has used them."""
+
+    @property
+    def masked(self) -> bool:
+        """Whether it says which choices are allowed."""
+
+    def reset(self) -> First:
+        """Begin new episodes everywhere."""
 
     def step(self, actions: Array) -> Outcome:
         """Step each environment with its action, ``actions`` [N, ...]."""

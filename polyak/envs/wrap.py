@@ -45,11 +45,12 @@ def as_vec_env(
         env = BatchedVecEnv(env)
     if not isinstance(env, VecEnv):
         check_is_env(env)
-        if monitor_wrapper and not is_wrapped(env, Monitor):
+        one: Any = env
+        if monitor_wrapper and not is_wrapped(one, Monitor):
             say("Adding a Monitor.")
-            env = Monitor(env)
-        single = name_parts(env)
-        if single is not env:
+            one = Monitor(one)
+        single = name_parts(one)
+        if single is not one:
             say("Adding a NamedObservation.")
         say("Adding a DummyVecEnv.")
         env = DummyVecEnv([lambda: single])

@@ -26,6 +26,7 @@ from polyak.core.acting.exploration import (
 from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.core.runner import Runner
 from polyak.envs import DummyVecEnv
+from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.nn import CategoricalPolicy, Policy, PolicyError, ValuePolicy
 from polyak.nn.codec import ActionCodec
 from polyak.nn.networks.encoders import Obs
@@ -87,7 +88,7 @@ class Ends(gym.Env):
 
 
 def test_memory_starts_anew_with_each_episode_of_each_environment() -> None:
-    runner = Runner(DummyVecEnv([lambda: Ends(2), lambda: Ends(3)]), Actor(Counts()))
+    runner = Runner(FromVecEnv(DummyVecEnv([lambda: Ends(2), lambda: Ends(3)])), Actor(Counts()))
     steps = [runner.step() for _ in range(6)]
     assert [step.actions.tolist() for step in steps] == [[1, 1], [2, 2], [1, 3], [2, 1], [1, 2], [2, 3]]
     assert [step.extras["count"][:, 0].tolist() for step in steps[:3]] == [[0, 0], [1, 1], [0, 2]]  # before the step
@@ -98,7 +99,7 @@ def test_memory_starts_anew_with_each_episode_of_each_environment() -> None:
 
 def test_memory_is_saved_and_restored() -> None:
     env = DummyVecEnv([lambda: Ends(4)])
-    runner = Runner(env, Actor(Counts()))
+    runner = Runner(FromVecEnv(env), Actor(Counts()))
     runner.step()
     runner.step()
     state, again = runner.actor.state(), Actor(Counts())
@@ -130,7 +131,7 @@ def test_masks_reach_the_policy_and_the_step() -> None:
         def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
             return None
 
-    runner = Runner(DummyVecEnv([lambda: Ends(5)] * 2), Actor(Obeys(SPACE, NINE)), masks=Fixed())
+    runner = Runner(FromVecEnv(DummyVecEnv([lambda: Ends(5)] * 2), masks=Fixed()), Actor(Obeys(SPACE, NINE)))
     step = runner.step()
     assert step.actions.tolist() == [3, 7]
     np.testing.assert_array_equal(step.extras["masks"], allowed)

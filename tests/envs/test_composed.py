@@ -10,7 +10,6 @@ import pytest
 from gymnasium import spaces
 
 from polyak import PPO
-from polyak.core.finite import NonFiniteError, StepCheck
 from polyak.envs import (
     DummyVecEnv,
     GymVectorEnv,
@@ -27,6 +26,7 @@ from polyak.envs import (
     make_vec_env,
 )
 from polyak.envs.composed import as_named, by_name, parts_by_name
+from polyak.envs.finite import NonFiniteError, check_actions
 from polyak.nn import ActorCriticPolicy
 
 NESTED = spaces.Dict(
@@ -219,7 +219,7 @@ def test_numbers_that_are_not_finite_are_found_in_composed_actions() -> None:
     venv = DummyVecEnv([lambda: World(spaces.Discrete(2))] * 2)
     bad = [{"button": np.int64(1), "arm": (np.array([0, x], np.float32),)} for x in (0, np.nan)]
     with pytest.raises(NonFiniteError, match="action of environment 1 in step 1, entry 2 is nan"):
-        StepCheck(venv).actions(bad, np.array([[0, 0, 0], [0, 0, np.nan]], np.float32))
+        check_actions(bad, np.array([[0, 0, 0], [0, 0, np.nan]], np.float32), step=1)
     checked = VecCheckNan(venv, raise_exception=True)
     checked.reset()
     with pytest.raises(ValueError, match=r"nan in actions\['arm'\]\[0\] of environment 1\."):

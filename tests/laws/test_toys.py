@@ -13,6 +13,7 @@ from polyak.core.runner import Runner
 from polyak.data import Column, ReplayBuffer
 from polyak.data.sampling.reduce import Sequence
 from polyak.envs import DummyVecEnv
+from polyak.envs.adapters.vec_env import FromVecEnv
 from tests.laws.toys.cloning import Cloning
 from tests.laws.toys.conservative import ConservativeSAC
 from tests.laws.toys.masked import Corridor, MaskedA2C
@@ -64,7 +65,7 @@ def test_a_replayed_sequence_is_unrolled_from_the_memory_stored_with_its_first_r
         400, env.observation_space, env.action_space, "cpu", 2, columns=[column], reduce=Sequence(3, burn_in=2), seed=0
     )
     actor = Actor(policy)
-    runner = Runner(env, actor)
+    runner = Runner(FromVecEnv(env), actor)
     actor.begin(2)
     for _ in range(120):
         step = runner.step()

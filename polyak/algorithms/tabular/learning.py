@@ -354,7 +354,7 @@ class TabularLearning(TableAlgorithm):
             self._learn_from(step, alpha, actor.epsilon, actor.draws)
         self._count(1)
         self._episode_num += int(np.count_nonzero(step.dones))
-        self._update_info_buffer(step.infos, step.dones)
+        self._note_episodes(step)
         return {
             "actions": step.env_actions,
             "buffer_actions": step.actions,

@@ -109,7 +109,7 @@ class Model(Protocol):
     observation_space: gym.Space
     action_space: gym.Space
     ep_info_buffer: deque[dict[str, Any]]
-    ep_success_buffer: deque[bool]
+    ep_success_buffer: deque[float]
 
     def hyperparameters(self) -> dict[str, Any]: ...
     def _description(self) -> dict[str, Any]: ...

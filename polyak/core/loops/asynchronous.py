@@ -414,7 +414,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
             if not (idle or callback.on_step()):
                 return False
             if step is not None:
-                self._update_info_buffer(step.infos, step.dones)
+                self._note_episodes(step)
         callback.on_rollout_end()
         return True
 

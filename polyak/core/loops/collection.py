@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,8 +24,9 @@ from polyak.core.learner import Learner
 from polyak.core.runner import Runner, flat, unflat
 from polyak.core.tensors.actor import TensorActor
 from polyak.core.tensors.exploration import in_tensors
-from polyak.core.tensors.runner import TensorRunner
 from polyak.data.step import Step
+from polyak.envs.adapters.counted import Counted
+from polyak.envs.adapters.infos import episode_columns
 from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.composed import is_composed
 from polyak.envs.masks import mask_size
@@ -51,6 +52,7 @@ class Collection:
         if (pending := self.pending) is None:  # asked once: another thread may save while the step is being stored
             return values, {}
         fields = pending._asdict()
+        del fields["episodes"]  # which infos say, too
         values["infos"] = [
             {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
         ]
@@ -65,11 +67,13 @@ class Collection:
         collection = cls(values["steps"], values["episodes"])
         if "infos" in values:
             infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
-            fields = {name: unflat(name, arrays) for name in Step._fields if name not in ("infos", "ended", "extras")}
+            others = ("infos", "ended", "extras", "episodes")
+            fields = {name: unflat(name, arrays) for name in Step._fields if name not in others}
             extras = unflat("extras", arrays) or {}
             if "env_actions" in values:
                 fields["env_actions"] = decode(values["env_actions"])
-            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras)
+            episodes = episode_columns(infos, fields["dones"])
+            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
         return collection
 
 
@@ -138,15 +142,15 @@ class Collecting(Interaction, DeepAlgorithm):
         if not self.in_tensors:
             super()._make_runner()
             return
-        env: Any = self.env
-        runner = TensorRunner(env, self.make_actor(), self._split, self.stats_window_size, self._heeds_masks)
-        self.runner = cast(Runner, runner)
+        assert isinstance(self.env, BatchedVecEnv)
+        batch = Counted(self.env.batch, self.stats_window_size, masks=self._heeds_masks)
+        self.runner = Runner(batch, self.make_actor(), self._split)
 
     def _read_episodes(self) -> None:
         """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
-        if not isinstance(self.runner, TensorRunner):
+        if self.runner is None or not isinstance(self.runner.env, Counted):
             return
-        fresh, newest = self.runner.episodes.read()
+        fresh, newest = self.runner.env.episodes.read()
         self._episode_num += fresh
         seconds = round((time.time_ns() - self.start_time) / 1e9, 6)
         self.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
@@ -198,7 +202,7 @@ class Collecting(Interaction, DeepAlgorithm):
         ]
         columns += [Column(name, np.float32, shape) for name, shape in self._acting_policy.stores.items()]
         size = mask_size(self.action_space)
-        shown = self.runner is not None and self.runner.masks is not None
+        shown = self.runner is not None and self.runner.env.masked
         if size is not None and (shown or self._rows_have_masks):
             columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
         return tuple(columns)
@@ -242,13 +246,6 @@ class Collecting(Interaction, DeepAlgorithm):
         self._collection = None
         runner: Any = self.runner
         runner.actor.prepare(runner.obs)
-        self._find_masks_in_tensors()
-
-    def _find_masks_in_tensors(self) -> None:
-        """Have masks stored where environments in tensors have just shown that they have some."""
-        if isinstance(self.runner, TensorRunner) and self.runner.masks is not None and not self._rows_have_masks:
-            self._masks_found()
-            self._rows_have_masks = True
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -265,7 +262,6 @@ class Collecting(Interaction, DeepAlgorithm):
         if not resume or self.runner is None or saved.info["n_envs"] != self.n_envs:
             return
         self.runner.actor.load_state(saved.state_of("actor"))
-        self._find_masks_in_tensors()
         if "collection" in saved.info:
             self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
 

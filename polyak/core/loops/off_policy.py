@@ -35,7 +35,6 @@ from polyak.core.loops.from_data import LearnsFromData, watched
 from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
 from polyak.core.tensors.replay import TensorReplay
 from polyak.core.tensors.rows import on_host
-from polyak.core.tensors.runner import TensorRunner
 from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
 from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
@@ -43,6 +42,7 @@ from polyak.data.replay_state import EXTRAS
 from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv, VecEnv
+from polyak.envs.adapters.counted import Counted
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.samplers import make_prioritized
 
@@ -289,7 +289,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         before which some do not say that they have any."""
         assert self.replay_buffer is not None
         masked = any(name.endswith(f"{EXTRAS}{self.stores_masks[0]}") for name in state)
-        if masked and self._heeds_masks and (self.runner is None or self.runner.masks is None):
+        if masked and self._heeds_masks and (self.runner is None or not self.runner.env.masked):
             self._rows_have_masks = True
             self._renew_replay_buffer()
         return self.replay_buffer
@@ -494,8 +494,9 @@ class OffPolicyAlgorithm(LearnsFromData):
     def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
         """Store a step that callbacks have let pass, and count what ended in it."""
         assert self.runner is not None
-        self._update_info_buffer(step.infos, step.dones)
-        step = self.runner.cut(step)  # a callback may have evaluated in the same environments
+        self._note_episodes(step)
+        if self.runner.interrupted:  # a callback has evaluated in the same environments
+            step = self.runner.cut(step)
         started = perf_counter()
         self._store(step, replay_buffer)
         self._split.copy.seconds += perf_counter() - started
@@ -503,7 +504,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         self._on_step()
         if step.ended:
             collection.episodes += self._count_episodes(step, log_interval)
-        if isinstance(self.runner, TensorRunner) and self.runner.steps % _STEPS_BETWEEN_READS == 0:
+        elif isinstance(self.runner.env, Counted) and self.runner.steps % _STEPS_BETWEEN_READS == 0:
             self._log_episodes_in_tensors(log_interval)
         collection.pending = None
 

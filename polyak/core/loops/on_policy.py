@@ -236,8 +236,9 @@ class RolloutAlgorithm(Collecting):
     def _take(self, step: Step, collection: Collection, writer: RolloutWriter) -> None:
         """Store a step that callbacks have let pass."""
         assert self.runner is not None
-        self._update_info_buffer(step.infos, step.dones)
-        step = self.runner.cut(step)  # a callback may have evaluated in the same environments
+        self._note_episodes(step)
+        if self.runner.interrupted:  # a callback has evaluated in the same environments
+            step = self.runner.cut(step)
         started = perf_counter()
         writer.write(step)
         self._split.copy.seconds += perf_counter() - started

@@ -25,7 +25,7 @@ class Watched(Protocol):
     seed: int | None
     ep_info_buffer: deque[dict[str, Any]]
     """The latest episodes: return ``"r"``, length ``"l"``, time ``"t"`` in seconds."""
-    ep_success_buffer: deque[bool]
+    ep_success_buffer: deque[float]
 
     @property
     def logger(self) -> Logger:

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.envs.protocol import Outcome
+from polyak.envs.protocol import First, Outcome
 from polyak.envs.sizes import MOST_TENSOR_ENVS, check_size
 
 
@@ -38,6 +38,8 @@ class TensorEnv(ABC):
     """Of one environment: a Box, whose actions arrive as [N, ...] of its dtype, or a Discrete, as [N] int64."""
     max_episode_steps: int
     """Steps after which an episode is truncated."""
+    masked = False
+    resets = 0
 
     def __init__(self, num_envs: int, seed: int = 0, device: torch.device | str = "cpu") -> None:
         if num_envs < 1:
@@ -68,11 +70,12 @@ class TensorEnv(ABC):
         """Draw from another stream of random numbers from now on."""
         self.random.manual_seed(seed)
 
-    def reset(self) -> tuple[Tensor, None]:
-        """Begin new episodes everywhere: observations [N, ...], and no masks."""
+    def reset(self) -> First:
+        """Begin new episodes everywhere."""
+        self.resets += 1
         self.state = self.begin(self.num_envs)
         self.elapsed = torch.zeros_like(self.elapsed)
-        return self.observe(self.state), None
+        return First(self.observe(self.state))
 
     def step(self, actions: Tensor) -> Outcome:
         """Step each environment with its action; where an episode ends, the next one begins.
@@ -85,7 +88,7 @@ class TensorEnv(ABC):
         ended = terminated | truncated
         self.state = torch.where(ended[:, None], self.begin(self.num_envs), state)
         self.elapsed = torch.where(ended, 0, elapsed)
-        return Outcome(self.observe(state), rewards, terminated, truncated, self.observe(self.state))
+        return Outcome(self.observe(state), rewards, terminated, truncated, self.observe(self.state), ended)
 
     def get_state(self) -> dict[str, Tensor]:
         """States, steps of the episodes so far, and the state of the random numbers."""

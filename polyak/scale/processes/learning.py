@@ -103,10 +103,9 @@ class FromReplay:
     def _note_masks(self, fragment: Fragment) -> None:
         """Let the buffer keep masks as soon as the runners, who see the environments, bring some."""
         model, masks = self.model, fragment.columns["extras"].get("next_masks")
-        if masks is None or model.runner.masks is not None:
+        if masks is None or model.runner.env.masked:
             return
-        model.runner.heed(MasksElsewhere(model.n_envs, masks.shape[-1]))
-        model._masks_found()
+        model._use_masks(MasksElsewhere(model.n_envs, masks.shape[-1]))
 
 
 def learning_of(model: Any, runners: int) -> Learning:

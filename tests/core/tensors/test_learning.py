@@ -11,7 +11,6 @@ from polyak.algorithms import REGISTRY, get
 from polyak.callbacks import BaseCallback
 from polyak.core.advice import forget
 from polyak.core.loops.collection import Collecting
-from polyak.core.tensors.runner import TensorRunner
 from polyak.core.watching import logger
 from polyak.data import ReplayBuffer
 from polyak.envs import VecEnvWrapper
@@ -57,7 +56,7 @@ def test_nothing_is_read_in_a_rollout_and_an_update(name: str, monkeypatch: pyte
     monkeypatch.setattr(logger, "_detached", lambda value: value.detach() if torch.is_tensor(value) else value)
     model = made(name)
     model.learn(128, log_interval=None)
-    assert isinstance(model.runner, TensorRunner)
+    assert model.in_tensors
     before = {key: tensor.clone() for key, tensor in model.learner.networks().items()}
     callback = model._setup_learn(64, reset_num_timesteps=False)[1]
     while model.num_timesteps < model._total_timesteps:
@@ -164,8 +163,10 @@ def test_an_evaluation_in_the_same_environments_ends_their_episodes() -> None:
 class Forbidding(TensorCartPole):
     """Pushing to the left is forbidden where the cart is on the left."""
 
+    masked = True
+
     def reset(self) -> Any:
-        return super().reset()[0], self.allowed()
+        return super().reset()._replace(masks=self.allowed())
 
     def step(self, actions: torch.Tensor) -> Any:
         assert self.allowed().gather(1, actions[:, None]).all()

@@ -77,8 +77,8 @@ def test_spaces_and_limits_are_those_of_gymnasium(name: str) -> None:
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
     assert ours.max_episode_steps == theirs.spec.max_episode_steps  # type: ignore[union-attr]
-    observations, masks = ours.reset()
-    assert masks is None
+    observations, masks, stored = ours.reset()
+    assert masks is stored is None
     assert all(ours.observation_space.contains(row) for row in observations.numpy())
 
 

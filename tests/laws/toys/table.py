@@ -78,7 +78,7 @@ class QTable(Interaction):
         self.num_timesteps += self.n_envs
         if not callback.on_step():
             return False
-        self._update_info_buffer(step.infos, step.dones)
+        self._note_episodes(step)
         target = step.rewards + self.gamma * ~step.terminated * self.table[step.next_observations].max(1)
         cells = step.observations, step.actions
         self.table[cells] += self.learning_rate * (target - self.table[cells])

@@ -1,0 +1,1 @@
+"""Environments of other protocols as :class:`~polyak.envs.protocol.BatchedEnv`."""

@@ -1,0 +1,165 @@
+"""A vectorised environment of Stable-Baselines3's kind as a batch whose steps are columns: infos are read here alone.
+
+Shape letters: N environments, M entries of a mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyak.envs.adapters.infos import EPISODE, FINAL, TRUNCATED, Infos, episode_columns
+from polyak.envs.finite import OutcomeCheck
+from polyak.envs.masks import Masks
+from polyak.envs.protocol import NOTHING, First, Outcome
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrappers.layers import above_normalisation
+from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
+
+
+class FromVecEnv:
+    """A :class:`~polyak.envs.VecEnv` as a :class:`~polyak.envs.protocol.BatchedEnv`.
+
+    A vectorised environment resets itself, so what it returns after an episode's last step belongs to the next episode.
+    Its infos say what the step truly led to, and why the episode ended.
+
+    Args:
+        env: N environments.
+        raw: keep observations and rewards as they were before :class:`~polyak.envs.VecNormalize`, for a replay buffer
+            that normalises with the newest statistics when it is sampled. What a wrapper around it changes is kept as
+            that returned it.
+        masks: which choices the environments allow; ``None``: all. It may be assigned later, since infos show masks
+            only after a reset.
+    """
+
+    device = None
+
+    def __init__(self, env: VecEnv, raw: bool = False, masks: Masks | None = None) -> None:
+        self.env, self.masks = env, masks
+        self.num_envs = env.num_envs
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        above = above_normalisation(env)
+        self._normalizer: VecNormalize | None = unwrap_vec_normalize(env)
+        self._raw_observations = raw and self._normalizer is not None and not above.observations
+        self._raw_rewards = raw and self._normalizer is not None and not above.rewards
+        self._innermost = env.unwrapped
+        self._check = OutcomeCheck(env.num_envs, env.observation_space)
+        self._none = np.zeros(env.num_envs, dtype=bool)
+        self._none.setflags(write=False)
+
+    @property
+    def masked(self) -> bool:
+        """Whether the environments say which choices they allow, as far as is known."""
+        return self.masks is not None
+
+    @property
+    def resets(self) -> int:
+        """How often all environments were reset, by whatever program."""
+        return self._innermost.resets
+
+    def reset(self) -> First:
+        """Begin new episodes everywhere.
+
+        Raises:
+            NonFiniteError: an observation is NaN or infinite.
+        """
+        observations = self.env.reset()
+        self._check.observations(observations)
+        stored = self._normalizer.get_original_obs() if self._raw_observations else None  # type: ignore[union-attr]
+        masks = None if self.masks is None else self.masks.after_reset(observations if stored is None else stored)
+        return First(observations, masks, stored)
+
+    def step(self, actions: Any) -> Outcome:
+        """Step each environment.
+
+        Args:
+            actions: [N, ...]; of a Dict or Tuple space a list of N actions.
+
+        Raises:
+            NonFiniteError: an observation or a reward is NaN or infinite, perhaps before ``VecNormalize`` clipped it.
+        """
+        observations, rewards, dones, infos = self.env.step(actions)
+        if self._normalizer is not None:
+            normalizer, number = self._normalizer, self._check.steps + 1
+            self._check.values(normalizer.old_obs, normalizer.old_reward, number)
+        self._check.step(observations, rewards)
+        stored = self._normalizer.get_original_obs() if self._raw_observations else None  # type: ignore[union-attr]
+        if self._raw_rewards:
+            rewards = self._normalizer.get_original_reward()  # type: ignore[union-attr]
+        successors = observations if stored is None else stored
+        terminated = truncated = self._none
+        episodes, ended = NOTHING, True in dones.tolist()  # on an array this small, a fraction of the cost of any()
+        if ended:
+            successors, truncated = self._ends(successors, dones, infos)
+            terminated = np.greater(dones, truncated)
+            episodes = episode_columns(infos, dones)
+        else:
+            for info in infos:
+                if EPISODE in info:  # ended for a Monitor alone, beneath a wrapper that begins another by itself
+                    episodes = episode_columns(infos)
+                    break
+        masks, columns = None, NOTHING
+        if self.masks is not None:
+            masks = self.masks.after_step(observations if stored is None else stored, dones, infos)
+            columns = {"next_masks": self._final_masks(self.masks, masks, successors, dones, infos)}
+        return Outcome(
+            successors,
+            rewards,
+            terminated,
+            truncated,
+            observations,
+            dones,
+            ended,
+            masks,
+            stored,
+            columns,
+            episodes,
+            infos,
+        )
+
+    def _ends(self, observations: Any, dones: np.ndarray, infos: Infos) -> tuple[Any, np.ndarray]:
+        """What a step in which episodes ended led to, and which were cut short [N].
+
+        An episode whose last observation is not in its info counts as terminated: no value of what follows it can be
+        known.
+        """
+        truncated = np.zeros(len(dones), dtype=bool)
+        if isinstance(observations, dict):
+            successors: Any = {key: part.copy() for key, part in observations.items()}
+        else:
+            successors = observations.copy()
+        for i in dones.nonzero()[0].tolist():
+            final = infos[i].get(FINAL)
+            if final is None:
+                continue
+            truncated[i] = infos[i].get(TRUNCATED, False)
+            if self._raw_observations:
+                final = self._normalizer.get_original_terminal_obs(i)  # type: ignore[union-attr]
+            if isinstance(successors, dict):
+                for key, part in successors.items():
+                    part[i] = final[key]
+            else:
+                successors[i] = final
+        self._check.observations(successors)
+        return successors, truncated
+
+    def _final_masks(
+        self, masks: Masks, allowed: np.ndarray, successors: Any, dones: np.ndarray, infos: Infos
+    ) -> np.ndarray:
+        """What is allowed in the true successors [N, M]: all, where that is unknown."""
+        if True not in dones.tolist():
+            return allowed
+        allowed = allowed.copy()
+        for i in dones.nonzero()[0].tolist():
+            final = masks.final(i, successors, infos[i])
+            allowed[i] = True if final is None else np.reshape(final, -1)
+        return allowed
+
+    def get_state(self) -> Any:
+        """All that decides what the environments do next; see :meth:`polyak.envs.VecEnv.get_state`."""
+        return self.env.get_state()
+
+    def set_state(self, state: Any) -> None:
+        """Continue from what :meth:`get_state` returned."""
+        self.env.set_state(state)
