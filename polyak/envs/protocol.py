@@ -41,17 +41,17 @@ class Outcome(NamedTuple):
     """[N] bool: the episode ended, for whatever reason."""
     ended: bool = True
     """Whether an episode ended at all; ``True`` also where that is not known."""
+    infos: Sequence[dict[str, Any]] = ()
+    """What the environments say besides, for callbacks and buffers of a user's own; nothing else reads it."""
+    episodes: dict[str, Array] = NOTHING
+    """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
+    ``success``, and what else is known. Empty if nothing is."""
     masks: Array | None = None
     """[N, M] bool: which choices are allowed next; ``None``: all."""
     stored: Array | None = None
     """``observations`` as experience keeps them, where these differ, as before normalisation."""
     extras: dict[str, Array] = NOTHING
     """Further columns of experience by name, [N, ...] each; ``next_masks`` [N, M] of the successors, with ``masks``."""
-    episodes: dict[str, Array] = NOTHING
-    """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
-    ``success``, and what else is known. Empty if nothing is."""
-    infos: Sequence[dict[str, Any]] = ()
-    """What the environments say besides, for callbacks and buffers of a user's own; nothing else reads it."""
 
 
 class BatchedEnv(Protocol):
