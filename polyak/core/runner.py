@@ -13,7 +13,7 @@ from polyak.core.watching.time_split import TimeSplit
 from polyak.data.step import Observations, Step
 from polyak.envs.adapters.infos import cut_short
 from polyak.envs.composed import parts
-from polyak.envs.finite import check_actions
+from polyak.envs.finite import check_finite, is_finite
 from polyak.envs.protocol import BatchedEnv, Outcome
 from polyak.experience.arrays import full, place
 
@@ -71,9 +71,12 @@ class Runner:
         self.allowed: np.ndarray | None = None
         """[N, M] which choices are allowed next; ``None``: all."""
         self.steps = 0
-        numbers = any(isinstance(part.space, spaces.Box) for part in parts(env.action_space))
+        space = env.action_space
+        numbers = any(isinstance(part.space, spaces.Box) for part in parts(space))
         self._checks_actions = numbers and env.device is None
         """Whether actions might not be finite, and the host can look at them without waiting for a device."""
+        self._sends_floats = isinstance(space, spaces.Box) and space.dtype.kind == "f"
+        """Whether they are an array of floats in the environment's units; others are looked at in the network's."""
         self._begin()
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: _Ahead | None = None
@@ -128,44 +131,31 @@ class Runner:
         Raises:
             NonFiniteError: an action, an observation or a reward is NaN or infinite; such an action is not sent.
         """
-        if self.obs is None or (self._ahead is None and self.interrupted):
+        if self.obs is None or (self._ahead is None and self.env.resets != self._resets):
             self.reset()
-        observations = self.obs if self.original_obs is None else self.original_obs
+        obs = self.obs if self.original_obs is None else self.original_obs
         starts, allowed = self.episode_starts, self.allowed
         if self._ahead is None:
             started = perf_counter()
-            env_actions, actions, extras = self.actor.act(self.obs, starts, allowed)
+            sent, actions, extras = self.actor.act(self.obs, starts, allowed)
             chosen = perf_counter()
-            if self._checks_actions:
-                check_actions(env_actions, actions, self.steps + 1)
-            outcome = self.env.step(env_actions)
+            if self._checks_actions and not is_finite(sent if self._sends_floats else actions):
+                check_finite("action", sent if self._sends_floats else actions, self.steps + 1)
+            outcome = self.env.step(sent)
             self.split.env.seconds += perf_counter() - chosen
             self.split.inference.seconds += chosen - started
         else:
-            (env_actions, actions, extras), outcome = self._made_ahead()
+            (sent, actions, extras), outcome = self._made_ahead()
         self.steps += 1
         # unpacked at once, which costs a fraction of reading the fields one by one
-        then, rewards, terminated, truncated, new_obs, dones, ended, masks, stored, more, episodes, infos = outcome
-        self.obs, self.original_obs, self.episode_starts, self.allowed = new_obs, stored, dones, masks
+        then, rewards, terminated, truncated, now, dones, ended, infos, episodes, masks, stored, more = outcome
+        self.obs, self.original_obs, self.episode_starts, self.allowed = now, stored, dones, masks
         if masks is not None:
             extras = {**extras, "masks": np.ones_like(masks) if allowed is None else allowed}
         if more:
             extras = {**extras, **more}
         return Step(
-            observations,
-            actions,
-            env_actions,
-            rewards,
-            then,
-            terminated,
-            truncated,
-            dones,
-            infos,
-            new_obs,
-            starts,
-            ended,
-            extras,
-            episodes,
+            obs, actions, sent, rewards, then, terminated, truncated, dones, infos, now, starts, ended, extras, episodes
         )
 
     def _made_ahead(self) -> tuple[Acted, Outcome]:
@@ -199,7 +189,7 @@ class Runner:
         with self.split.inference:
             acted = self.actor.act(self.obs, self.episode_starts, self.allowed)
         if self._checks_actions:
-            check_actions(acted.env_actions, acted.actions, self.steps + 1)
+            check_finite("action", acted.env_actions if self._sends_floats else acted.actions, self.steps + 1)
         outcome = self._thread.submit(self.env.step, acted.env_actions)
         try:
             yield

@@ -1,7 +1,4 @@
-"""Whether numbers are finite: asked at every step, and so at the least cost that gives the exact answer.
-
-:class:`OutcomeCheck` looks at what comes from environments, :func:`check_actions` at what goes to them.
-"""
+"""Whether numbers are finite: asked at every step, and so at the least cost that gives the exact answer."""
 
 from __future__ import annotations
 
@@ -68,22 +65,6 @@ def check_finite(name: str, values: Any, step: int) -> None:
         raise NonFiniteError(
             f"The {name} of environment {env} in step {step}{entry} is {array[tuple(bad[0])]}. {_FIXES[name]}"
         )
-
-
-def check_actions(env_actions: Any, actions: np.ndarray, step: int) -> None:
-    """Refuse actions that are not numbers, before they are sent.
-
-    Args:
-        env_actions: [N, ...] in the environment's units, or a list of N.
-        actions: [N, ...] in the network's, which are looked at where the others are no array of floats.
-        step: which step of the environments it is.
-
-    Raises:
-        NonFiniteError: an action is not finite.
-    """
-    numbers = actions if isinstance(env_actions, list) or env_actions.dtype.kind != "f" else env_actions
-    if not is_finite(numbers):
-        check_finite("action", numbers, step)
 
 
 class OutcomeCheck:

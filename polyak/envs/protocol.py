@@ -42,17 +42,17 @@ class Outcome(NamedTuple):
     """[N] bool: the episode ended, for whatever reason."""
     ended: bool = False
     """Whether the host knows that an episode ended; ``False`` in tensors, which it does not read."""
+    infos: list[dict[str, Any]] = NO_INFOS
+    """What the environments say besides, for callbacks and buffers of a user's own; nothing else reads it."""
+    episodes: dict[str, Array] = NOTHING
+    """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
+    ``success``, and what else is known. Empty if nothing is."""
     masks: Array | None = None
     """[N, M] bool: which choices are allowed next; ``None``: all."""
     stored: Array | None = None
     """``observations`` as experience keeps them, where these differ, as before normalisation."""
     extras: dict[str, Array] = NOTHING
     """Further columns of experience by name, [N, ...] each; ``next_masks`` [N, M] of the successors, with ``masks``."""
-    episodes: dict[str, Array] = NOTHING
-    """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
-    ``success``, and what else is known. Empty if nothing is."""
-    infos: list[dict[str, Any]] = NO_INFOS
-    """What the environments say besides, for callbacks and buffers of a user's own; nothing else reads it."""
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 import pickle
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak import PPO
+from polyak.core.runner import Acted, Runner
 from polyak.envs import (
     DummyVecEnv,
     GymVectorEnv,
@@ -25,8 +27,9 @@ from polyak.envs import (
     is_vecenv_wrapped,
     make_vec_env,
 )
+from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import as_named, by_name, parts_by_name
-from polyak.envs.finite import NonFiniteError, check_actions
+from polyak.envs.finite import NonFiniteError
 from polyak.nn import ActorCriticPolicy
 
 NESTED = spaces.Dict(
@@ -218,8 +221,11 @@ def test_a_vector_of_one_takes_its_environments_own_action(space: spaces.Space) 
 def test_numbers_that_are_not_finite_are_found_in_composed_actions() -> None:
     venv = DummyVecEnv([lambda: World(spaces.Discrete(2))] * 2)
     bad = [{"button": np.int64(1), "arm": (np.array([0, x], np.float32),)} for x in (0, np.nan)]
+    acted = Acted(bad, np.array([[0, 0, 0], [0, 0, np.nan]], np.float32), {})
+    actor: Any = SimpleNamespace(act=lambda *_: acted)
     with pytest.raises(NonFiniteError, match="action of environment 1 in step 1, entry 2 is nan"):
-        check_actions(bad, np.array([[0, 0, 0], [0, 0, np.nan]], np.float32), step=1)
+        Runner(FromVecEnv(venv), actor).step()
+    assert not any(env.got for env in venv.envs), "none is sent"
     checked = VecCheckNan(venv, raise_exception=True)
     checked.reset()
     with pytest.raises(ValueError, match=r"nan in actions\['arm'\]\[0\] of environment 1\."):

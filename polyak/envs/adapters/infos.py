@@ -15,6 +15,9 @@ Infos = Sequence[dict[str, Any]]
 FINAL, TRUNCATED, EPISODE, SUCCESS = "terminal_observation", "TimeLimit.truncated", "episode", "is_success"
 _MONITORED = {"r": "returns", "l": "lengths", "t": "seconds"}
 """Name in a Monitor's statistics -> column."""
+_SHORT = {name: key for key, name in _MONITORED.items()}
+SUCCEEDED = "success"
+"""Column of whether episodes were successful."""
 _KEPT = "monitor/"
 """Begins the columns of what else a Monitor keeps."""
 
@@ -33,31 +36,30 @@ def episode_columns(infos: Infos, dones: np.ndarray | None = None) -> dict[str, 
         among other objects, where nothing is known. Empty if that is so everywhere.
     """
     columns: dict[str, np.ndarray] = {}
+    over = [False] * len(infos) if dones is None else dones.tolist()
     for i, info in enumerate(infos):
-        episode = info.get(EPISODE)
-        if isinstance(episode, Mapping) and "r" in episode and "l" in episode:
-            for key, value in episode.items():
+        if EPISODE in info and isinstance(info[EPISODE], Mapping) and "r" in info[EPISODE] and "l" in info[EPISODE]:
+            for key, value in info[EPISODE].items():
                 name = _MONITORED.get(key, f"{_KEPT}{key}")
                 if name not in columns:
                     columns[name] = _blank(name, len(infos))
                 columns[name][i] = np.asarray(value).item() if key in _MONITORED else value
-        if dones is not None and dones[i] and (success := info.get(SUCCESS)) is not None:
-            columns.setdefault("success", _blank("success", len(infos)))[i] = np.asarray(success).item()
+        if over[i] and (success := info.get(SUCCESS)) is not None:
+            columns.setdefault(SUCCEEDED, _blank(SUCCEEDED, len(infos)))[i] = np.asarray(success).item()
     return columns
 
 
 def as_monitored(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     """The inverse of :func:`episode_columns`: what a Monitor says of each ended episode, ``r``, ``l``, ``t`` and the
     rest, in the order of the environments."""
-    if "lengths" not in columns:
-        return []
-    keys = {name: key for key, name in _MONITORED.items()}
-    parts = {
-        keys.get(name, name.removeprefix(_KEPT)): column.tolist()
-        for name, column in columns.items()
-        if name in keys or name.startswith(_KEPT)
-    }
-    return [{key: part[i] for key, part in parts.items()} for i in columns["lengths"].nonzero()[0].tolist()]
+    found = []
+    for i in columns["lengths"].nonzero()[0].tolist() if "lengths" in columns else ():
+        episode = {}
+        for name, column in columns.items():
+            if name != SUCCEEDED:
+                episode[_SHORT.get(name) or name.removeprefix(_KEPT)] = column.item(i)
+        found.append(episode)
+    return found
 
 
 def cut_short(infos: Infos, dones: np.ndarray, successors: Any) -> list[dict[str, Any]]:

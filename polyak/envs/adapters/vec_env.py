@@ -80,43 +80,42 @@ class FromVecEnv:
             NonFiniteError: an observation or a reward is NaN or infinite, perhaps before ``VecNormalize`` clipped it.
         """
         observations, rewards, dones, infos = self.env.step(actions)
-        if self._normalizer is not None:
-            normalizer, number = self._normalizer, self._check.steps + 1
-            self._check.values(normalizer.old_obs, normalizer.old_reward, number)
         self._check.step(observations, rewards)
-        stored = self._normalizer.get_original_obs() if self._raw_observations else None  # type: ignore[union-attr]
-        if self._raw_rewards:
-            rewards = self._normalizer.get_original_reward()  # type: ignore[union-attr]
-        successors = observations if stored is None else stored
+        ended = True in dones.tolist()  # on an array this small, a fraction of the cost of any()
+        if ended or self._normalizer is not None or self.masks is not None or _reported(infos):
+            return self._outcome(observations, rewards, dones, ended, infos)
+        return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
+
+    def _outcome(self, observations: Any, rewards: np.ndarray, dones: np.ndarray, ended: bool, infos: Infos) -> Outcome:
+        """Of a step of which more is to be said than what the environments have returned."""
+        stored = None
+        if self._normalizer is not None:
+            stored, rewards = self._before_normalisation(rewards)
+        then = unchanged = observations if stored is None else stored
         terminated = truncated = self._none
-        episodes, ended = NOTHING, True in dones.tolist()  # on an array this small, a fraction of the cost of any()
         if ended:
-            successors, truncated = self._ends(successors, dones, infos)
+            then, truncated = self._ends(unchanged, dones, infos)
             terminated = np.greater(dones, truncated)
-            episodes = episode_columns(infos, dones)
-        else:
-            for info in infos:
-                if EPISODE in info:  # ended for a Monitor alone, beneath a wrapper that begins another by itself
-                    episodes = episode_columns(infos)
-                    break
-        masks, columns = None, NOTHING
+        masks, extras = None, NOTHING
         if self.masks is not None:
-            masks = self.masks.after_step(observations if stored is None else stored, dones, infos)
-            columns = {"next_masks": self._final_masks(self.masks, masks, successors, dones, infos)}
+            masks = self.masks.after_step(unchanged, dones, infos)
+            extras = {"next_masks": self._final_masks(self.masks, masks, then, dones, infos)}
+        episodes = episode_columns(infos, dones)
         return Outcome(
-            successors,
-            rewards,
-            terminated,
-            truncated,
-            observations,
-            dones,
-            ended,
-            masks,
-            stored,
-            columns,
-            episodes,
-            infos,
+            then, rewards, terminated, truncated, observations, dones, ended, infos, episodes, masks, stored, extras
         )
+
+    def _before_normalisation(self, rewards: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The newest observations, if these are stored so, and the rewards, of which ``rewards`` were returned.
+
+        Raises:
+            NonFiniteError: VecNormalize has clipped an infinity.
+        """
+        assert self._normalizer is not None
+        self._check.values(self._normalizer.old_obs, self._normalizer.old_reward, self._check.steps)
+        if self._raw_rewards:
+            rewards = self._normalizer.get_original_reward()
+        return self._normalizer.get_original_obs() if self._raw_observations else None, rewards
 
     def _ends(self, observations: Any, dones: np.ndarray, infos: Infos) -> tuple[Any, np.ndarray]:
         """What a step in which episodes ended led to, and which were cut short [N].
@@ -163,3 +162,12 @@ class FromVecEnv:
     def set_state(self, state: Any) -> None:
         """Continue from what :meth:`get_state` returned."""
         self.env.set_state(state)
+
+
+def _reported(infos: Infos) -> bool:
+    """Whether there are statistics of an episode: perhaps one that ended for a Monitor alone, beneath a wrapper that
+    begins another by itself."""
+    for info in infos:  # noqa: SIM110  # any() of a generator costs more
+        if EPISODE in info:
+            return True
+    return False

@@ -221,7 +221,11 @@ class VecEnv(ABC):
                 return actions[None]
             if actions.shape[:1] == (self.num_envs,):
                 return actions
-        elif is_composed(self.action_space) and isinstance(actions, dict | tuple):
+        return self._checked_actions(actions)
+
+    def _checked_actions(self, actions: Any) -> Any:
+        """As :meth:`_batch_of_actions`, of what is no array with a row for each environment."""
+        if is_composed(self.action_space) and isinstance(actions, dict | tuple):
             if self.num_envs == 1 and self.action_space.contains(actions):
                 return [actions]
             if isinstance(actions, dict):
