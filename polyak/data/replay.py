@@ -23,7 +23,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data import own_arrays
-from polyak.data.base import BaseBuffer, Normalizer
+from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionRows
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.datasets.parts import each
@@ -36,7 +36,6 @@ from polyak.data.storage.mirror import Mirror
 from polyak.data.storage.placement import Placement
 from polyak.data.storage.ring import check_size, make_storage
 from polyak.data.storage.storage import RowLayout, Storage
-from polyak.data.storage.table import observation_dtype
 from polyak.envs.spaces import get_action_dtype
 from polyak.experience.samplers import Prioritized, Sampler, Uniform, make_sampler
 from polyak.experience.schema import Column, Schema
@@ -71,7 +70,7 @@ def _column(name: str) -> property:
                 f"{name} does not exist with optimize_memory_usage=True, which stores every observation once: "
                 "use sample(), or optimize_memory_usage=False."
             )
-        return self.storage.table.lend(name)
+        return self.storage.lend(name)
 
     def write(self: ReplayBuffer, value: Any) -> None:
         if self._has_storage:
@@ -138,7 +137,7 @@ class ReplayBuffer(BaseBuffer):
     @property
     def extras(self) -> dict[str, np.ndarray]:
         """Name -> extra column of all rows [buffer_size, n_envs, ...]; views."""
-        return self.storage.table.lend("extras") if self._extended else {}  # type: ignore[return-value]
+        return self.storage.lend("extras") if self._extended else {}  # type: ignore[return-value]
 
     def __init__(
         self,
@@ -352,8 +351,8 @@ class ReplayBuffer(BaseBuffer):
             row = self.storage.read(cells)
             ends = row["dones"] * (1 - row["timeouts"]) > 0
             found = reward(row["observations"], row["actions"], row["next_observations"], ends)
-            self.storage.table.cells["rewards"][cells] = found
-        self.storage.table.changed()
+            self.storage.records.cells["rewards"][cells] = found
+        self.storage.changes.note()
 
     @staticmethod
     def _stacked(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -445,7 +444,7 @@ class ReplayBuffer(BaseBuffer):
             self.sampler.include(self.relabel.cut(running))
         columns["dones"][newest, running] = 1
         columns["timeouts"][newest, running] = 1
-        self.storage.table.changed(newest)
+        self.storage.changes.note(newest)
 
     def _newest(self) -> int:
         return (self.pos - 1) % self.buffer_size

@@ -41,6 +41,17 @@ def first(column: Column) -> Array:
     return next(leaves(column))
 
 
+def assign(column: Column, index: Any, value: Column) -> None:
+    """``column[index] = value`` in every array of a column; values of either library."""
+    if isinstance(column, dict):
+        for key, part in column.items():
+            assign(part, index, value[key])
+    elif isinstance(column, Tensor):
+        column[index] = torch.as_tensor(value, device=column.device)
+    else:
+        column[index] = value.numpy(force=True) if isinstance(value, Tensor) else value
+
+
 def device_of(array: Array) -> Device:
     """Where an array is."""
     return array.device if isinstance(array, Tensor) else None

@@ -110,7 +110,7 @@ class Ring:
         at = self.written % self.length
         for name, column in self.columns.items():
             if name != "final":
-                self._assign(column, at, row[name])
+                arrays.assign(column, at, row[name])
         if self.share_frames:
             self._append_successors(row, at)
         self.written += 1
@@ -133,13 +133,6 @@ class Ring:
             self.columns["final"][...] = 0
             self._ended = 0 * self._ended
 
-    def _assign(self, column: Column, at: Any, value: Column) -> None:
-        if isinstance(column, Mapping):
-            for key, part in column.items():
-                self._assign(part, at, value[key])
-        else:
-            column[at] = arrays.place(value, self.device)
-
     def _append_successors(self, row: Mapping[str, Column], at: int) -> None:
         """The next row begins with what comes next; what an episode ended with is one of the finals, by turns. Those of
         running episodes are all written to the last place, which is never read."""
@@ -148,8 +141,8 @@ class Ring:
         number = self._ended + ended.cumsum(0)  # from 1 on
         self.columns["final"][at] = arrays.where(ended, number, 0 * number)
         slot = arrays.where(ended, (number - 1) % self.finals, 0 * number + self.finals)
-        self._assign(self._finals.cells["observations"], slot, row["next_observations"])
-        self._assign(self.columns["observations"], (at + 1) % self.length, row["next_observations"])
+        arrays.assign(self._finals.cells["observations"], slot, row["next_observations"])
+        arrays.assign(self.columns["observations"], (at + 1) % self.length, row["next_observations"])
         self._ended = self._ended + ended.sum()
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -206,10 +199,10 @@ class Ring:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back the :meth:`state` of a ring of the same layout and size."""
-        self._assign(self.columns, slice(None), state["columns"])
+        arrays.assign(self.columns, slice(None), state["columns"])
         self.written = int(state["written"])
         if self.share_frames:
-            self._assign(self._finals.cells["observations"], slice(None), state["finals"])
+            arrays.assign(self._finals.cells["observations"], slice(None), state["finals"])
             self._ended = arrays.place(state["ended"], self.device)
 
 

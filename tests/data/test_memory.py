@@ -86,7 +86,7 @@ def test_a_million_atari_frames_take_less_than_8_gb():
 def test_the_estimate_is_what_gets_allocated(saving, space):
     buffer = ReplayBuffer(500, space, spaces.Box(-1, 1, (6,)), "cpu", optimize_memory_usage=saving)
     storage = buffer.storage
-    allocated = storage.table.rows.nbytes
+    allocated = storage.records.rows.nbytes
     if saving:
         allocated += storage._side_row.nbytes + sum(stack.planes.nbytes for stack in storage.stacks.values())
     estimate = type(storage).size_of(buffer._layout, 500)
@@ -98,7 +98,7 @@ def test_unused_rows_cost_nothing():
     process = psutil.Process()
     before = process.memory_info().rss
     buffer = ReplayBuffer(20_000, ATARI, spaces.Discrete(4), "cpu")  # 1.1 GB if it were touched
-    assert buffer.storage.table.rows.nbytes > 1e9
+    assert buffer.storage.records.rows.nbytes > 1e9
     assert process.memory_info().rss - before < 5e7
 
 

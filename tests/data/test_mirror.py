@@ -13,10 +13,9 @@ from gymnasium import spaces
 from polyak import DQN
 from polyak.data import Hindsight, InsufficientMemoryError, ReplayBuffer
 from polyak.data.storage import placement as module
-from polyak.data.storage.mirror import DeviceTable, Mirror, SingleMirror, mirror_of, pieces
+from polyak.data.storage.mirror import DeviceRows, Mirror, SingleMirror, mirror_of, pieces
 from polyak.data.storage.placement import Placement
 from polyak.data.storage.storage import PairStorage, RowLayout
-from polyak.data.storage.table import Table, record_dtype
 
 GAMMA = 0.9
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -189,7 +188,7 @@ def test_edits_through_views_that_were_kept(experience, monkeypatch, hold):
     ours, theirs = (data.fill(buffer) for buffer in pair(data, optimize_memory_usage=False))
     assert_draw_the_same(ours, theirs)
     kept = [hold(buffer.rewards) for buffer in (ours, theirs)]
-    assert ours.storage.table.lent
+    assert ours.storage.loans
     assert_draw_the_same(ours, theirs)
     for number in (7.0, 8.0):  # written after the last look, twice
         for view in kept:
@@ -198,7 +197,7 @@ def test_edits_through_views_that_were_kept(experience, monkeypatch, hold):
     for view in kept:
         np.asarray(view)[...] = 9.0
     del kept, view
-    assert not ours.storage.table.lent
+    assert not ours.storage.loans
     assert not looked_at_main_memory(ours, monkeypatch, lambda: ours.sample(8))
     theirs.sample(8)
     assert_draw_the_same(ours, theirs)
@@ -214,7 +213,7 @@ def test_using_a_buffer_lends_nothing(experience, goal_env):
             kept = [ours.sample(5), *ours.transitions(5, GAMMA, batches=2), ours.state_dict(), pickle.dumps(ours)]
             ours.cut_episodes()
             ours.load_state_dict(kept[-2])
-            assert not ours.storage.table.lent
+            assert not ours.storage.loans
 
 
 @pytest.mark.parametrize("kind", ["box", "stack", "mixed"])
@@ -377,23 +376,25 @@ def test_the_range_of_changes_covers_all_changes():
     """Random writes: slot after slot, the newest again, jumps, and arrays lent."""
     rng = np.random.default_rng(0)
     for steps in (1, 2, 7):
-        table = Table(record_dtype({"x": np.dtype(np.int64)}), steps, 2)
-        device, slot = DeviceTable(table, torch.device("cpu")), -1
+        number = np.dtype(np.int64)
+        storage = PairStorage(RowLayout(number, number), steps, 2)
+        device, slot = DeviceRows(storage, torch.device("cpu")), -1
+        column = storage.columns["rewards"]
         for t in range(400):
             kind = rng.integers(12)
             if kind == 0:
                 slot = int(rng.integers(steps))
-                table.columns["x"][slot] = t
-                table.changed(slot)
+                column[slot] = t
+                storage.changes.note(slot)
             elif kind == 1:
-                table.lend("x")[int(rng.integers(steps))] = t
+                storage.lend("rewards")[int(rng.integers(steps))] = t
             elif kind < 10:
                 slot = slot if kind == 2 and slot >= 0 else (slot + 1) % steps
-                table.columns["x"][slot] = t
-                table.changed(slot)
+                column[slot] = t
+                storage.changes.note(slot)
             else:
                 device.update(steps)
-                assert device.take(torch.arange(2 * steps))["x"].tolist() == table.cells["x"].tolist()
+                assert device.take(torch.arange(2 * steps), "rewards").tolist() == column.ravel().tolist()
 
 
 def test_pieces():
@@ -408,14 +409,14 @@ def test_large_uploads_are_not_pinned(experience, monkeypatch):
     data, pinned = experience("box"), []
     monkeypatch.setattr("polyak.data.storage.mirror.to_device", lambda tensor, device: pinned.append(tensor) or tensor)
     storage = data.fill(pair(data)[1]).storage
-    row = storage.table.dtype.itemsize
+    row = storage.records.dtype.itemsize
     for limit, through_pinned in ((40 * row, 1), (40 * row - 1, 0)):
         monkeypatch.setattr("polyak.data.storage.mirror.LARGEST_PINNED", limit)
         pinned.clear()
         copied = mirror_of(storage, torch.device("cpu"))
         copied.update(20)
         assert len(pinned) == through_pinned
-        assert torch.equal(copied._table._rows, storage.table.bytes)
+        assert torch.equal(copied._rows.records.bytes, storage.records.bytes)
 
 
 @pytest.mark.parametrize("saving", [False, True])
@@ -480,7 +481,7 @@ def test_choices(gpu, choice, device, cells, mirrored):
     storage, where = storage_of(cells), torch.device(device)
     assert storage.nbytes == 20 * cells
     placement = Placement(choice, where)
-    storage.table.changed(0)
+    storage.changes.note(0)
     assert (placement.source(storage, where, 1, 8) is not storage) == mirrored
     assert (pickle.loads(pickle.dumps(placement)).source(storage, where, 1, 8) is not storage) == mirrored
 

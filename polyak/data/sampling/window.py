@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polyak.data.batch import ArrayObs
 from polyak.data.storage.storage import Storage
-from polyak.data.storage.table import ArrayObs
 
 
 @dataclass

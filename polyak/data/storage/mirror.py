@@ -7,8 +7,7 @@ is, and returns the same bits as tensors: everything that follows is the same fo
 
 from __future__ import annotations
 
-from math import gcd
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +16,10 @@ from torch import Tensor
 from polyak.data.batch import TensorObs
 from polyak.data.storage.frames import FrameStack
 from polyak.data.storage.storage import SingleStorage, Storage
-from polyak.data.storage.table import Table
+from polyak.experience.records import Records
 from polyak.ops.transfer import to_device
 
-WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 LARGEST_PINNED = 16 << 20  # bytes that are uploaded without waiting: page-locked memory is scarce, and is kept by torch
-
-Fields = Union["Field", "dict[str, Fields]"]
-"""A field of records, or the fields of a field that is a record itself."""
 
 
 class Mirror:
@@ -37,30 +32,30 @@ class Mirror:
 
     def __init__(self, storage: Storage, device: torch.device):
         self.storage, self.device = storage, device
-        self._table = DeviceTable(storage.table, device)
+        self._rows = DeviceRows(storage, device)
 
     def stale(self, filled: int) -> int:
         """How many rows of the first ``filled`` slots the next :meth:`update` uploads."""
-        return self._table.stale(filled)[1] * self.storage.envs
+        return self._rows.stale(filled)[1] * self.storage.envs
 
     def update(self, filled: int) -> None:
         """Take over what was written into the first ``filled`` slots of the ring, beyond which nothing is read."""
-        self._table.update(filled)
+        self._rows.update(filled)
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         """Whole transitions, as :meth:`Storage.read` gives them: field -> [B, ...] tensors of their own."""
-        return self._table.take(self._upload(cells))
+        return self._rows.take(self._upload(cells))
 
     def next_observations(self, cells: np.ndarray) -> Any:
         """Successors [B, ...] of the rows in ``cells``."""
-        return self._table.take(self._upload(cells), "next_observations")
+        return self._rows.take(self._upload(cells), "next_observations")
 
     def _upload(self, array: np.ndarray) -> Tensor:
         return to_device(torch.from_numpy(array), self.device)
 
 
 class SingleMirror(Mirror):
-    """A :class:`Mirror` of a storage that keeps each observation, and each frame of stacked pictures, once."""
+    """A :class:`Mirror` of a storage that keeps each observation, and each frame of stacked images, once."""
 
     storage: SingleStorage
 
@@ -75,7 +70,7 @@ class SingleMirror(Mirror):
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         places = self._upload(cells)
-        rows = self._table.take(places)
+        rows = self._rows.take(places)
         successors = self._decode(self._successors(cells, places))
         return {**rows, "observations": self._decode(rows["observations"]), "next_observations": successors}
 
@@ -84,7 +79,7 @@ class SingleMirror(Mirror):
 
     def _successors(self, cells: np.ndarray, places: Tensor) -> TensorObs:
         """Stored form of the next observations of the rows in ``cells``, whose numbers the device has in ``places``."""
-        found = self._table.take((places + self.storage.envs) % len(self.storage.table.rows), "observations")
+        found = self._rows.take((places + self.storage.envs) % len(self.storage.records.rows), "observations")
         exceptions, values = self.storage.exceptions(cells)
         if exceptions.size:  # the ends of episodes: few enough to be brought with each batch
             at = self._upload(exceptions)
@@ -107,30 +102,26 @@ class SingleMirror(Mirror):
         return self._planes[None].frames(stored) if self._planes else stored
 
 
-class DeviceTable:
-    """The records of a :class:`~polyak.data.storage.table.Table` on a device."""
+class DeviceRows:
+    """The rows of a storage on a device."""
 
-    def __init__(self, table: Table, device: torch.device):
-        self._table, self._seen = table, 0
-        self._rows = torch.zeros_like(table.bytes, device=device)
-        self._fields = _fields_of(self._rows, table.dtype)
+    def __init__(self, storage: Storage, device: torch.device):
+        self._storage, self._seen = storage, 0
+        self.records = Records(storage.records.dtype, storage.steps, storage.envs, device)
+        self.take = self.records.take
 
     def stale(self, filled: int) -> tuple[int, int]:
         """The slots to upload: where they begin in the ring, and how many; of those before ``filled``."""
-        first, count = self._table.changed_since(self._seen)
-        return (0, filled) if count == self._table.steps else (first, count)
+        first, count = self._storage.changes.since(self._seen)
+        return (0, filled) if count == self._storage.steps else (first, count)
 
     def update(self, filled: int) -> None:
         """Upload what was written into the first ``filled`` slots."""
-        envs = self._table.envs
-        for piece in pieces(*self.stale(filled), self._table.steps):
+        envs = self._storage.envs
+        for piece in pieces(*self.stale(filled), self._storage.steps):
             rows = slice(piece.start * envs, piece.stop * envs)
-            upload(self._table.bytes[rows], self._rows[rows])
-        self._seen = self._table.changes
-
-    def take(self, cells: Tensor, name: str | None = None) -> Any:
-        """The records in some cells [B], or one field of them: [B, ...] by name."""
-        return _take(self._fields if name is None else self._fields[name], cells)  # type: ignore[index]
+            upload(self._storage.records.bytes[rows], self.records.bytes[rows])
+        self._seen = self._storage.changes.count
 
 
 class DevicePlanes:
@@ -138,8 +129,8 @@ class DevicePlanes:
 
     def __init__(self, stack: FrameStack, device: torch.device):
         self._stack, self._seen = stack, 0
-        self._planes = torch.zeros_like(stack.planes, device=device)
-        self._field = Field(self._planes, 0, np.dtype((np.uint8, tuple(stack.plane_shape))))
+        plane = np.dtype([("plane", np.uint8, tuple(stack.plane_shape))])
+        self._planes = Records(plane, len(stack.planes), 1, device)
 
     def update(self) -> None:
         """Upload the planes that came since the last time and are still in use."""
@@ -147,45 +138,13 @@ class DevicePlanes:
         count = min(stack.appended - self._seen, stack.head - stack.tail)
         for piece in pieces((stack.head - count) % stack.capacity, count, stack.capacity):
             places = slice(piece.start + 1, piece.stop + 1)  # the first plane is the empty one
-            upload(stack.planes[places], self._planes[places])
+            upload(stack.planes[places], self._planes.bytes[places])
         self._seen = stack.appended
 
     def frames(self, numbers: Tensor) -> Tensor:
-        """Numbers [B, C] -> pictures [B, C, H, W]."""
+        """Numbers [B, C] -> images [B, C, H, W]."""
         places = (numbers % self._stack.capacity + 1).masked_fill_(numbers < 0, 0)
-        return self._field.take(places.reshape(-1)).unflatten(0, numbers.shape)
-
-
-class Field:
-    """One field of records, gathered in the widest words that fit: bytes are slow, and torch cannot gather every type.
-
-    Args:
-        rows: the records as bytes, [N, bytes].
-        offset: of the field.
-        dtype: a subarray, or a single number.
-    """
-
-    def __init__(self, rows: Tensor, offset: int, dtype: np.dtype):
-        word = gcd(rows.shape[1], offset, dtype.itemsize, 8)
-        self._words = rows[:, offset : offset + dtype.itemsize].view(WORDS[word])
-        self._dtype, self._shape = torch.from_numpy(np.empty(0, dtype.base)).dtype, dtype.shape
-
-    def take(self, cells: Tensor) -> Tensor:
-        """The values in some cells: [B] -> [B, ...], contiguous."""
-        return self._words.index_select(0, cells).view(self._dtype).reshape(len(cells), *self._shape)
-
-
-def _fields_of(rows: Tensor, dtype: np.dtype, offset: int = 0) -> Fields:
-    if dtype.names is None or dtype.fields is None:
-        return Field(rows, offset, dtype)
-    fields = {name: dtype.fields[name] for name in dtype.names}
-    return {name: _fields_of(rows, kind, offset + start) for name, (kind, start, *_) in fields.items()}
-
-
-def _take(columns: Fields, cells: Tensor) -> Any:
-    if isinstance(columns, dict):
-        return {name: _take(column, cells) for name, column in columns.items()}
-    return columns.take(cells)
+        return self._planes.take(places.reshape(-1), "plane").unflatten(0, numbers.shape)  # type: ignore[no-any-return]
 
 
 def pieces(first: int, count: int, size: int) -> list[slice]:

@@ -50,7 +50,7 @@ class Placement:
             rows: how many will be drawn.
         """
         mirror = None if self.never else self.mirror(storage, device)
-        if mirror is None or storage.table.lent:  # whoever holds a view may be writing into it
+        if mirror is None or storage.loans:  # a view that still exists may be written into
             return storage
         self._missed += rows
         if mirror.stale(filled) > UPLOADS_PER_ROW * self._missed:

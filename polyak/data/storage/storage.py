@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from polyak.data.batch import TransitionColumns
+from polyak.data.batch import ArrayObs, TransitionColumns
 from polyak.data.storage.frames import FrameStack, find_stacks
-from polyak.data.storage.table import ArrayObs, Table, assign, record_dtype, unpack
+from polyak.experience.arrays import assign
+from polyak.experience.changes import Changes, Loans
+from polyak.experience.records import Records, record_dtype, unpack
 from polyak.experience.schema import Schema
 
 SCALARS = {"rewards": np.dtype(np.float32), "dones": np.dtype(np.float32), "timeouts": np.dtype(np.float32)}
@@ -48,15 +50,18 @@ class Storage(ABC):
 
     Attributes:
         columns: "actions", "rewards", "dones", "timeouts" -> views [steps, envs, ...]; with the layout's observations,
-            and "extras" -> dict of views, if there are any. Who writes into them tells the table:
-            :meth:`~polyak.data.storage.table.Table.changed`.
+            and "extras" -> dict of views, if there are any.
+        records: the rows themselves.
+        changes: what was written into them; it is to be noted here.
+        loans: columns that others may be writing into.
     """
 
     def __init__(self, layout: RowLayout, steps: int, envs: int, on_disk: bool = False):
         self.layout, self.observation = layout, layout.observation
         self.steps, self.envs = steps, envs
-        self.table = Table(self.record(layout), steps, envs, on_disk)
-        self._written = tuple(self.table.columns[name] for name in ("actions", *SCALARS))
+        self.records = Records(self.record(layout), steps, envs, on_disk=on_disk)
+        self.changes, self.loans = Changes(steps), Loans()
+        self._written = tuple(self.records.columns[name] for name in ("actions", *SCALARS))
 
     @classmethod
     @abstractmethod
@@ -70,16 +75,21 @@ class Storage(ABC):
 
     @property
     def columns(self) -> dict[str, Any]:
-        return self.table.columns
+        return self.records.columns
+
+    def lend(self, name: str) -> ArrayObs:
+        """A column for others to read, and to write into for as long as they keep it or any view of it."""
+        self.changes.note()
+        return self.loans.lend(self.columns[name])  # type: ignore[no-any-return]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the full ring."""
-        return self.table.rows.nbytes
+        return self.records.rows.nbytes
 
     def scalars(self, name: str, cells: np.ndarray) -> np.ndarray:
         """One of the scalar columns at some cells of any shape."""
-        return self.table.cells[name][cells]
+        return self.records.cells[name][cells]
 
     @property
     def shared(self) -> TransitionColumns | None:
@@ -108,7 +118,7 @@ class Storage(ABC):
         action[slot], reward[slot], done[slot], timeout[slot] = actions, rewards, dones, timeouts
         if extras:
             assign(self.columns["extras"], slot, extras)
-        self.table.changed(slot)
+        self.changes.note(slot)
 
     def write_many(self, slots: slice, observations: Any, next_observations: Any, facts: Mapping[str, Any]) -> None:
         """Write successive vectorised steps over whatever some slots held.
@@ -155,7 +165,7 @@ class PairStorage(Storage):
     def __init__(self, layout: RowLayout, steps: int, envs: int, on_disk: bool = False):
         super().__init__(layout, steps, envs, on_disk)
         self._flat = self.observation.names is None and layout.extras is None  # no field is a record itself
-        self._pair = self.table.columns["observations"], self.table.columns["next_observations"]
+        self._pair = self.records.columns["observations"], self.records.columns["next_observations"]
 
     @classmethod
     def record(cls, layout: RowLayout) -> np.dtype:
@@ -169,13 +179,13 @@ class PairStorage(Storage):
     @cached_property
     def shared(self) -> TransitionColumns | None:
         try:
-            return TransitionColumns(**{name: _sharing(column) for name, column in self.table.cells.items()})
+            return TransitionColumns(**{name: _sharing(column) for name, column in self.records.cells.items()})
         except (TypeError, ValueError):  # numbers of a type, or rows of a width, that torch does not know
             return None
 
     @property
     def row_bytes(self) -> int:
-        return self.table.dtype.itemsize
+        return self.records.dtype.itemsize
 
     def _write_observations(self, slot: int, observations: Any, next_observations: Any) -> None:
         now, then = self._pair
@@ -187,29 +197,29 @@ class PairStorage(Storage):
             assign(target, slots, value)
         for name, value in facts.items():
             assign(self.columns[name], slots, value)
-        self.table.changed()
+        self.changes.note()
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
-        rows = self.table.take(cells)
+        rows = self.records.take_rows(cells)
         if self._flat:
-            return {name: rows[name] for name in self.table.columns}
-        return {name: unpack(rows[name]) for name in self.table.columns}
+            return {name: rows[name] for name in self.records.columns}
+        return {name: unpack(rows[name]) for name in self.records.columns}
 
     def next_observations(self, cells: np.ndarray, key: str | None = None) -> Any:
         if key is not None:
-            return self.table.cells["next_observations"][key][cells]
-        return unpack(self.table.take(cells)["next_observations"])
+            return self.records.cells["next_observations"][key][cells]
+        return unpack(self.records.take_rows(cells)["next_observations"])
 
     def clear(self) -> None:
         pass
 
     def state_dict(self, slots: np.ndarray) -> dict[str, np.ndarray]:
-        return {name: column[slots] for name, column in flatten(self.table.columns)}
+        return {name: column[slots] for name, column in flatten(self.records.columns)}
 
     def load_state_dict(self, state: dict[str, np.ndarray], rows: np.ndarray, slots: np.ndarray) -> None:
-        for name, column in flatten(self.table.columns):
+        for name, column in flatten(self.records.columns):
             column[slots] = state[name][rows]
-        self.table.changed()
+        self.changes.note()
 
 
 class SingleStorage(Storage):
@@ -252,11 +262,11 @@ class SingleStorage(Storage):
 
     @property
     def nbytes(self) -> int:
-        return self.table.rows.nbytes + sum(stack.planes.nbytes for stack in self.stacks.values())
+        return self.records.rows.nbytes + sum(stack.planes.nbytes for stack in self.stacks.values())
 
     @property
     def row_bytes(self) -> int:
-        return self.table.dtype.itemsize + 2 * self.observation.itemsize
+        return self.records.dtype.itemsize + 2 * self.observation.itemsize
 
     def _write_observations(self, slot: int, observations: Any, next_observations: Any) -> None:
         cells = slot * self.envs + np.arange(self.envs)
@@ -323,7 +333,7 @@ class SingleStorage(Storage):
 
     def _successors(self, cells: np.ndarray) -> np.ndarray:
         """Stored form of the next observations."""
-        found = self.table.take((cells + self.envs) % len(self.table.rows))["observations"]
+        found = self.records.take_rows((cells + self.envs) % len(self.records.rows))["observations"]
         exceptions, values = self.exceptions(cells)
         if exceptions.size:
             found[exceptions] = values
@@ -344,7 +354,7 @@ class SingleStorage(Storage):
         return {key: self.stacks[key].frames(a) if key in self.stacks else a for key, a in unpack(stored).items()}  # type: ignore[union-attr]
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
-        rows = self.table.take(cells)
+        rows = self.records.take_rows(cells)
         fields = {name: unpack(rows[name]) for name in self.layout.facts()}
         stored, successors = rows["observations"], self._successors(cells)
         if shared and None in self.stacks:
@@ -378,7 +388,7 @@ class SingleStorage(Storage):
         self.clear()
         for name, column in flatten(self.columns):
             column[slots] = state[name][rows]
-        self.table.changed()
+        self.changes.note()
         for key, stack in self.stacks.items():
             stack.load_state_dict(state[path("frames", key)], slots, state[path("observations", key)][rows])
         slot_of = np.full(int(rows.max(initial=-1)) + 1, -1)
