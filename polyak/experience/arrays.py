@@ -36,6 +36,15 @@ def leaves(column: Column) -> Iterator[Array]:
         yield column
 
 
+def paths(columns: Mapping[str, Column], prefix: str = "") -> Iterator[tuple[str, Array]]:
+    """All arrays of nested columns, with their keys joined by slashes."""
+    for name, column in columns.items():
+        if isinstance(column, Mapping):
+            yield from paths(column, f"{prefix}{name}/")
+        else:
+            yield prefix + name, column
+
+
 def first(column: Column) -> Array:
     """Any one array of a column."""
     return next(leaves(column))
