@@ -341,7 +341,7 @@ class ReplayBuffer(BaseBuffer):
                 rows["extras"] = {c.name: columns[c.name].reshape(-1, 1, *c.shape) for c in self.schema}
             for name in ("observations", "next_observations"):
                 rows[name] = each(self._stacked, getattr(part, name), self.obs_shape)
-            self.storage.extend(Experience(rows))
+            self.storage.extend(Experience(rows), copy=True)
         filled = np.arange(first, self.size())
         if self.relabel is not None:
             self._sync(self.relabel)

@@ -96,7 +96,7 @@ class CompactRing(Ring):
         }
         self._put(cells, _joined({**then, **self._pending_numbers}))
 
-    def extend(self, experience: Experience) -> None:
+    def extend(self, experience: Experience, copy: bool = False) -> None:
         for t in range(experience.lead[0]):
             self.append(experience[t])
 

@@ -148,11 +148,11 @@ class Ring:
         self.changes.note(at)
         self.written += 1
 
-    def extend(self, experience: Experience) -> None:
+    def extend(self, experience: Experience, copy: bool = False) -> None:
         """Write many rows [T, n_envs, ...]; those that fill an empty ring without frames sharing become its columns as
-        they are, uncopied: the ring then writes into them."""
-        whole = self.written == 0 and experience.lead == (self.length, self.n_envs)
-        if whole and not self.share_frames and experience.device == self.device and _writable(experience):
+        they are, uncopied unless ``copy``: the ring then writes into them."""
+        whole = self.written == 0 and experience.lead == (self.length, self.n_envs) and not copy
+        if whole and not self.share_frames and experience.device == self.device and self._can_adopt(experience):
             self._set_columns({name: experience[name] for name in self.columns})
             self.records, self.written = None, self.length
             self.changes.note()
@@ -161,6 +161,14 @@ class Ring:
                 self.append(experience[t])
         else:
             self._extend_at_once(experience)
+
+    def _can_adopt(self, experience: Experience) -> bool:
+        """Whether all columns are of the stored types and can be written into: those of another process cannot."""
+        given = dict(arrays.paths(experience.columns))
+        return all(
+            given[path].dtype == column.dtype and (self.device is not None or given[path].flags.writeable)
+            for path, column in arrays.paths(self.columns)
+        )
 
     def _extend_at_once(self, experience: Experience) -> None:
         """Every column in one piece, or two where the ring begins again."""
@@ -300,8 +308,3 @@ def shaped(column: Column, cells: Array) -> Column:
     if cells.ndim == 1:
         return column
     return arrays.mapped(lambda array: array.reshape(*cells.shape, *array.shape[1:]), column)
-
-
-def _writable(experience: Experience) -> bool:
-    """Whether all columns can be written into: arrays that another process maps cannot."""
-    return all(array.flags.writeable for array in arrays.leaves(experience.columns) if isinstance(array, np.ndarray))
