@@ -28,8 +28,8 @@ from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.offline import DatasetAlgorithm
 from polyak.core.seeding import random_states_kept
 from polyak.data import Column, Dataset, Transition
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import Parts, count, each
-from polyak.data.storage.table import ArrayObs
 from polyak.envs.shown import shown_to
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy

@@ -11,10 +11,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.batch import TensorObs
-from polyak.data.storage.table import ArrayObs
+from polyak.data.batch import ArrayObs, TensorObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
 from polyak.experience.randomness import Randomness
+from polyak.experience.records import record_dtype
 from polyak.ops.transfer import to_device
 
 
@@ -28,6 +28,13 @@ class Normalizer(Protocol):
     def normalize_reward(self, reward: np.ndarray) -> np.ndarray:
         """Scale rewards with the running statistics."""
         ...
+
+
+def observation_dtype(space: spaces.Space, shape: Any) -> np.dtype:
+    """The numpy type of one stored observation: a subarray, or for a Dict space a record of subarrays."""
+    if isinstance(space, spaces.Dict):
+        return record_dtype({key: observation_dtype(sub, shape[key]) for key, sub in space.spaces.items()})
+    return np.dtype((space.dtype, shape))
 
 
 class BaseBuffer(Randomness, ABC):

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from polyak.data.step import AFTER, NO_EXTRAS
 
+ArrayObs = Union[np.ndarray, "dict[str, np.ndarray]"]
+"""A batch of observations: one array [B, ...], or one per key of a Dict space."""
 TensorObs = Union[Tensor, "dict[str, Tensor]"]
-"""A batch of observations: one tensor [B, ...], or one per key of a Dict space."""
+"""The same as tensors."""
 
 
 class ReplayBufferSamples(NamedTuple):

@@ -23,26 +23,27 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.data import own_arrays
-from polyak.data.base import BaseBuffer, Normalizer
-from polyak.data.batch import ReplayBufferSamples, Transition, TransitionRows
+from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
+from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.datasets.parts import each
 from polyak.data.hindsight.relabel import Relabel
+from polyak.data.placement import Placement, check_size
 from polyak.data.replay_state import check_columns, check_rows, load_relabel, load_sampler, parts_state, section
 from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.step import Step
-from polyak.data.storage.mirror import Mirror
-from polyak.data.storage.placement import Placement
-from polyak.data.storage.ring import check_size, make_storage
-from polyak.data.storage.storage import RowLayout, Storage
-from polyak.data.storage.table import observation_dtype
 from polyak.envs.spaces import get_action_dtype
+from polyak.experience.compact import CompactRing
+from polyak.experience.record import Experience
+from polyak.experience.records import record_dtype
+from polyak.experience.ring import Ring
 from polyak.experience.samplers import Prioritized, Sampler, Uniform, make_sampler
 from polyak.experience.schema import Column, Schema
 
 STATE_VERSION = 1
 ROWS_AT_ONCE = 8192
+_SCALARS = {name: np.dtype(np.float32) for name in ("rewards", "dones", "timeouts")}
 _STEP = "obs", "next_obs", "action", "reward", "done"
 
 
@@ -71,7 +72,7 @@ def _column(name: str) -> property:
                 f"{name} does not exist with optimize_memory_usage=True, which stores every observation once: "
                 "use sample(), or optimize_memory_usage=False."
             )
-        return self.storage.table.lend(name)
+        return self.storage.lend(name)
 
     def write(self: ReplayBuffer, value: Any) -> None:
         if self._has_storage:
@@ -92,7 +93,7 @@ class ReplayBuffer(BaseBuffer):
     Args:
         buffer_size: transitions kept in all; each environment gets ``buffer_size // n_envs`` steps, which is also the
             value of the attribute of that name.
-        optimize_memory_usage: store every observation once, and every frame of stacked pictures once. Samples are the
+        optimize_memory_usage: store every observation once, and every frame of stacked images once. Samples are the
             same bits; they take a little longer.
         handle_timeout_termination: False treats a time limit as a termination.
         sampler: "uniform" (default), "prioritized", "rank_based", or a Sampler object, of which a copy is used.
@@ -124,6 +125,36 @@ class ReplayBuffer(BaseBuffer):
     dones = _column("dones")
     timeouts = _column("timeouts")
 
+    @property
+    def pos(self) -> int:
+        """The slot that is written next."""
+        return self.storage.written % self.storage.length if self._has_storage else vars(self)["pos"]
+
+    @pos.setter
+    def pos(self, value: int) -> None:
+        if self._has_storage:
+            self.storage.written = value + self.full * self.buffer_size
+        else:
+            vars(self)["pos"] = value
+
+    @property
+    def full(self) -> bool:
+        """Whether every slot was written."""
+        return self.storage.written >= self.storage.length if self._has_storage else vars(self)["full"]
+
+    @full.setter
+    def full(self, value: bool) -> None:
+        if self._has_storage:
+            self.storage.written = self.pos + value * self.buffer_size
+        else:
+            vars(self)["full"] = value
+
+    def size(self) -> int:
+        try:
+            return self.storage.filled
+        except AttributeError:  # a subclass with its own arrays
+            return super().size()
+
     # What a subclass of a user's own has that calls only BaseBuffer.__init__ and brings its own arrays.
     optimize_memory_usage = False
     handle_timeout_termination = True
@@ -138,7 +169,7 @@ class ReplayBuffer(BaseBuffer):
     @property
     def extras(self) -> dict[str, np.ndarray]:
         """Name -> extra column of all rows [buffer_size, n_envs, ...]; views."""
-        return self.storage.table.lend("extras") if self._extended else {}  # type: ignore[return-value]
+        return self.storage.lend("extras") if self._extended else {}
 
     def __init__(
         self,
@@ -176,7 +207,7 @@ class ReplayBuffer(BaseBuffer):
         self._on_disk = storage_device == "disk"
         self._placement = Placement("cpu" if self._on_disk else storage_device, self.device, self._needs_arrays())
         if not self._on_disk:
-            check_size(self._layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
+            check_size(self.layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
         self.storage = self._make_storage()
         if self._placement.asked:  # what cannot be had is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
@@ -199,13 +230,16 @@ class ReplayBuffer(BaseBuffer):
         return np.float32 if dtype == np.float64 else dtype
 
     @property
-    def _layout(self) -> RowLayout:
+    def layout(self) -> np.dtype:
+        """The type of a row."""
+        observation = observation_dtype(self.observation_space, self.obs_shape)
         action = np.dtype((self._maybe_cast_dtype(get_action_dtype(self.action_space)), (self.action_dim,)))
-        return RowLayout.of(observation_dtype(self.observation_space, self.obs_shape), action, self.schema)
+        fields = {"observations": observation, "next_observations": observation, "actions": action, **_SCALARS}
+        return record_dtype(fields | ({"extras": record_dtype(self.schema.layouts())} if self._extended else {}))
 
-    def _make_storage(self) -> Storage:
-        saving, on_disk = self.optimize_memory_usage, self._on_disk
-        return make_storage(self._layout, self.buffer_size, self.n_envs, saving, on_disk)
+    def _make_storage(self) -> Ring:
+        kind = CompactRing if self.optimize_memory_usage else Ring
+        return kind(self.layout, self.buffer_size, self.n_envs, on_disk=self._on_disk)
 
     def reset(self) -> None:
         """Empty the buffer."""
@@ -294,9 +328,8 @@ class ReplayBuffer(BaseBuffer):
             raise ValueError("copy_info_dict=True keeps the infos of steps, of which datasets hold none: leave it out.")
         first = self.pos
         for part in dataset.chunks():
-            slots = slice(self.pos, self.pos + len(part.rewards))
             ended = part.terminations | part.truncations
-            facts: dict[str, Any] = {
+            rows: dict[str, Any] = {
                 "actions": encode(part.actions).reshape(-1, 1, self.action_dim),
                 "rewards": reward(part.rewards)[:, None],
                 "dones": ended[:, None],
@@ -305,15 +338,11 @@ class ReplayBuffer(BaseBuffer):
             if self._extended:
                 zeros = {c.name: np.broadcast_to(np.zeros(c.shape), (len(ended), *c.shape)) for c in self.schema}
                 columns = {**zeros, **{c.name: part.columns[c.name] for c in kept}}
-                facts["extras"] = {c.name: columns[c.name].reshape(-1, 1, *c.shape) for c in self.schema}
-            now, then = (
-                each(self._stacked, obs, self.obs_shape) for obs in (part.observations, part.next_observations)
-            )
-            self.storage.write_many(slots, now, then, facts)
-            self.pos = slots.stop
-        filled = np.arange(first, self.pos)
-        if self.pos == self.buffer_size:
-            self.pos, self.full = 0, True
+                rows["extras"] = {c.name: columns[c.name].reshape(-1, 1, *c.shape) for c in self.schema}
+            for name in ("observations", "next_observations"):
+                rows[name] = each(self._stacked, getattr(part, name), self.obs_shape)
+            self.storage.extend(Experience(rows), copy=True)
+        filled = np.arange(first, self.size())
         if self.relabel is not None:
             self._sync(self.relabel)
             filled = filled[self.relabel.eligible(filled)]
@@ -328,12 +357,7 @@ class ReplayBuffer(BaseBuffer):
             any -> copies [steps, n_envs, ...]; dicts of these for Dict observations and for extras.
         """
         slots = self._slots()
-        fields = self.storage.read((slots[:, None] * self.n_envs + self._lanes).reshape(-1))
-        return {name: each(partial(self._in_steps, len(slots)), column) for name, column in fields.items()}
-
-    def _in_steps(self, steps: int, array: np.ndarray) -> np.ndarray:
-        """[steps * n_envs, ...] as [steps, n_envs, ...]."""
-        return array.reshape(steps, self.n_envs, *array.shape[1:])
+        return self.storage.at(slots[:, None] * self.n_envs + self._lanes).columns
 
     def replace_rewards(self, reward: Callable[[Any, np.ndarray, Any, np.ndarray], np.ndarray]) -> None:
         """Let another function say what the stored steps were worth; sums over several steps are made of these.
@@ -349,11 +373,11 @@ class ReplayBuffer(BaseBuffer):
             raise ValueError(f"{type(self).__name__} stores steps in arrays of its own, whose rewards it must replace.")
         for start in range(0, self.size() * self.n_envs, ROWS_AT_ONCE):
             cells = np.arange(start, min(start + ROWS_AT_ONCE, self.size() * self.n_envs))
-            row = self.storage.read(cells)
+            row = self.storage.at(cells)
             ends = row["dones"] * (1 - row["timeouts"]) > 0
             found = reward(row["observations"], row["actions"], row["next_observations"], ends)
-            self.storage.table.cells["rewards"][cells] = found
-        self.storage.table.changed()
+            self.storage.columns["rewards"].reshape(-1)[cells] = found
+        self.storage.changes.note()
 
     @staticmethod
     def _stacked(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -388,15 +412,23 @@ class ReplayBuffer(BaseBuffer):
         if not fits:
             given = obs, next_obs, action, reward, done
             obs, next_obs, action, reward, done = map(self._batched, _STEP, given, self._shapes)
-        slot = self.pos
         if extras or self._extended:
             extras = self.schema.checked(extras, self.n_envs)
-        self.storage.write(slot, obs, next_obs, action, reward, done, timeouts, extras)
+        if self.relabel is not None:  # as long as the row is not there yet
+            self._sync(self.relabel)
+        self.storage.append(
+            {
+                "observations": obs,
+                "next_observations": next_obs,
+                "actions": action,
+                "rewards": reward,
+                "dones": done,
+                "timeouts": timeouts,
+                "extras": extras,
+            }
+        )
         if self.relabel is not None or self.sampler.adaptive:
-            self._announce(slot, done, infos)
-        self.pos = slot + 1
-        if self.pos == self.buffer_size:
-            self.pos, self.full = 0, True
+            self._announce(done, infos)
 
     def _timeouts(self, infos: list[dict[str, Any]]) -> np.ndarray | float:
         """Which environments [n_envs] ran into a time limit; 0 if none did, as nearly always."""
@@ -409,11 +441,10 @@ class ReplayBuffer(BaseBuffer):
             return 0.0
         return np.array(flags, np.float32)
 
-    def _announce(self, slot: int, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
+    def _announce(self, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
         """Tell sampler and relabelling about the rows just written."""
-        ready = None
+        ready, slot = None, self.storage.newest
         if self.relabel is not None:
-            self._sync(self.relabel)
             ready = self.relabel.added(slot, done, infos)
         if self.sampler.adaptive:
             cells = self._lanes + slot * self.n_envs
@@ -436,7 +467,7 @@ class ReplayBuffer(BaseBuffer):
         """
         if self.size() == 0 or not self._has_storage:
             return
-        newest, columns = self._newest(), self.storage.columns
+        newest, columns = self.storage.newest, self.storage.columns
         running = np.flatnonzero(columns["dones"][newest] == 0)
         if envs is not None:
             running = np.intersect1d(running, np.fromiter(envs, np.int64))
@@ -445,10 +476,7 @@ class ReplayBuffer(BaseBuffer):
             self.sampler.include(self.relabel.cut(running))
         columns["dones"][newest, running] = 1
         columns["timeouts"][newest, running] = 1
-        self.storage.table.changed(newest)
-
-    def _newest(self) -> int:
-        return (self.pos - 1) % self.buffer_size
+        self.storage.changes.note(newest)
 
     def _sync(self, relabel: Relabel) -> None:
         """Let the relabelling catch up with rows written from elsewhere."""
@@ -511,9 +539,9 @@ class ReplayBuffer(BaseBuffer):
         self._require_rows(batch_size)
         pipeline, sampler, filled = self._pipeline(env), self.sampler, self.size() * self.n_envs
         untouched = late and env is None and pipeline.learner_can_gather and self.device.type == "cpu"
-        columns = self.storage.shared if untouched else None
+        columns = self.storage.tensors if untouched else None
         if columns is not None:
-            yield from late_batches(pipeline, columns, sampler, filled, batch_size, gamma, batches)
+            yield from late_batches(pipeline, TransitionColumns(**columns), sampler, filled, batch_size, gamma, batches)
         elif self.relabel is None and type(sampler) is Uniform and not self.reduce.random:
             yield from uniform_batches(pipeline, sampler, filled, batch_size, gamma, batches)
         else:
@@ -569,7 +597,6 @@ class ReplayBuffer(BaseBuffer):
             normalize_obs, normalize_reward = partial(normalize_obs, env=env), partial(normalize_reward, env=env)
         return Pipeline(
             self.storage,
-            self._newest,
             source,
             self.relabel,
             self.reduce,
@@ -580,11 +607,11 @@ class ReplayBuffer(BaseBuffer):
             self.rng,
         )
 
-    def _mirrored(self, rows: int) -> Storage | Mirror:
-        """What the next ``rows`` are gathered from: the storage, or its mirror on the device."""
-        return self._placement.source(self.storage, self.device, self.size(), rows)
+    def _mirrored(self, rows: int) -> Ring:
+        """What the next ``rows`` are gathered from: the ring, or its mirror on the device."""
+        return self._placement.source(self.storage, self.device, rows)
 
-    def _in_memory(self, rows: int) -> Storage:
+    def _in_memory(self, rows: int) -> Ring:
         """The same where they are to be normalised, which takes arrays."""
         return self.storage
 
@@ -659,7 +686,7 @@ class ReplayBuffer(BaseBuffer):
         else:
             self.pos, self.full = len(rows) % self.buffer_size, len(rows) == self.buffer_size
         slots = self._slots()
-        self.storage.load_state_dict(state, rows, slots)
+        self.storage.load_rows(state, rows, slots)
         self.load_rng_state(state["rng"])
         if self.relabel is not None:
             self._sync(self.relabel)
@@ -691,18 +718,19 @@ class ReplayBuffer(BaseBuffer):
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and deepcopy: only the filled part of the storage."""
-        return (
-            {**vars(self), "storage": self.storage.state_dict(self._slots())} if self._has_storage else {**vars(self)}
-        )
+        if not self._has_storage:
+            return {**vars(self)}
+        return {**vars(self), "storage": (self.storage.written, self.storage.rows_state(self._slots()))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arrays = state.pop("storage", None)
+        written, arrays = state.pop("storage", (0, None))
         vars(self).update(state)
         if arrays is None:
             return
         self.storage = self._make_storage()
+        self.storage.written = written
         slots = self._slots()
-        self.storage.load_state_dict(arrays, np.arange(len(slots)), slots)
+        self.storage.load_rows(arrays, np.arange(len(slots)), slots)
 
 
 def _array(values: Tensor | np.ndarray) -> np.ndarray:

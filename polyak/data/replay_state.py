@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from polyak.data.hindsight.relabel import Relabel
-from polyak.data.storage.storage import Storage
 from polyak.envs.reading.plain_json import whole
+from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler
 
 EXTRAS = "extras/"
 
 
-def parts_state(storage: Storage, sampler: Sampler, relabel: Relabel | None, slots: np.ndarray) -> dict[str, Any]:
+def parts_state(ring: Ring, sampler: Sampler, relabel: Relabel | None, slots: np.ndarray) -> dict[str, Any]:
     """The state of a buffer's parts, with the rows of these slots."""
-    state: dict[str, Any] = {"sampler": type(sampler).__name__, **storage.state_dict(slots)}
+    state: dict[str, Any] = {"sampler": type(sampler).__name__, **ring.rows_state(slots)}
     for key, value in sampler.state_dict().items():
         state[f"sampler/{key}"] = value[slots] if isinstance(value, np.ndarray) else value
     if relabel is not None:
@@ -56,13 +56,13 @@ def check_rows(state: dict[str, Any]) -> int:
     return saved
 
 
-def check_columns(storage: Storage, state: dict[str, Any]) -> None:
-    """Refuse saved rows that do not fit a storage.
+def check_columns(ring: Ring, state: dict[str, Any]) -> None:
+    """Refuse saved rows that do not fit a ring.
 
     Raises:
         ValueError: a column is missing, is one too many, or has another type or shape; names it.
     """
-    ours = storage.state_dict(np.empty(0, np.int64))
+    ours = ring.rows_state(np.empty(0, np.int64))
     if unknown := [name for name in state if name.startswith(EXTRAS) and name not in ours]:
         names = [name.removeprefix(EXTRAS) for name in unknown]
         raise ValueError(f"The saved buffer has the columns {names}, this one does not: declare them with columns=.")
@@ -108,22 +108,22 @@ def load_sampler(
     sampler: Sampler,
     state: dict[str, Any],
     rows: np.ndarray,
-    storage: Storage,
+    ring: Ring,
     slots: np.ndarray,
     relabel: Relabel | None,
 ) -> None:
     """Give a sampler its state back; to one of another kind every row is new that may be drawn."""
     if state["sampler"] != type(sampler).__name__:
-        cells = (slots[:, None] * storage.envs + np.arange(storage.envs)).reshape(-1)
+        cells = (slots[:, None] * ring.n_envs + np.arange(ring.n_envs)).reshape(-1)
         sampler.include(cells if relabel is None else cells[relabel.eligible(cells)])
         return
     theirs = section(state, "sampler/")
-    shape = (len(state["rewards"]), storage.envs)
+    shape = (len(state["rewards"]), ring.n_envs)
     for key, value in theirs.items():
         if isinstance(value, np.ndarray):
             if value.shape != shape or not (np.isfinite(value).all() and value.min(initial=0) >= 0):
                 raise ValueError(f"The saved 'sampler/{key}' are not {list(shape)} numbers of at least 0.")
-            theirs[key] = np.zeros((storage.steps, *value.shape[1:]), value.dtype)
+            theirs[key] = np.zeros((ring.length, *value.shape[1:]), value.dtype)
             theirs[key][slots] = value[rows]
         elif key != "rng" and (isinstance(value, bool) or not isinstance(value, int | float) or not value < np.inf):
             raise ValueError(f"The saved 'sampler/{key}' is {value!r:.80}, not a number.")

@@ -11,8 +11,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.base import BaseBuffer, Normalizer
+from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
 from polyak.data.batch import (
+    ArrayObs,
     DictRolloutBufferSamples,
     ExtendedRolloutSamples,
     RolloutBufferSamples,
@@ -20,9 +21,9 @@ from polyak.data.batch import (
     RolloutSamples,
 )
 from polyak.data.step import Step
-from polyak.data.storage.table import ArrayObs, assign, observation_dtype
 from polyak.data.trajectory import Trajectory, gae_of_arrays
 from polyak.envs.spaces import get_action_dtype
+from polyak.experience.arrays import assign
 from polyak.experience.memory import check_memory
 from polyak.experience.schema import Column, Schema
 from polyak.ops.transfer import to_device

@@ -36,9 +36,29 @@ def leaves(column: Column) -> Iterator[Array]:
         yield column
 
 
+def paths(columns: Mapping[str, Column], prefix: str = "") -> Iterator[tuple[str, Array]]:
+    """All arrays of nested columns, with their keys joined by slashes."""
+    for name, column in columns.items():
+        if isinstance(column, Mapping):
+            yield from paths(column, f"{prefix}{name}/")
+        else:
+            yield prefix + name, column
+
+
 def first(column: Column) -> Array:
     """Any one array of a column."""
     return next(leaves(column))
+
+
+def assign(column: Column, index: Any, value: Column) -> None:
+    """``column[index] = value`` in every array of a column; values of either library."""
+    if isinstance(column, dict):
+        for key, part in column.items():
+            assign(part, index, value[key])
+    elif isinstance(column, Tensor):
+        column[index] = torch.as_tensor(value, device=column.device)
+    else:
+        column[index] = value.numpy(force=True) if isinstance(value, Tensor) else value
 
 
 def device_of(array: Array) -> Device:

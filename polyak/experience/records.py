@@ -8,6 +8,7 @@ zeroed lazily by the operating system: an unused row costs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from math import gcd
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.experience import arrays
 from polyak.experience.arrays import Array, Column, Device
 from polyak.experience.memory import zeros
 
@@ -68,11 +70,24 @@ class Records:
         """Bytes of all records."""
         return self.bytes.nbytes
 
+    @cached_property
+    def tensors(self) -> dict[str, Column] | None:
+        """:attr:`cells` as tensors of the same memory; ``None``: torch lacks a type or a width of them."""
+        try:
+            return arrays.mapped(torch.as_tensor, self.cells)
+        except (TypeError, ValueError):
+            return None
+
     def take(self, cells: Array, name: str | None = None) -> Column:
         """Copies of the records in some cells [B] int64, or of one field of them: field -> [B, ...]."""
         if self.device is None:
             rows = self.take_rows(cells)
-            return unpack(rows if name is None else rows[name])
+            if name is not None:
+                return unpack(rows[name])
+            return {
+                field: rows[field] if array.__class__ is np.ndarray else unpack(rows[field])
+                for field, array in self.cells.items()
+            }
         dtype, offset = (self.dtype, 0) if name is None else self.dtype.fields[name][:2]  # type: ignore[index]
         return _gathered(self.bytes, dtype, offset, cells)
 

@@ -5,7 +5,7 @@ A replay buffer is a long ring of which cells are drawn; a rollout is a short on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 
 from polyak.experience import arrays
 from polyak.experience.arrays import Array, Column, Device
+from polyak.experience.changes import Changes, Loans
 from polyak.experience.record import Experience
 from polyak.experience.records import Records, record_dtype
 
@@ -25,8 +26,8 @@ class Ring:
     for. One row fewer can be read, as the newest row's successor takes the place of the oldest observation.
 
     Args:
-        layout: the record type of a row with ``rewards``, ``terminated`` and ``truncated``, see
-            :meth:`Experience.layout`; with ``share_frames`` it has ``next_observations`` like ``observations``.
+        layout: the record type of a row, see :meth:`Experience.layout`; with ``share_frames`` it has ``terminated``,
+            ``truncated``, and ``next_observations`` like ``observations``.
         length: rows.
         n_envs: environments in each row.
         device: where the columns are; ``None``: in numpy.
@@ -34,6 +35,12 @@ class Ring:
         share_frames: store every observation once.
         finals: observations kept aside with ``share_frames``: at least as many as episodes end within ``length`` rows.
             ``None``: as many as there are cells, which is always enough.
+
+    Attributes:
+        columns: name -> [length, n_envs, ...], as stored.
+        records: what the columns are views of; ``None`` where these came from elsewhere.
+        changes: of the rows. Whatever writes into the columns from outside notes it here.
+        loans: columns that may be written into at any time.
 
     Raises:
         ValueError: a size is out of range, or arguments contradict each other.
@@ -65,13 +72,35 @@ class Ring:
             del fields["next_observations"]
             fields["final"] = np.dtype(np.int64)  # number of the final observation that follows, from 1 on; 0: none
             aside = record_dtype({"observations": layout["observations"]})
-            self._finals = Records(
-                aside, self.finals + 1, 1, self.device, on_disk
-            )  # the last one takes what is not kept
+            # the last one takes what is not kept
+            self._finals = Records(aside, self.finals + 1, 1, self.device, on_disk)
             self._ended = arrays.full((), 0, np.int64, self.device)  # episodes since the beginning
-        self._records: Records | None = Records(record_dtype(fields), length, n_envs, self.device, on_disk)
-        self.columns: dict[str, Column] = self._records.columns
-        """Name -> [length, n_envs, ...], as stored."""
+        self.records: Records | None = Records(record_dtype(fields), length, n_envs, self.device, on_disk)
+        self._set_columns(self.records.columns)
+        self.changes, self.loans = Changes(length), Loans()
+
+    def _set_columns(self, columns: dict[str, Column]) -> None:
+        self.columns = columns
+        written = [(name, column) for name, column in columns.items() if name != "final"]
+        self._arrays = [pair for pair in written if isinstance(pair[1], np.ndarray)]
+        self._others = [pair for pair in written if not isinstance(pair[1], np.ndarray)]
+
+    @staticmethod
+    def size_of(layout: np.dtype, cells: int) -> int:
+        """Bytes of a ring of so many cells."""
+        return layout.itemsize * cells
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return (
+            sum(array.nbytes for array in arrays.leaves(self.columns)) if self.records is None else self.records.nbytes
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row as :meth:`at` returns it."""
+        return self.layout.itemsize
 
     @property
     def filled(self) -> int:
@@ -108,23 +137,50 @@ class Ring:
     def append(self, row: Mapping[str, Column]) -> None:
         """Write one row: every column, [n_envs, ...], of either library. Other columns of ``row`` are left out."""
         at = self.written % self.length
-        for name, column in self.columns.items():
-            if name != "final":
-                self._assign(column, at, row[name])
+        if type(row["rewards"]) is torch.Tensor:
+            row = arrays.mapped(lambda value: arrays.place(value, self.device), row)
+        for name, column in self._arrays:  # one by one, as this is done at every step of a training
+            column[at] = row[name]
+        for name, column in self._others:
+            arrays.assign(column, at, row[name])
         if self.share_frames:
             self._append_successors(row, at)
+        self.changes.note(at)
         self.written += 1
 
-    def extend(self, experience: Experience) -> None:
+    def extend(self, experience: Experience, copy: bool = False) -> None:
         """Write many rows [T, n_envs, ...]; those that fill an empty ring without frames sharing become its columns as
-        they are, uncopied: the ring then writes into them."""
-        whole = self.written == 0 and experience.lead == (self.length, self.n_envs)
-        if whole and not self.share_frames and experience.device == self.device and _writable(experience):
-            self.columns = {name: experience[name] for name in self.columns}
-            self._records, self.written = None, self.length
-            return
-        for t in range(experience.lead[0]):
-            self.append(experience[t])
+        they are, uncopied unless ``copy``: the ring then writes into them."""
+        whole = self.written == 0 and experience.lead == (self.length, self.n_envs) and not copy
+        if whole and not self.share_frames and experience.device == self.device and self._can_adopt(experience):
+            self._set_columns({name: experience[name] for name in self.columns})
+            self.records, self.written = None, self.length
+            self.changes.note()
+        elif self.share_frames:
+            for t in range(experience.lead[0]):
+                self.append(experience[t])
+        else:
+            self._extend_at_once(experience)
+
+    def _can_adopt(self, experience: Experience) -> bool:
+        """Whether all columns are of the stored types and can be written into: those of another process cannot."""
+        given = dict(arrays.paths(experience.columns))
+        return all(
+            given[path].dtype == column.dtype and (self.device is not None or given[path].flags.writeable)
+            for path, column in arrays.paths(self.columns)
+        )
+
+    def _extend_at_once(self, experience: Experience) -> None:
+        """Every column in one piece, or two where the ring begins again."""
+        count = experience.lead[0]
+        kept = min(count, self.length)
+        start = count - kept
+        for piece in pieces((self.written + start) % self.length, kept, self.length):
+            stop = start + piece.stop - piece.start
+            arrays.assign(self.columns, piece, experience[start:stop])
+            start = stop
+        self.written += count
+        self.changes.note()
 
     def clear(self) -> None:
         """Empty the ring."""
@@ -132,13 +188,6 @@ class Ring:
         if self.share_frames:
             self.columns["final"][...] = 0
             self._ended = 0 * self._ended
-
-    def _assign(self, column: Column, at: Any, value: Column) -> None:
-        if isinstance(column, Mapping):
-            for key, part in column.items():
-                self._assign(part, at, value[key])
-        else:
-            column[at] = arrays.place(value, self.device)
 
     def _append_successors(self, row: Mapping[str, Column], at: int) -> None:
         """The next row begins with what comes next; what an episode ended with is one of the finals, by turns. Those of
@@ -148,9 +197,14 @@ class Ring:
         number = self._ended + ended.cumsum(0)  # from 1 on
         self.columns["final"][at] = arrays.where(ended, number, 0 * number)
         slot = arrays.where(ended, (number - 1) % self.finals, 0 * number + self.finals)
-        self._assign(self._finals.cells["observations"], slot, row["next_observations"])
-        self._assign(self.columns["observations"], (at + 1) % self.length, row["next_observations"])
+        arrays.assign(self._finals.cells["observations"], slot, row["next_observations"])
+        arrays.assign(self.columns["observations"], (at + 1) % self.length, row["next_observations"])
         self._ended = self._ended + ended.sum()
+
+    def lend(self, name: str) -> Column:
+        """A column in main memory for others to read, and to write into while they keep it or any view of it."""
+        self.changes.note()
+        return self.loans.lend(self.columns[name])
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -160,27 +214,42 @@ class Ring:
 
     def take(self, cells: Array, name: str) -> Column:
         """One stored column of some cells of any shape: [*cells.shape, ...] copies."""
-        return arrays.mapped(lambda column: column[cells // self.n_envs, cells % self.n_envs], self.columns[name])
+        return self._picked(cells, name)
 
-    def at(self, cells: Array) -> Experience:
-        """The rows of some cells [B] or [B, L]: copies."""
-        flat = cells.reshape(-1)
-        if self._records is None:
+    def _picked(self, cells: Array, name: str, key: str | None = None) -> Column:
+        if self.records is not None:
+            column = self.records.cells[name] if key is None else self.records.cells[name][key]
+            return column[cells] if type(column) is np.ndarray else arrays.mapped(lambda array: array[cells], column)
+        column = self.columns[name] if key is None else self.columns[name][key]
+        return arrays.mapped(lambda array: array[cells // self.n_envs, cells % self.n_envs], column)
+
+    def at(self, cells: Array, shared: bool = False) -> Experience:
+        """The rows of some cells [B] or [B, L]: copies; ``shared``: which may overlap one another."""
+        flat = cells if cells.ndim == 1 else cells.reshape(-1)
+        if self.records is None:
             columns = {name: self.take(flat, name) for name in self.columns}
         else:
-            columns = self._records.take(flat)
+            columns = self.records.take(flat)
         if self.share_frames:
             columns["next_observations"] = self._followed(flat, columns.pop("final"))
-        shape = tuple(cells.shape)
-        return Experience(arrays.mapped(lambda array: array.reshape(*shape, *array.shape[1:]), columns))
+        return Experience(shaped(columns, cells))
 
-    def successors(self, cells: Array) -> Column:
-        """The true successors of some cells, of any shape: [*cells.shape, ...] copies."""
-        if not self.share_frames:
-            return self.take(cells, "next_observations")
+    def successors(self, cells: Array, key: str | None = None) -> Column:
+        """The true successors of some cells of any shape, or one entry of these dicts: [*cells.shape, ...] copies."""
         flat = cells.reshape(-1)
-        found = self._followed(flat, self.take(flat, "final"))
-        return arrays.mapped(lambda array: array.reshape(*cells.shape, *array.shape[1:]), found)
+        if self.share_frames:
+            found = self._followed(flat, self.take(flat, "final"))
+            found = found if key is None else found[key]
+        elif key is None and self.records is not None:
+            found = self.records.take(flat, "next_observations")
+        else:
+            found = self._picked(flat, "next_observations", key)
+        return shaped(found, cells)
+
+    @property
+    def tensors(self) -> dict[str, Any] | None:
+        """Whole rows as tensors [length * n_envs, ...] of the same memory; ``None``: they are not stored so."""
+        return None if self.share_frames or self.records is None else self.records.tensors
 
     def all(self) -> Experience:
         """[T, n_envs, ...], oldest first: views of the columns where nothing has to be put in order."""
@@ -204,15 +273,38 @@ class Ring:
             state |= {"finals": self._finals.cells["observations"], "ended": self._ended}
         return state
 
+    def rows_state(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Arrays in main memory with some rows [K], by the paths of their columns: what files hold."""
+        return {path: column[rows] for path, column in arrays.paths(self.columns)}
+
+    def load_rows(self, state: Mapping[str, np.ndarray], saved: np.ndarray, rows: np.ndarray) -> None:
+        """Put those ``saved`` [K] of a :meth:`rows_state` into ``rows`` [K]. How many were written is not changed."""
+        for path, column in arrays.paths(self.columns):
+            column[rows] = state[path][saved]
+        self.changes.note()
+
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back the :meth:`state` of a ring of the same layout and size."""
-        self._assign(self.columns, slice(None), state["columns"])
+        arrays.assign(self.columns, slice(None), state["columns"])
         self.written = int(state["written"])
+        self.changes.note()
         if self.share_frames:
-            self._assign(self._finals.cells["observations"], slice(None), state["finals"])
+            arrays.assign(self._finals.cells["observations"], slice(None), state["finals"])
             self._ended = arrays.place(state["ended"], self.device)
 
 
-def _writable(experience: Experience) -> bool:
-    """Whether all columns can be written into: arrays that another process maps cannot."""
-    return all(array.flags.writeable for array in arrays.leaves(experience.columns) if isinstance(array, np.ndarray))
+def pieces(first: int, count: int, length: int) -> Iterator[slice]:
+    """Slices that cover ``count`` places of a ring of ``length``, from ``first`` on."""
+    end = first + count
+    if count and end <= length:
+        yield slice(first, end)
+    elif count:
+        yield slice(first, length)
+        yield slice(0, end - length)
+
+
+def shaped(column: Column, cells: Array) -> Column:
+    """Values [B * L, ...] of cells [B, L] as [B, L, ...]; of cells [B] as they are."""
+    if cells.ndim == 1:
+        return column
+    return arrays.mapped(lambda array: array.reshape(*cells.shape, *array.shape[1:]), column)

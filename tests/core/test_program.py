@@ -341,7 +341,8 @@ def test_another_batch_size_gets_another_program() -> None:
 @pytest.mark.parametrize("buffer", [{}, {"sampler": "prioritized"}])
 def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     ours = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
-    assert {tuple(leaf.shape) for leaf in tensors_of(ours.replay_buffer.storage.shared)} == {(200, 3), (200, 1), (200,)}
+    shapes = {tuple(leaf.shape) for leaf in tensors_of(ours.replay_buffer.storage.tensors)}
+    assert shapes == {(200, 3), (200, 1), (200,)}
     assert all(any(shape[:1] == (200,) for shape, *_ in key[0]) for key in ours.engine.programs["gradient_step"])
     monkeypatch.setattr(SAC, "_gathers_late", False)
     theirs = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.data import InsufficientMemoryError, ReplayBuffer, RolloutBuffer, Schema
-from polyak.data.storage.storage import PairStorage, SingleStorage
+from polyak.data import InsufficientMemoryError, ReplayBuffer, RolloutBuffer
+from polyak.experience import Ring
 from polyak.experience import memory as module
+from polyak.experience.compact import CompactRing
 from polyak.experience.memory import available_memory, check_memory
 
 ATARI = spaces.Box(0, 255, (4, 84, 84), np.uint8)
@@ -76,9 +77,9 @@ def test_impossible_rollouts_are_refused(monkeypatch):
 def test_a_million_atari_frames_take_less_than_8_gb():
     buffer = ReplayBuffer.__new__(ReplayBuffer)
     buffer.action_space, buffer.action_dim = spaces.Discrete(4), 1
-    buffer.observation_space, buffer.obs_shape, buffer.schema = ATARI, ATARI.shape, Schema()
-    assert SingleStorage.size_of(buffer._layout, 1_000_000) < 8e9
-    assert PairStorage.size_of(buffer._layout, 1_000_000) > 56e9
+    buffer.observation_space, buffer.obs_shape, buffer._extended = ATARI, ATARI.shape, False
+    assert CompactRing.size_of(buffer.layout, 1_000_000) < 8e9
+    assert Ring.size_of(buffer.layout, 1_000_000) > 56e9
 
 
 @pytest.mark.parametrize("saving", [False, True])
@@ -86,10 +87,10 @@ def test_a_million_atari_frames_take_less_than_8_gb():
 def test_the_estimate_is_what_gets_allocated(saving, space):
     buffer = ReplayBuffer(500, space, spaces.Box(-1, 1, (6,)), "cpu", optimize_memory_usage=saving)
     storage = buffer.storage
-    allocated = storage.table.rows.nbytes
+    allocated = storage.records.rows.nbytes
     if saving:
         allocated += storage._side_row.nbytes + sum(stack.planes.nbytes for stack in storage.stacks.values())
-    estimate = type(storage).size_of(buffer._layout, 500)
+    estimate = type(storage).size_of(buffer.layout, 500)
     assert allocated == pytest.approx(estimate, rel=0.01)  # but for small change
 
 
@@ -98,7 +99,7 @@ def test_unused_rows_cost_nothing():
     process = psutil.Process()
     before = process.memory_info().rss
     buffer = ReplayBuffer(20_000, ATARI, spaces.Discrete(4), "cpu")  # 1.1 GB if it were touched
-    assert buffer.storage.table.rows.nbytes > 1e9
+    assert buffer.storage.records.rows.nbytes > 1e9
     assert process.memory_info().rss - before < 5e7
 
 

@@ -12,11 +12,12 @@ from gymnasium import spaces
 
 from polyak import DQN
 from polyak.data import Hindsight, InsufficientMemoryError, ReplayBuffer
-from polyak.data.storage import placement as module
-from polyak.data.storage.mirror import DeviceTable, Mirror, SingleMirror, mirror_of, pieces
-from polyak.data.storage.placement import Placement
-from polyak.data.storage.storage import PairStorage, RowLayout
-from polyak.data.storage.table import Table, record_dtype
+from polyak.data import placement as module
+from polyak.data.mirror import CompactMirror, Mirror, mirror_of
+from polyak.data.placement import Placement
+from polyak.experience import Ring
+from polyak.experience.records import record_dtype
+from polyak.experience.ring import pieces
 
 GAMMA = 0.9
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -76,7 +77,7 @@ def looked_at_main_memory(buffer, monkeypatch, draw):
     """Whether ``draw()`` read whole rows from the storage."""
     calls = []
     with monkeypatch.context() as patch:
-        patch.setattr(type(buffer.storage), "read", lambda *args: calls.append(args))
+        patch.setattr(buffer.storage, "at", lambda *args: calls.append(args))
         try:
             draw()
         except (AttributeError, TypeError):
@@ -103,7 +104,7 @@ def test_batches_are_those_of_main_memory(experience, device, kind, sampler, sav
             for buffer in (ours, theirs):
                 buffer.cut_episodes()
             assert_draw_the_same(ours, theirs)
-    assert type(mirror(ours)) is (SingleMirror if saving else Mirror)
+    assert type(mirror(ours)) is (CompactMirror if saving else Mirror)
     assert mirror(theirs) is None
 
 
@@ -145,7 +146,7 @@ def test_only_what_is_new_is_uploaded(experience, monkeypatch, saving):
         uploaded.append(len(source))
         target.copy_(source)
 
-    monkeypatch.setattr("polyak.data.storage.mirror.upload", counted)
+    monkeypatch.setattr("polyak.data.mirror.upload", counted)
     table, last = [], None
     for t in range(60):
         for buffer in (ours, theirs):
@@ -189,7 +190,7 @@ def test_edits_through_views_that_were_kept(experience, monkeypatch, hold):
     ours, theirs = (data.fill(buffer) for buffer in pair(data, optimize_memory_usage=False))
     assert_draw_the_same(ours, theirs)
     kept = [hold(buffer.rewards) for buffer in (ours, theirs)]
-    assert ours.storage.table.lent
+    assert ours.storage.loans
     assert_draw_the_same(ours, theirs)
     for number in (7.0, 8.0):  # written after the last look, twice
         for view in kept:
@@ -198,7 +199,7 @@ def test_edits_through_views_that_were_kept(experience, monkeypatch, hold):
     for view in kept:
         np.asarray(view)[...] = 9.0
     del kept, view
-    assert not ours.storage.table.lent
+    assert not ours.storage.loans
     assert not looked_at_main_memory(ours, monkeypatch, lambda: ours.sample(8))
     theirs.sample(8)
     assert_draw_the_same(ours, theirs)
@@ -214,7 +215,7 @@ def test_using_a_buffer_lends_nothing(experience, goal_env):
             kept = [ours.sample(5), *ours.transitions(5, GAMMA, batches=2), ours.state_dict(), pickle.dumps(ours)]
             ours.cut_episodes()
             ours.load_state_dict(kept[-2])
-            assert not ours.storage.table.lent
+            assert not ours.storage.loans
 
 
 @pytest.mark.parametrize("kind", ["box", "stack", "mixed"])
@@ -377,45 +378,46 @@ def test_the_range_of_changes_covers_all_changes():
     """Random writes: slot after slot, the newest again, jumps, and arrays lent."""
     rng = np.random.default_rng(0)
     for steps in (1, 2, 7):
-        table = Table(record_dtype({"x": np.dtype(np.int64)}), steps, 2)
-        device, slot = DeviceTable(table, torch.device("cpu")), -1
+        ring, slot = Ring(record_dtype({"rewards": np.dtype(np.int64)}), steps, 2), -1
+        ring.written = steps
+        device, column = Mirror(ring, torch.device("cpu")), ring.columns["rewards"]
         for t in range(400):
             kind = rng.integers(12)
             if kind == 0:
                 slot = int(rng.integers(steps))
-                table.columns["x"][slot] = t
-                table.changed(slot)
+                column[slot] = t
+                ring.changes.note(slot)
             elif kind == 1:
-                table.lend("x")[int(rng.integers(steps))] = t
+                ring.lend("rewards")[int(rng.integers(steps))] = t
             elif kind < 10:
                 slot = slot if kind == 2 and slot >= 0 else (slot + 1) % steps
-                table.columns["x"][slot] = t
-                table.changed(slot)
+                column[slot] = t
+                ring.changes.note(slot)
             else:
-                device.update(steps)
-                assert device.take(torch.arange(2 * steps))["x"].tolist() == table.cells["x"].tolist()
+                device.update()
+                assert device.at(np.arange(2 * steps)).rewards.tolist() == column.ravel().tolist()
 
 
 def test_pieces():
-    assert pieces(3, 0, 5) == []
-    assert pieces(3, 2, 5) == [slice(3, 5)]
-    assert pieces(3, 4, 5) == [slice(3, 5), slice(0, 2)]
-    assert pieces(0, 5, 5) == [slice(0, 5)]
+    assert list(pieces(3, 0, 5)) == []
+    assert list(pieces(3, 2, 5)) == [slice(3, 5)]
+    assert list(pieces(3, 4, 5)) == [slice(3, 5), slice(0, 2)]
+    assert list(pieces(0, 5, 5)) == [slice(0, 5)]
 
 
 def test_large_uploads_are_not_pinned(experience, monkeypatch):
     """Page-locked memory is scarce."""
     data, pinned = experience("box"), []
-    monkeypatch.setattr("polyak.data.storage.mirror.to_device", lambda tensor, device: pinned.append(tensor) or tensor)
+    monkeypatch.setattr("polyak.data.mirror.to_device", lambda tensor, device: pinned.append(tensor) or tensor)
     storage = data.fill(pair(data)[1]).storage
-    row = storage.table.dtype.itemsize
+    row = storage.records.dtype.itemsize
     for limit, through_pinned in ((40 * row, 1), (40 * row - 1, 0)):
-        monkeypatch.setattr("polyak.data.storage.mirror.LARGEST_PINNED", limit)
+        monkeypatch.setattr("polyak.data.mirror.LARGEST_PINNED", limit)
         pinned.clear()
         copied = mirror_of(storage, torch.device("cpu"))
-        copied.update(20)
+        copied.update()
         assert len(pinned) == through_pinned
-        assert torch.equal(copied._table._rows, storage.table.bytes)
+        assert torch.equal(copied.records.bytes, storage.records.bytes)
 
 
 @pytest.mark.parametrize("saving", [False, True])
@@ -449,7 +451,7 @@ def gpu(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(module, "free_memory", lambda device: 1000)
-    monkeypatch.setattr(module, "mirror_of", lambda storage, device: mirror_of(storage, torch.device("cpu")))
+    monkeypatch.setattr(module, "mirror_of", lambda ring, device: mirror_of(ring, torch.device("cpu")))
 
 
 def test_free_memory_counts_what_torch_keeps(monkeypatch):
@@ -458,10 +460,9 @@ def test_free_memory_counts_what_torch_keeps(monkeypatch):
     assert module.free_memory(torch.device("cuda")) == 680
 
 
-def storage_of(cells):
+def ring_of(cells):
     """One that takes 20 bytes for each cell."""
-    number = np.dtype(np.int8)
-    return PairStorage(RowLayout(number, np.dtype((number, (4,)))), cells, 1)
+    return Ring(record_dtype({"rewards": np.dtype((np.int32, (5,)))}), cells)
 
 
 @pytest.mark.parametrize(
@@ -477,18 +478,18 @@ def storage_of(cells):
     ],
 )
 def test_choices(gpu, choice, device, cells, mirrored):
-    storage, where = storage_of(cells), torch.device(device)
-    assert storage.nbytes == 20 * cells
+    ring, where = ring_of(cells), torch.device(device)
+    assert ring.nbytes == 20 * cells
     placement = Placement(choice, where)
-    storage.table.changed(0)
-    assert (placement.source(storage, where, 1, 8) is not storage) == mirrored
-    assert (pickle.loads(pickle.dumps(placement)).source(storage, where, 1, 8) is not storage) == mirrored
+    ring.append({"rewards": np.ones((1, 5))})
+    assert (placement.source(ring, where, 8) is not ring) == mirrored
+    assert (pickle.loads(pickle.dumps(placement)).source(ring, where, 8) is not ring) == mirrored
 
 
 def test_the_device_may_change(gpu):
-    storage, cpu, cuda = storage_of(10), torch.device("cpu"), torch.device("cuda")
+    ring, cpu, cuda = ring_of(10), torch.device("cpu"), torch.device("cuda")
     placement = Placement("auto", cpu)
-    assert [placement.source(storage, where, 0, 8) is storage for where in (cpu, cuda, cuda, cpu)] == [
+    assert [placement.source(ring, where, 8) is ring for where in (cpu, cuda, cuda, cpu)] == [
         True,
         False,
         False,
@@ -499,7 +500,7 @@ def test_the_device_may_change(gpu):
 def test_what_is_asked_for_and_does_not_fit(gpu):
     where = torch.device("cuda")
     with pytest.raises(InsufficientMemoryError, match=r"storage_device='cuda': the replay .* optimize_memory_usage"):
-        Placement("cuda", where).mirror(storage_of(51), where)
+        Placement("cuda", where).mirror(ring_of(51), where)
     box = spaces.Box(-1, 1, (3,))
     with pytest.raises(InsufficientMemoryError, match=r"storage_device='cuda'"):
         ReplayBuffer(1000, box, box, "cuda", storage_device="cuda")

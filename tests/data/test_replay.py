@@ -114,7 +114,7 @@ def test_memory_saving_returns_the_same_bits(experience, kind, n_envs, padding):
 
 def assert_equal_content(naive, saving):
     cells = np.arange(naive.size() * naive.n_envs)
-    ours, theirs = saving.storage.read(cells), naive.storage.read(cells)
+    ours, theirs = saving.storage.at(cells), naive.storage.at(cells)
     for name in theirs:
         for a, b in leaves(ours[name], theirs[name]):
             assert a.dtype == b.dtype
@@ -163,7 +163,7 @@ def test_bits_of_nan_and_negative_zero_survive():
     values = [0.0, np.nan, -0.0, 0.0]
     for value, following in zip(values, [np.nan, 0.0, 0.0, 1.0], strict=True):
         buffer.add(*(np.array([[v]], np.float32) for v in (value, following, 0)), np.zeros(1), np.zeros(1), [{}])
-    then = buffer.storage.next_observations(np.arange(4)).ravel()
+    then = buffer.storage.successors(np.arange(4)).ravel()
     assert np.signbit(then).tolist() == [False] * 4
     assert np.isnan(then[0])
 
@@ -177,10 +177,10 @@ def test_env_buffers_that_are_reused_do_not_leak_in():
         obs[:], then[:] = t, t + 1
         buffer.add(obs, then, np.full((1, 1), t), np.zeros(1), np.zeros(1), [{}])
     cells = np.arange(5)
-    np.testing.assert_array_equal(buffer.storage.next_observations(cells).ravel(), cells + 1)
+    np.testing.assert_array_equal(buffer.storage.successors(cells).ravel(), cells + 1)
     obs[:] = then[:] = 9  # a reset to a state that stays as it is
     buffer.add(obs, then, np.zeros((1, 1)), np.zeros(1), np.zeros(1), [{}])
-    assert buffer.storage.next_observations(cells).ravel().tolist() == [1, 2, 3, 4, 5]
+    assert buffer.storage.successors(cells).ravel().tolist() == [1, 2, 3, 4, 5]
 
 
 def test_the_side_table_stays_small(experience):
@@ -379,7 +379,7 @@ def test_loading_into_another_size_keeps_the_newest_rows(experience, kind, savin
     for t in range(60, 70):
         chronological = [b._slots() for b in (buffer, fresh)]
         ours, theirs = (
-            b.storage.read((slots[:, None] * 2 + np.arange(2)).ravel())
+            b.storage.at((slots[:, None] * 2 + np.arange(2)).ravel())
             for b, slots in zip((buffer, fresh), chronological, strict=True)
         )
         for name in theirs:

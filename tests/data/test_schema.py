@@ -9,10 +9,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.data import Column, Hindsight, ReplayBuffer, Schema, Sequence, Step, Transition, TransitionRows
+from polyak.data import Column, Hindsight, ReplayBuffer, Schema, Sequence, Step, Transition, TransitionRows, placement
 from polyak.data.batch import gathered
-from polyak.data.storage import placement
-from polyak.data.storage.placement import Placement
+from polyak.data.placement import Placement
 
 GAMMA = 0.9
 COLUMNS = Schema([Column("serial", np.int64), Column("vector", np.float32, (3,)), Column("flag", bool)])
@@ -110,7 +109,7 @@ def test_memory_accounts_for_the_columns():
         )
         assert more.storage.nbytes - plain.storage.nbytes == 100 * 50 * 4
         assert more.storage.row_bytes - plain.storage.row_bytes == 50 * 4
-        sizes = [type(buffer.storage).size_of(buffer.storage.layout, 100) for buffer in (plain, more)]
+        sizes = [type(buffer.storage).size_of(buffer.layout, 100) for buffer in (plain, more)]
         assert sizes[1] - sizes[0] == 100 * 50 * 4
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from polyak.experience import Experience, Ring
-from polyak.experience.arrays import place
+from polyak.experience.arrays import double, place
 
 LIBRARIES = [None, "cpu"]
 N_ENVS = 3
@@ -118,6 +118,30 @@ def test_a_whole_rollout_from_elsewhere_becomes_the_ring_uncopied():
     ring.extend(mapped)
     ring.columns["rewards"][0] = 5  # its own memory
     assert mapped.rewards[0, 0] != 5
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_rows_from_elsewhere_are_copied_if_that_is_asked_or_their_types_are_others(library):
+    sent = ring_of(rows_of(6), 6, library).all()
+    ring = Ring(sent.layout(), 6, N_ENVS, library)
+    ring.extend(sent, copy=True)
+    assert place(ring.columns["rewards"], None).tolist() == place(sent.rewards, None).tolist()
+    ring.columns["rewards"][0] = 5
+    assert sent.rewards[0, 0] != 5
+    ring = Ring(sent.layout(), 6, N_ENVS, library)
+    ring.extend(sent.plus(rewards=double(sent.rewards)))
+    assert ring.columns["rewards"].dtype == sent.rewards.dtype
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("count", [1, 3, 7, 10, 25])
+def test_many_rows_at_once_are_what_they_are_one_by_one(library, count):
+    rows = rows_of(4 + count)
+    ours, theirs = ring_of(rows[:4], 7, library), ring_of(rows, 7, library)
+    ours.extend(ring_of(rows[4:], count, library).all())
+    assert (ours.written, ours.newest) == (theirs.written, theirs.newest)
+    for name, column in theirs.all().items():
+        assert place(ours.all()[name], None).tolist() == place(column, None).tolist()
 
 
 def test_a_record_copies_only_what_is_elsewhere():

@@ -15,7 +15,8 @@ from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.parts import DatasetError, Recording, each
 from polyak.data.datasets.rings import recording_of_ring
-from polyak.data.storage.storage import PairStorage, flatten
+from polyak.experience import Ring
+from polyak.experience.arrays import paths
 
 _COLUMNS = ("observations", "actions", "rewards", "dones")
 
@@ -125,9 +126,9 @@ def _fill(buffer: ReplayBuffer, rows: _Rows) -> None:
             f"its rows are of n_envs={rows.n_envs} environments, the model's buffer is for {buffer.n_envs}: load it "
             "into a model with as many."
         )
-    one_row = PairStorage(buffer.storage.layout, steps=1, envs=buffer.n_envs)
-    layout = {key: (array.dtype, array.shape[2:]) for key, array in flatten(one_row.columns)}
-    columns = dict(flatten(rows.columns))
+    one_row = Ring(buffer.layout, 1, buffer.n_envs)
+    layout = {key: (array.dtype, array.shape[2:]) for key, array in paths(one_row.columns)}
+    columns = dict(paths(rows.columns))
     for key, (dtype, shape) in layout.items():
         found = columns.get(key)
         if found is None or found.shape[2:] != shape or not np.can_cast(found.dtype, dtype, "same_kind"):

@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.core.judging.densities import distribution_of, has_distribution, networks_of, slices
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import count, each
-from polyak.data.storage.table import ArrayObs
 from polyak.envs.shown import shown_to
 from polyak.nn.distributions.discrete import Categorical, SparseCategorical
 from polyak.nn.policies.base import Policy

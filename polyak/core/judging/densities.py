@@ -10,8 +10,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.core.interaction import Interaction
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import count, each
-from polyak.data.storage.table import ArrayObs
 from polyak.envs.shown import shown_to
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.base import Distribution

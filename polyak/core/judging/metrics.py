@@ -17,8 +17,8 @@ from polyak.core.judging.choices import choices_of
 from polyak.core.judging.densities import NotApplicableError, log_prob_of, networks_of, slices, tensors_for
 from polyak.core.judging.recorded import acted_on, initial_observations
 from polyak.data import Dataset
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import each
-from polyak.data.storage.table import ArrayObs
 
 Metric = Callable[[Any, Dataset], float]
 

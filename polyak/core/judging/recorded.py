@@ -12,8 +12,8 @@ from torch import Tensor
 from polyak.core.judging.densities import log_prob_of
 from polyak.core.judging.estimate import Estimate, bootstrap
 from polyak.data import Dataset
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import each
-from polyak.data.storage.table import ArrayObs
 from polyak.ops import importance_sampling as ops
 
 Method = Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"]

@@ -18,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets import formats
 from polyak.data.datasets.checks import action_space_of, check_numbers, check_spaces, observation_space_of
 from polyak.data.datasets.formats import own_names
@@ -26,7 +27,6 @@ from polyak.data.datasets.formats.source import damage_named
 from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, arrays_of, assemble, each
 from polyak.data.datasets.rings import Buffer, recording_of_ring
 from polyak.data.datasets.seen import channels_first, named_space
-from polyak.data.storage.table import ArrayObs
 from polyak.envs.make import make_env
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrap import as_vec_env

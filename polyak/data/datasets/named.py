@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import DatasetError, Parts, Recording, assemble, each
-from polyak.data.storage.table import ArrayObs
 from polyak.warning import warn_user
 
 NAMES = {

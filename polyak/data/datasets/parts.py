@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from polyak.data.storage.table import ArrayObs
+from polyak.data.batch import ArrayObs
 from polyak.envs.composed import by_name
 from polyak.warning import warn_user
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import arrays_of
-from polyak.data.storage.table import ArrayObs
 from polyak.envs.composed import is_composed, is_nested, parts_by_name
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first, transpose_image
 

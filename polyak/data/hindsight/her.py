@@ -76,7 +76,7 @@ class HerReplayBuffer(DictReplayBuffer):
 
         Right when training goes on from a saved buffer with fresh environments; wrong if the same episodes go on.
         """
-        if self.size() and (self.dones[self._newest()] == 0).any():
+        if self.size() and (self.dones[self.storage.newest] == 0).any():
             warn_user(
                 "The last trajectory in the replay buffer will be truncated: it has no end, and is taken as cut short "
                 "at its newest row. If the same episode goes on, load the buffer with truncate_last_traj=False."

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from typing_extensions import Self
 
 from polyak.data.sampling.window import Window
-from polyak.data.storage.storage import Storage
 from polyak.envs.vec.env_slot import add_note
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.experience.episodes import Episodes
 from polyak.experience.randomness import Randomness
+from polyak.experience.ring import Ring
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
@@ -56,7 +56,7 @@ class Relabel(Protocol):
         """Whether any row may be drawn."""
         ...
 
-    def __call__(self, storage: Storage, window: Window) -> None:
+    def __call__(self, ring: Ring, window: Window) -> None:
         """Relabel some rows of the window, in place."""
         ...
 
@@ -164,17 +164,17 @@ class Hindsight(Randomness):
     def can_sample(self) -> bool:
         return self.pool().size > 0
 
-    def __call__(self, storage: Storage, window: Window) -> None:
+    def __call__(self, ring: Ring, window: Window) -> None:
         chosen = np.arange(int(self.her_ratio * len(window.cells)))
         if not chosen.size:
             return
-        goals = storage.next_observations(self.goal_cells(window.cells[chosen, 0]), "achieved_goal")
+        goals = ring.successors(self.goal_cells(window.cells[chosen, 0]), "achieved_goal")
         for observations in (window.observations, window.next_observations):
             desired = observations["desired_goal"]  # [B, ...], or [B, L, ...] of sequences
             desired[chosen] = goals.reshape(len(goals), *(1,) * (desired.ndim - goals.ndim), *goals.shape[1:])
         row, step = np.nonzero(window.valid[chosen])
         cells = window.cells[chosen[row], step]
-        achieved = storage.next_observations(cells, "achieved_goal")
+        achieved = ring.successors(cells, "achieved_goal")
         window.rewards[chosen[row], step] = self.judge(achieved, goals[row], cells)
 
     def goal_cells(self, cells: np.ndarray) -> np.ndarray:

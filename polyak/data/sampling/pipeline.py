@@ -23,8 +23,7 @@ from polyak.data.hindsight.relabel import Relabel
 from polyak.data.sampling.reduce import NStep, Reduce
 from polyak.data.sampling.window import Window, windows
 from polyak.data.step import AFTER, NO_EXTRAS
-from polyak.data.storage.mirror import Mirror
-from polyak.data.storage.storage import Storage
+from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler, Uniform
 
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
@@ -82,11 +81,9 @@ class Rows(NamedTuple):
 class Pipeline(NamedTuple):
     """What becomes of cells drawn from a ring of transitions."""
 
-    storage: Storage
-    newest: Callable[[], int]
-    """Tells which slot was written last."""
-    source: Callable[[int], Storage | Mirror]
-    """What so many whole rows are gathered from: the storage, or its mirror on a device."""
+    ring: Ring
+    source: Callable[[int], Ring]
+    """What so many whole rows are gathered from: the ring, or its mirror on a device."""
     relabel: Relabel | None
     reduce: Reduce
     normalize_obs: Callable[[Any], Any]
@@ -100,21 +97,21 @@ class Pipeline(NamedTuple):
 
     @property
     def whole_rows(self) -> bool:
-        """Whether transitions are just rows of the storage."""
+        """Whether transitions are just rows of the ring."""
         return self.relabel is None and self.reduce.window == 1 and isinstance(self.reduce, NStep)
 
     @property
     def learner_can_gather(self) -> bool:
-        """Whether the storage's rows, and where transitions begin, are all that it takes to make them."""
+        """Whether the ring's rows, and where transitions begin, are all that it takes to make them."""
         return self.relabel is None and isinstance(self.reduce, NStep) and not self.reduce.random
 
     def span(self) -> Span | None:
         """What that takes to know besides where transitions begin; None: nothing, they are just rows."""
-        n, envs = self.reduce.window, self.storage.envs
+        n, envs = self.reduce.window, self.ring.n_envs
         if n == 1:
             return None
         assert isinstance(self.reduce, NStep)
-        newest = self.newest() * envs
+        newest = self.ring.newest * envs
         return Span(*_steps(n, envs, self.reduce.gamma), torch.arange(newest, newest + envs))
 
     @property
@@ -127,7 +124,7 @@ class Pipeline(NamedTuple):
         source = self.source(len(cells) * self.gathered_rows)
         if not self.whole_rows:
             return self._windows(source, cells)
-        row = source.read(cells, shared)
+        row = source.at(cells, shared).columns
         return Rows(
             self.normalize_obs(row["observations"]),
             row["actions"],
@@ -139,27 +136,27 @@ class Pipeline(NamedTuple):
             None,
         )
 
-    def _windows(self, source: Storage | Mirror, cells: np.ndarray) -> Rows:
-        storage = self.storage
-        cells, valid = windows(storage, cells, self.reduce.window, self.newest(), self.reduce.before)
+    def _windows(self, source: Ring, cells: np.ndarray) -> Rows:
+        ring = self.ring
+        cells, valid = windows(ring, cells, self.reduce.window, self.reduce.before)
         valid = self.reduce.cut(valid, self.rng)
         first, last, exists = self.reduce.ends(cells, valid)
-        row = _shaped(source.read(first.reshape(-1)), first)
+        row = source.at(first).columns
         then, extras = row["next_observations"], row.get("extras", NO_EXTRAS)
         if last is not first:
-            then = _shaped(source.next_observations(last.reshape(-1)), last)
+            then = source.successors(last)
             if names := [name for name in extras if name.startswith(AFTER)]:
-                end = source.read(last.reshape(-1))["extras"]
-                extras = {**extras, **{name: _shaped(end[name], last) for name in names}}
-        window = Window(cells, valid, storage.scalars("rewards", cells), row["observations"], then)
+                end = source.at(last)["extras"]
+                extras = {**extras, **{name: end[name] for name in names}}
+        window = Window(cells, valid, ring.take(cells, "rewards"), row["observations"], then)
         if self.relabel is not None:
-            self.relabel(storage, window)
+            self.relabel(ring, window)
         rewards, discounts = self.reduce.returns(self.normalize_reward(window.rewards), valid)
         return Rows(
             self.normalize_obs(window.observations),
             row["actions"],
             self.normalize_obs(window.next_observations),
-            storage.scalars("dones", last) * (1 - storage.scalars("timeouts", last)),
+            ring.take(last, "dones") * (1 - ring.take(last, "timeouts")),
             rewards,
             discounts,
             extras,
@@ -190,8 +187,8 @@ def uniform_batches(
 ) -> Iterator[tuple[Transition, None]]:
     """The same, where they depend on nothing but the random numbers: several are gathered at once."""
     rows = batch_size * pipeline.gathered_rows
-    block_bytes = BLOCK_BYTES if pipeline.source(rows) is pipeline.storage else DEVICE_BLOCK_BYTES
-    at_once = max(block_bytes // (rows * pipeline.storage.row_bytes), 1)
+    block_bytes = BLOCK_BYTES if pipeline.source(rows) is pipeline.ring else DEVICE_BLOCK_BYTES
+    at_once = max(block_bytes // (rows * pipeline.ring.row_bytes), 1)
     for start in range(0, batches, at_once):
         count = min(at_once, batches - start)
         block = pipeline.transition(sampler.draw_batches(count, batch_size, filled), None, gamma, shared=True)
@@ -230,15 +227,6 @@ def _each(columns: Any, *steps: Callable[[Any], Any]) -> Any:
     for step in steps:
         columns = step(columns)
     return columns
-
-
-def _shaped(flat: Any, cells: np.ndarray) -> Any:
-    """Arrays or tensors [B * L, ...], or nested dicts of them, as [B, L, ...] where the cells are [B, L]."""
-    if cells.ndim == 1:
-        return flat
-    if isinstance(flat, dict):
-        return {name: _shaped(part, cells) for name, part in flat.items()}
-    return flat.reshape(*cells.shape, *flat.shape[1:])
 
 
 @lru_cache(maxsize=8)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polyak.data.storage.storage import Storage
-from polyak.data.storage.table import ArrayObs
+from polyak.data.batch import ArrayObs
+from polyak.experience.ring import Ring
 
 
 @dataclass
@@ -25,26 +25,24 @@ class Window:
     next_observations: ArrayObs  # [B, ...] successors of the last valid row
 
 
-def windows(
-    storage: Storage, cells: np.ndarray, steps: int, newest: int, before: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def windows(ring: Ring, cells: np.ndarray, steps: int, before: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The rows around some others, and which of them belong to the episode.
 
     Args:
-        storage: of which the slot ``newest`` was written last.
+        ring: its rows have ``dones`` and ``timeouts``.
         cells: [B] some rows.
         steps: how many rows, n.
         before: how many of these come before the given ones; never across the ring's first slot.
     Returns:
         cells [B, n], those before the episode replaced by its first one here; and whether they are valid [B, n].
     """
-    slots, envs = np.divmod(cells, storage.envs)
+    slots, envs = np.divmod(cells, ring.n_envs)
     slots = slots[:, None] + np.arange(-before, steps - before)
     outside = slots[:, :before] < 0
-    slots %= storage.steps
-    cells = slots * storage.envs + envs[:, None]
-    ends = (storage.scalars("dones", cells) > 0) | (storage.scalars("timeouts", cells) > 0)
-    ends |= slots == newest
+    slots %= ring.length
+    cells = slots * ring.n_envs + envs[:, None]
+    ends = (ring.take(cells, "dones") > 0) | (ring.take(cells, "timeouts") > 0)
+    ends |= slots == ring.newest
     valid = np.ones(cells.shape, bool)
     valid[:, before + 1 :] = ~np.logical_or.accumulate(ends[:, before:-1], axis=1)
     if before:

@@ -1,8 +1,8 @@
-"""Stacked pictures without the repetition: every frame is kept once.
+"""Stacked images without repetition: every frame is kept once.
 
 An observation of k stacked frames shares k - 1 of them with its predecessor. :class:`FrameStack` keeps a ring of
 single channels ("planes") and describes an observation by the numbers of its planes. Nothing is assumed about the
-stack: a plane is shared only after its bytes were compared, and planes that can not be shared are stored anew.
+stack: a plane is shared only after its bytes were compared, and planes that can not be shared are stored again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRIAL_ROWS = 256  # after so many rows the share of repeated planes is known
 
 
 def find_stacks(observation: np.dtype) -> dict[str | None, np.dtype]:
-    """Entries of an observation (None for one without keys) that may be stacks of channel-first uint8 pictures."""
+    """Entries of an observation (None for one without keys) that may be stacks of channel-first uint8 images."""
     names = observation.names
     entries = {None: observation} if names is None else {name: observation[name] for name in names}
     return {key: dtype for key, dtype in entries.items() if _may_be_stack(dtype)}
@@ -32,7 +32,7 @@ def _may_be_stack(dtype: np.dtype) -> bool:
 
 
 class FrameStack:
-    """Planes of one picture entry of the observations of a ring [steps, envs].
+    """Planes of one image entry of the observations of a ring [steps, envs].
 
     Planes are numbered in order of arrival; -1 is the empty plane, with which frame stacks are padded. Rows leave in
     the order they came, so the planes still in use are always a contiguous range of numbers.
@@ -83,7 +83,7 @@ class FrameStack:
         self.tail = int(oldest) if oldest >= 0 else self.head
 
     def note(self, slot: int, numbers: np.ndarray) -> None:
-        """Remember what the slot's observations [envs, C] need."""
+        """Note what the slot's observations [envs, C] need."""
         self._low[slot] = np.where(numbers < 0, self.head, numbers).min()
         self._rows += self.envs
         if self._rows - self.envs < TRIAL_ROWS <= self._rows and self._projected() > self.capacity:
@@ -109,7 +109,7 @@ class FrameStack:
         return self.start(frames)
 
     def frames(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers [..., C] -> pictures [..., C, H, W]; a copy."""
+        """Numbers [..., C] -> images [..., C, H, W]; a copy."""
         places = self._places(numbers.reshape(-1))
         planes = torch.index_select(self.planes, 0, torch.from_numpy(places)).numpy()
         return planes.reshape(*numbers.shape, *self.plane_shape)
@@ -164,9 +164,8 @@ class FrameStack:
         if not self.on_disk:
             check_memory(
                 capacity * int(np.prod(self.plane_shape)),
-                f"A replay buffer of {self.steps * self.envs} stacked pictures, which repeat fewer frames than "
-                "expected,",
-                "Use a smaller buffer_size or smaller pictures.",
+                f"A replay buffer of {self.steps * self.envs} stacked images, which repeat fewer frames than expected,",
+                "Use a smaller buffer_size or smaller images.",
             )
         planes, places = self.planes, self._places
         held = np.arange(self.tail, self.head)

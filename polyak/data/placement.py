@@ -1,21 +1,44 @@
-"""Where a replay buffer's batches are gathered: in main memory, or on the device that learns from them."""
+"""Where a replay buffer's rows are: whether there is memory for them, and where batches of them are gathered."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from gymnasium import spaces
 
-from polyak.data.storage.mirror import Mirror, mirror_of
-from polyak.data.storage.storage import Storage
-from polyak.experience.memory import GIGABYTE, InsufficientMemoryError
+from polyak.data.mirror import Mirror, mirror_of
+from polyak.experience.compact import CompactRing
+from polyak.experience.memory import GIGABYTE, InsufficientMemoryError, check_memory
+from polyak.experience.ring import Ring
 
 SHARE = 0.5  # of a GPU's free memory, which "auto" may take
 UPLOADS_PER_ROW = 4  # rows that may be uploaded for each row that is drawn: in one piece they are cheaper than a gather
 
 
+def check_size(layout: np.dtype, cells: int, compact: bool, observation_space: spaces.Space) -> None:
+    """Refuse a ring of so many cells that would not fit into the memory that is free, and name the ways out.
+
+    Raises:
+        InsufficientMemoryError: it would not.
+    """
+    compacted = CompactRing.size_of(layout, cells)
+    needed = compacted if compact else Ring.size_of(layout, cells)
+    ways = [
+        f"a smaller buffer_size ({GIGABYTE / needed * cells:,.0f} transitions take 1 GB)",
+        f"optimize_memory_usage=True ({compacted / GIGABYTE:.2f} GB)",
+        "smaller observations (uint8 images, fewer pixels, float32)",
+        "storage_device='disk' (a temporary file)",
+    ]
+    if compact:
+        del ways[1]
+    what = f"The replay buffer (buffer_size={cells:,} transitions of {observation_space})"
+    check_memory(needed, what, f"Ways out: {'; '.join(ways)}.")
+
+
 class Placement:
-    """Keeps a :class:`~polyak.data.storage.mirror.Mirror` of a storage where that is wanted.
+    """Keeps a :class:`~polyak.data.mirror.Mirror` of a ring where that is wanted.
 
     A mirror takes its memory when it is first needed, or at once if it was asked for by name. Pickles and copies leave
     it out.
@@ -40,35 +63,34 @@ class Placement:
         if self.asked:
             _check(choice, device, obstacle)
 
-    def source(self, storage: Storage, device: torch.device, filled: int, rows: int) -> Storage | Mirror:
+    def source(self, ring: Ring, device: torch.device, rows: int) -> Ring:
         """What to gather the next batch from.
 
         Args:
-            storage: the truth.
+            ring: the truth.
             device: where batches go.
-            filled: slots of the ring that hold something.
             rows: how many will be drawn.
         """
-        mirror = None if self.never else self.mirror(storage, device)
-        if mirror is None or storage.table.lent:  # whoever holds a view may be writing into it
-            return storage
+        mirror = None if self.never else self.mirror(ring, device)
+        if mirror is None or ring.loans:  # a view that still exists may be written into
+            return ring
         self._missed += rows
-        if mirror.stale(filled) > UPLOADS_PER_ROW * self._missed:
-            return storage
+        if mirror.stale() > UPLOADS_PER_ROW * self._missed:
+            return ring
         self._missed = 0
-        mirror.update(filled)
+        mirror.update()
         return mirror
 
-    def mirror(self, storage: Storage, device: torch.device) -> Mirror | None:
-        """The mirror, if there is to be one: decided once for a device and a size of the storage.
+    def mirror(self, ring: Ring, device: torch.device) -> Mirror | None:
+        """The mirror, if there is to be one: decided once for a device and a size of the ring.
 
         Raises:
             InsufficientMemoryError: it was asked for by name, and the device's memory cannot take it.
         """
-        needed = device, storage.nbytes
+        needed = device, ring.nbytes
         if self._made_for != needed:
             self._mirror = None  # gives its memory back before more is taken
-            self._mirror = mirror_of(storage, device) if self._affordable(*needed) else None
+            self._mirror = mirror_of(ring, device) if self._affordable(*needed) else None
             self._made_for = needed
         return self._mirror
 

@@ -1,1 +1,0 @@
-"""Where rows of experience are kept: columns, frames kept once, copies on a device."""
