@@ -49,7 +49,7 @@ from polyak.nn.policies import actor_critic, direct, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import crossq as crossq_policy
 from polyak.nn.policies import value as value_policy
-from polyak.nn.policies.base import Network, Policy, shaped
+from polyak.nn.policies.base import Network, Noise, Policy, shaped
 
 Kwargs = dict[str, Any]
 P = TypeVar("P", bound=Policy)
@@ -307,6 +307,9 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
     def get_distribution(self, obs: Obs) -> Distribution:  # type: ignore[override]
         """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
         return super().get_distribution(obs)  # type: ignore[return-value]
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        return {}  # action_dist draws by itself
 
     def acting_chain(self) -> Chain | None:
         noise = getattr(self, "exploration_noise", None)
@@ -780,6 +783,9 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
     @plain
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.actor(observation, deterministic)
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        return {}  # action_dist draws by itself
 
     def acting_chain(self) -> Chain | None:
         actor = self.actor

@@ -233,7 +233,10 @@ def test_evaluation_tells_it_what_was_paid(numbers: Dataset, monkeypatch: pytest
     monkeypatch.setattr(
         policy,
         "decide",
-        lambda obs, memory, *rest: (asked.append((2 * memory["wanted"]).tolist()), decide(obs, memory, *rest))[1],
+        lambda obs, noise, state, *rest: (
+            asked.append((2 * state["wanted"]).tolist()),
+            decide(obs, noise, state, *rest),
+        )[1],
     )
     evaluate_policy(model, DummyVecEnv([lambda: Paying(2), lambda: Paying(4)]), n_eval_episodes=4, warn=False)
     first, second = np.array(asked).T

@@ -30,7 +30,7 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.nn import CategoricalPolicy, Policy, PolicyError, ValuePolicy
 from polyak.nn.codec import ActionCodec
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.policies.base import Decision, Memory
+from polyak.nn.policies.base import Noise, Outcome, State
 
 SPACE, NINE = spaces.Box(-10, 10, (2,), np.float32), spaces.Discrete(9)
 
@@ -48,25 +48,25 @@ class Counts(Policy):
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         raise AssertionError("without a memory nobody knows")
 
-    def initial_memory(self, batch: int) -> Memory:
+    def initial_memory(self, batch: int) -> State:
         return {"count": torch.zeros(batch, 1, dtype=torch.int64)}
 
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        assert memory is not None
-        count = memory["count"] + 1
-        return Decision(count[:, 0], {"twice": 2.0 * count}, {"count": count})
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        assert state is not None
+        count = state["count"] + 1
+        return Outcome(count[:, 0], {"twice": 2.0 * count}, {"count": count})
 
 
 class Obeys(ValuePolicy):
     """Takes the best of the allowed actions."""
 
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
         values = self.q_net(obs)
-        return Decision((values if masks is None else values.masked_fill(~masks, -torch.inf)).argmax(1))
+        return Outcome((values if masks is None else values.masked_fill(~masks, -torch.inf)).argmax(1))
 
 
 class Ends(gym.Env):

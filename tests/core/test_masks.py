@@ -461,6 +461,7 @@ def test_arrays_choose_as_torch_does(name: str, rows: int) -> None:
             quick = acting(obs, deterministic, masks)
             torch.manual_seed(seed)
             with torch.no_grad():
-                slow = policy.decide(torch.from_numpy(obs), None, torch.from_numpy(masks), deterministic).actions
+                noise = None if deterministic else policy.draw_noise(rows)
+                slow = policy.decide(torch.from_numpy(obs), noise, None, torch.from_numpy(masks)).actions
             assert quick is not None
             np.testing.assert_allclose(quick, slow.numpy(), rtol=0, atol=bound())

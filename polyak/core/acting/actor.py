@@ -19,7 +19,7 @@ from polyak.core.acting.exploration import Arrays, Exploration
 from polyak.core.runner import Acted
 from polyak.data.step import Observations
 from polyak.nn.fast.acting import Acting
-from polyak.nn.policies.base import Memory, Policy, n_rows, renewed
+from polyak.nn.policies.base import Policy, State, n_rows, renewed
 
 
 class Actor:
@@ -49,7 +49,7 @@ class Actor:
         """Act with another policy, which remembers nothing yet."""
         self.policy, self.codec = policy, policy.codec
         self._remembers = policy.initial_memory(1) is not None
-        self.memory: Memory | None = None
+        self.memory: State | None = None
         self._quick = Acting(policy)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
@@ -112,18 +112,19 @@ class Actor:
 
     @torch.no_grad()
     def _decide(
-        self, observations: Observations, memory: Memory | None, masks: np.ndarray | None
+        self, observations: Observations, memory: State | None, masks: np.ndarray | None
     ) -> tuple[np.ndarray, Arrays]:
         """The policy's own actions [N, ...] in its units, and what it says besides."""
         policy = self.policy
         tensors = policy.obs_to_tensor(observations)[0]
         allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
-        decision = policy.decide(tensors, memory, allowed, self.deterministic)
-        self.memory = decision.memory
-        said: dict[str, Tensor] = {**(memory or {}), **decision.extras}
-        return decision.actions.numpy(force=True), {name: value.numpy(force=True) for name, value in said.items()}
+        noise = None if self.deterministic else policy.draw_noise(n_rows(tensors))
+        outcome = policy.decide(tensors, noise, memory, allowed)
+        self.memory = outcome.state
+        said: dict[str, Tensor] = {**(memory or {}), **outcome.extras}
+        return outcome.actions.numpy(force=True), {name: value.numpy(force=True) for name, value in said.items()}
 
-    def recall(self, starts: np.ndarray) -> Memory | None:
+    def recall(self, starts: np.ndarray) -> State | None:
         """What the policy remembers before the next step: nothing of episodes that are over. ``starts`` [N]: where
         episodes begin. ``None`` of a policy without memory."""
         if not self._remembers or (self.memory is not None and not np.count_nonzero(starts)):

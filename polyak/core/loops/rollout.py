@@ -19,7 +19,7 @@ from polyak.core.acting.actor import Actor
 from polyak.core.runner import Runner, flat, unflat
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
-from polyak.nn.policies.base import Memory
+from polyak.nn.policies.base import State
 from polyak.ops.transfer import to_device
 
 
@@ -41,13 +41,13 @@ class States(NamedTuple):
 
     observations: Any
     """[S, ...], or a dict of these."""
-    memory: Memory
+    memory: State
     """Name -> [S, ...]: the recurrent state, always tensors; empty of a policy without one."""
     masks: Any
     """[S, M] bool, which choices are allowed; ``None``: all."""
 
     @classmethod
-    def cut(cls, step: Step, memory: Memory | None) -> "States":
+    def cut(cls, step: Step, memory: State | None) -> "States":
         """Those in which a step cut episodes short, from the recurrent state [N, ...] after it."""
         rows, masks = step.truncated, step.extras.get("next_masks")
         kept = torch.from_numpy(rows)
@@ -98,7 +98,7 @@ class Successors:
         self.states: list[States] = []
         """K in all."""
 
-    def add(self, first_row: int, step: Step, memory: Memory | None) -> None:
+    def add(self, first_row: int, step: Step, memory: State | None) -> None:
         """Keep those of a step.
 
         Args:

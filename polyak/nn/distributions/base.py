@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
@@ -43,6 +44,20 @@ class Distribution(ABC):
     @abstractmethod
     def sample(self) -> Tensor:
         """One action for each state; differentiable in the parameters where the action is continuous."""
+
+    def sample_from(self, noise: Tensor) -> Tensor:
+        """The action that this noise makes, for each state: a pure function, of which :meth:`sample` is the case of
+        noise drawn now.
+
+        Args:
+            noise: [B, ...] as :meth:`Family.draw` gives it.
+
+        Raises:
+            PolicyError: the distribution draws by itself.
+        """
+        raise PolicyError(
+            f"{type(self).__name__} draws by itself. Define sample_from(noise), and draw(batch, ...) of its family."
+        )
 
     @abstractmethod
     def mode(self) -> Tensor:
@@ -88,6 +103,19 @@ class Family(ABC):
     def make_head(self, latent_dim: int) -> nn.Linear:
         """A new layer from latent features to these outputs."""
         return nn.Linear(latent_dim, self.n_outputs)
+
+    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """The noise of one action in each of B states, for :meth:`Distribution.sample_from`: [B, ...] float32.
+
+        Args:
+            batch: B.
+            device: where it is drawn; the CPU by default.
+            generator: torch's global one by default.
+
+        Raises:
+            PolicyError: the distributions draw by themselves.
+        """
+        raise PolicyError(f"distributions of {type(self).__name__} draw by themselves: use sample().")
 
     @abstractmethod
     def __call__(self, *parameters: Any, **named: Any) -> Distribution:

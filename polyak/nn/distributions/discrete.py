@@ -39,11 +39,14 @@ class Categorical(Distribution):
         return tsallis_entropy(self.logits.exp(), q)
 
     def sample(self) -> Tensor:
+        return self.sample_from(torch.empty_like(self.logits).exponential_())
+
+    def sample_from(self, noise: Tensor) -> Tensor:
         """Argmax of the logits plus Gumbel noise, -log of an exponential variable.
 
         The noise is kept finite, so that a forbidden class cannot win.
         """
-        exponential = torch.empty_like(self.logits).exponential_().clamp_min(torch.finfo(self.logits.dtype).tiny)
+        exponential = noise.clamp_min(torch.finfo(noise.dtype).tiny)
         return (self.logits.detach() - exponential.log()).argmax(dim=-1)
 
     def mode(self) -> Tensor:
@@ -85,11 +88,12 @@ class SparseCategorical(Distribution):
         return tsallis_entropy(self.probs, q)
 
     def sample(self) -> Tensor:
+        return self.sample_from(torch.empty_like(self.probs).exponential_())
+
+    def sample_from(self, noise: Tensor) -> Tensor:
         """The class that comes first of those that come at exponential times with their probabilities as rates; one of
         probability 0 never comes."""
-        probs = self.probs.detach()
-        exponential = torch.empty_like(probs).exponential_().clamp_min(torch.finfo(probs.dtype).tiny)
-        return (probs / exponential).argmax(dim=-1)
+        return (self.probs.detach() / noise.clamp_min(torch.finfo(noise.dtype).tiny)).argmax(dim=-1)
 
     def mode(self) -> Tensor:
         return self.probs.argmax(dim=-1)
@@ -118,6 +122,10 @@ class CategoricalFamily(Family):
     def n_outputs(self) -> int:
         return self.action_dim
 
+    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Exponential variables: [B, N]."""
+        return exponential(batch, self.action_dim, device, generator)
+
     def __call__(self, logits: Tensor) -> Categorical:
         """Unnormalised log-probabilities [B, N]; -inf forbids a choice."""
         return Categorical(logits.log_softmax(dim=-1))
@@ -136,6 +144,10 @@ class SparseCategoricalFamily(Family):
     @property
     def n_outputs(self) -> int:
         return self.action_dim
+
+    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Exponential variables: [B, N]."""
+        return exponential(batch, self.action_dim, device, generator)
 
     def __call__(self, logits: Tensor) -> SparseCategorical:
         """What the probabilities are to be near to [B, N]; -inf forbids a choice."""
@@ -165,6 +177,10 @@ class MultiCategorical(Distribution):
     def sample(self) -> Tensor:
         return torch.stack([choice.sample() for choice in self.choices], dim=1)
 
+    def sample_from(self, noise: Tensor) -> Tensor:
+        parts = noise.split([choice.logits.shape[-1] for choice in self.choices], dim=1)
+        return torch.stack([c.sample_from(part) for c, part in zip(self.choices, parts, strict=True)], dim=1)
+
     def mode(self) -> Tensor:
         return torch.stack([choice.mode() for choice in self.choices], dim=1)
 
@@ -192,6 +208,10 @@ class MultiCategoricalFamily(Family):
     @property
     def n_outputs(self) -> int:
         return sum(self.action_dims)
+
+    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Exponential variables, drawn choice by choice: [B, n_outputs]."""
+        return torch.cat([exponential(batch, classes, device, generator) for classes in self.action_dims], dim=1)
 
     def __call__(self, logits: Tensor) -> MultiCategorical:
         """Unnormalised log-probabilities of all choices, one after the other; -inf forbids a class."""
@@ -226,7 +246,10 @@ class Bernoulli(Distribution):
         return joint_tsallis_entropy(tsallis_entropy(coins, q), q)
 
     def sample(self) -> Tensor:
-        return (torch.rand_like(self.logits) < torch.sigmoid(self.logits)).to(self.logits.dtype)
+        return self.sample_from(torch.rand_like(self.logits))
+
+    def sample_from(self, noise: Tensor) -> Tensor:
+        return (noise < torch.sigmoid(self.logits)).to(self.logits.dtype)
 
     def mode(self) -> Tensor:
         return (self.logits > 0).to(self.logits.dtype)
@@ -255,9 +278,18 @@ class BernoulliFamily(Family):
     def n_outputs(self) -> int:
         return self.action_dim
 
+    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Uniform in [0, 1): [B, A]."""
+        return torch.rand(batch, self.action_dim, device=device, generator=generator)
+
     def __call__(self, logits: Tensor) -> Bernoulli:
         """Log-odds of 1: [B, A]."""
         return Bernoulli(logits)
+
+
+def exponential(batch: int, width: int, device: torch.device | None, generator: torch.Generator | None) -> Tensor:
+    """Exponential variables of rate 1: [batch, width]."""
+    return torch.empty(batch, width, device=device).exponential_(generator=generator)
 
 
 def _cross_entropy(logits: Tensor, probs: Tensor) -> Tensor:

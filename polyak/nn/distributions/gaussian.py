@@ -36,7 +36,10 @@ class Gaussian(Distribution):
         return gaussian_tsallis_entropy(self.log_std, q)
 
     def sample(self) -> Tensor:
-        return self.mean + self.std * torch.randn_like(self.mean)
+        return self.sample_from(torch.randn_like(self.mean))
+
+    def sample_from(self, noise: Tensor) -> Tensor:
+        return self.mean + self.std * noise
 
     def sample_many(self, count: int) -> Tensor:
         """Independent actions for each state [B, M, A], differentiable."""
@@ -74,6 +77,9 @@ class Squashed(Distribution):
 
     def sample(self) -> Tensor:
         return torch.tanh(self.gaussian.sample())
+
+    def sample_from(self, noise: Tensor) -> Tensor:
+        return torch.tanh(self.gaussian.sample_from(noise))
 
     def mode(self) -> Tensor:
         return torch.tanh(self.gaussian.mode())
@@ -113,6 +119,10 @@ class GaussianFamily(Family):
     def make_log_std(self, latent_dim: int, init: float = 0.0) -> nn.Parameter:
         """New log standard deviations [A] that do not depend on the state, each ``init``."""
         return nn.Parameter(torch.full((self.action_dim,), float(init)))
+
+    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Standard normal: [B, A]."""
+        return torch.randn(batch, self.action_dim, device=device, generator=generator)
 
     def __call__(self, mean: Tensor, log_std: Tensor) -> Distribution:
         """Means [B, A]; log standard deviations [A] or [B, A]."""

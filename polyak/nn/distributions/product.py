@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from polyak.nn.distributions.base import Distribution, Family, check_same_type
 from polyak.nn.distributions.discrete import Bernoulli, Categorical, MultiCategorical, SparseCategorical
-from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily
 from polyak.ops.tsallis import joint_tsallis_entropy
 
 
@@ -41,6 +41,10 @@ class Product(Distribution):
 
     def sample(self) -> Tensor:
         return self._joined([factor.sample() for factor in self.factors])
+
+    def sample_from(self, noise: Tensor) -> Tensor:
+        parts = noise.split([_n_noise(factor) for factor in self.factors], dim=1)
+        return self._joined([f.sample_from(part) for f, part in zip(self.factors, parts, strict=True)])
 
     def mode(self) -> Tensor:
         return self._joined([factor.mode() for factor in self.factors])
@@ -96,6 +100,10 @@ class ProductFamily(Family):
             start = end
         return pairs
 
+    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """That of the parts, drawn one after another, side by side: [B, n_outputs]."""
+        return torch.cat([family.draw(batch, device, generator) for family in self.families], dim=1)
+
     def __call__(self, outputs: Tensor, log_std: Tensor | None = None) -> Product:
         """Outputs [B, n_outputs] of the parts side by side; log standard deviations [n_deviations], where there are."""
         columns = outputs.split([family.n_outputs for family in self.families], dim=1)
@@ -115,6 +123,15 @@ def _choices(factor: Distribution) -> int:
     if isinstance(factor, MultiCategorical):
         return sum(choice.logits.shape[-1] for choice in factor.choices)
     return 2 * factor.logits.shape[-1] if isinstance(factor, Bernoulli) else 0
+
+
+def _n_noise(factor: Distribution) -> int:
+    """Width of the noise of one part: as many numbers as the network gives it, but for the deviations."""
+    if isinstance(factor, Gaussian):
+        return factor.mean.shape[-1]
+    if isinstance(factor, MultiCategorical):
+        return sum(choice.logits.shape[-1] for choice in factor.choices)
+    return factor.logits.shape[-1]  # type: ignore[attr-defined]
 
 
 def _own(factor: Distribution, actions: Tensor) -> Tensor:

@@ -29,7 +29,11 @@ class StateDependentGaussian(Gaussian):
     """Standard normal: [L, A] for all states, or [B, L, A], one for each. Densities do not read them."""
 
     def sample(self) -> Tensor:
-        return self.mean + state_dependent_noise(self.latent, self.draws * self.sigma)
+        return self.sample_from(self.draws)
+
+    def sample_from(self, noise: Tensor) -> Tensor:
+        """With ``noise`` in place of the draws at hand, of the shape that these have."""
+        return self.mean + state_dependent_noise(self.latent, noise * self.sigma)
 
 
 @dataclass(frozen=True)

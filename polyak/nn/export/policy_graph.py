@@ -18,7 +18,7 @@ from polyak.nn.export.noise import Drawing, HandedOut, noise_ports, redraw_matri
 from polyak.nn.export.observations import Reader
 from polyak.nn.export.ports import Graph, Port
 from polyak.nn.networks.recurrent import Recurrent
-from polyak.nn.policies.base import Decision, Memory, Policy
+from polyak.nn.policies.base import Outcome, Policy, State
 
 
 class PolicyGraph(Graph):
@@ -88,16 +88,17 @@ class PolicyGraph(Graph):
         masks = rest.pop(0) if self._masks else None
         if self._masks_in is not None:
             masks = (self.reader.of(raw, self._masks_in) != 0).flatten(1)
-        memory = dict(zip(self._names, rest, strict=True)) or None
-        decision = self._decide(self.reader(raw), memory, masks)
-        after = decision.memory or {}
-        return (*self.to_env(decision.actions), *(after[name] for name in self._names))
+        state = dict(zip(self._names, rest, strict=True)) or None
+        outcome = self._decide(self.reader(raw), raw[0].shape[0], state, masks)
+        after = outcome.state or {}
+        return (*self.to_env(outcome.actions), *(after[name] for name in self._names))
 
-    def _decide(self, observations: Any, memory: Memory | None, masks: Tensor | None) -> Decision:
+    def _decide(self, observations: Any, rows: int, state: State | None, masks: Tensor | None) -> Outcome:
         """What the policy does, as :meth:`Policy.predict` asks it."""
-        if memory is None and masks is None:
-            return Decision(torch.as_tensor(self.policy._predict(observations, not self.stochastic)))
-        return self.policy.decide(observations, memory, masks, not self.stochastic)
+        if state is None and masks is None:
+            return Outcome(torch.as_tensor(self.policy._predict(observations, not self.stochastic)))
+        noise = self.policy.draw_noise(rows) if self.stochastic else None
+        return self.policy.decide(observations, noise, state, masks)
 
 
 def _standing_alone(policy: Policy) -> Policy:

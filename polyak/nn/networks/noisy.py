@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,8 @@ class NoisyLinear(nn.Linear):
 
     draws: bool = False
     """Whether calls draw noise: see :func:`drawing`."""
+    given: tuple[Tensor, Tensor] | None = None
+    """Noise [p] and [q] for calls to take in place of drawing: see :func:`given_noise`."""
 
     def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:
         super().__init__(in_features, out_features)
@@ -41,12 +44,14 @@ class NoisyLinear(nn.Linear):
         """[B, p] -> [B, q]"""
         if not self.draws:
             return F.linear(inputs, self.weight, self.bias)
-        before, after = (
-            squashed_root(torch.randn(n, device=self.weight.device, dtype=self.weight.dtype))
-            for n in (self.in_features, self.out_features)
-        )
+        before, after = map(squashed_root, self.draw() if self.given is None else self.given)
         weight = self.weight + self.weight_scale * torch.outer(after, before)
         return F.linear(inputs, weight, self.bias + self.bias_scale * after)
+
+    def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """The noise of one call, standard normal: [p] and [q]."""
+        like: Any = {"device": self.weight.device, "dtype": self.weight.dtype, "generator": generator}
+        return torch.randn(self.in_features, **like), torch.randn(self.out_features, **like)
 
 
 def squashed_root(noise: Tensor) -> Tensor:
@@ -75,3 +80,16 @@ def drawing(parts: Iterable[nn.Module], on: bool = True) -> Iterator[None]:
     finally:
         for part in parts:
             part.draws = False  # type: ignore[assignment]
+
+
+@contextmanager
+def given_noise(noise: Mapping[nn.Module, Any]) -> Iterator[None]:
+    """While the block runs, let these parts compute with the noise that is given for each of them."""
+    for part, own in noise.items():
+        part.draws, part.given = True, own  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for part in noise:
+            part.draws = False  # type: ignore[assignment]
+            del part.given

@@ -6,7 +6,7 @@ Shape letters: B batch, F features, A actions, K numbers for each action (1, or 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -122,3 +122,15 @@ def value_layers(
         return layers + stream(outputs * n_actions)
     value, advantage = nn.Sequential(*stream(outputs)), nn.Sequential(*stream(outputs * n_actions))
     return [*layers, Dueling(value, advantage, n_actions)]
+
+
+def parts_in_order(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Modules within one that draw (see :func:`~polyak.nn.networks.noisy.parts_that_draw`), by name, in the order in
+    which a call of it asks them: of two streams the advantages come first."""
+    if hasattr(type(module), "draws"):
+        yield name, module
+    children = dict(module.named_children())
+    if isinstance(module, Dueling):
+        children = {"advantage": module.advantage, "value": module.value}
+    for own, child in children.items():
+        yield from parts_in_order(child, f"{name}.{own}" if name else own)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
@@ -43,7 +44,7 @@ from polyak.nn.networks.layers import (
     unwrap_legacy_arch,
 )
 from polyak.nn.options import warn_without_sde
-from polyak.nn.policies.base import Decision, Memory, Policy, shaped
+from polyak.nn.policies.base import Noise, Outcome, Policy, State, chosen, family_noise, shaped
 
 
 class ActorCriticPolicy(Policy):
@@ -286,18 +287,29 @@ class ActorCriticPolicy(Policy):
 
     @plain
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        if masks is not None:
-            return self._decide_among(masks, obs, deterministic)
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        if noise or masks is not None:
+            return self._decide_among(masks, obs, noise)
         if not self.acts_by_forward:
-            return super().decide(obs, memory, masks, deterministic)
-        actions, values, log_probs = self(obs, deterministic)  # a user's own, which may say other values than the rest
-        return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
+            return super().decide(obs, noise, state, masks)
+        actions, values, log_probs = self(obs, noise is None)  # a user's own, which may say other values than the rest
+        return Outcome(actions, {"values": values.flatten(), "log_probs": log_probs})
 
-    def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Decision:
-        """:meth:`decide` where not everything is allowed."""
-        return Decision(self._shaped(self.get_distribution(obs).masked(masks).get_actions(deterministic)))
+    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Outcome:
+        """:meth:`decide` by noise that is given, or where not everything is allowed."""
+        distribution = self.get_distribution(obs)
+        if masks is not None:
+            distribution = distribution.masked(masks)
+        return Outcome(self._shaped(chosen(distribution, noise)))
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        ours = ("act", "decide", "get_distribution", "_get_action_dist_from_latent", "_shaped")
+        if self.acts_by_forward or not is_plain(self, *ours):
+            return {}
+        if isinstance(self.action_family, StateDependentGaussianFamily):
+            return {"actions": self.exploration_noise.of(batch)}
+        return family_noise(self.action_family, batch, self.device, generator)
 
     def acting_chain(self) -> Chain | None:
         methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")

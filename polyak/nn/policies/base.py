@@ -17,27 +17,30 @@ from polyak.envs.masks import mask_size, masks_for_rows
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
+from polyak.nn.distributions.base import Family
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, plain
+from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
 from polyak.nn.networks.recall import Recalled, Recurrence, RecurrentExtractor, Sequences, Successors
 from polyak.nn.options import keywords_of
 from polyak.ops.transfer import to_device
 
 NumpyObs = np.ndarray | dict[str, np.ndarray]
-Memory = dict[str, Tensor]
-"""What a policy remembers, by name: [B, ...] each."""
+State = dict[str, Tensor]
+"""The recurrent state of a policy, by name: [B, ...] each."""
+Noise = Mapping[str, Tensor]
+"""Random numbers that a policy acts by, by name: see :meth:`Policy.draw_noise`."""
 
 
-class Decision(NamedTuple):
+class Outcome(NamedTuple):
     """What a policy does about B observations."""
 
     actions: Tensor
     """[B, ...] in the network's units."""
     extras: Mapping[str, Tensor] = {}
     """What else is to be stored of each row, by name: [B, ...]."""
-    memory: Memory | None = None
-    """After the step; ``None`` of a policy without one."""
+    state: State | None = None
+    """The recurrent state after the step; ``None`` of a policy without one."""
 
 
 class Network(nn.Module):
@@ -145,8 +148,9 @@ class Network(nn.Module):
 class Policy(Network, ABC):
     """Networks that choose actions.
 
-    A subclass builds its networks and defines :meth:`act`; one that remembers, takes masks or has more to say than the
-    action defines :meth:`decide` too. It knows nothing of optimizers.
+    A subclass builds its networks and defines :meth:`act`; one that has a recurrent state, takes masks or has more to
+    say than the action defines :meth:`decide` too; one that samples defines :meth:`draw_noise` with it, so that its
+    actions are a pure function of what goes in. It knows nothing of optimizers.
 
     Args:
         observation_space: what it reads.
@@ -245,29 +249,47 @@ class Policy(Network, ABC):
         Tuple [B, W] float32, see :class:`~polyak.nn.codec.ComposedCodec`.
         """
 
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        """The random numbers of one step of :meth:`decide`, by name, in the order in which they are drawn.
+
+        What is missing here, the policy draws by itself, from torch's global generator: so do subclasses that change
+        how actions come about. With all of it here, :meth:`decide` is a pure function.
+
+        Args:
+            batch: B.
+            generator: to draw from; torch's global one by default.
+
+        Returns:
+            ``actions`` for the distribution of the actions (see :meth:`Family.draw
+            <polyak.nn.distributions.base.Family.draw>`; of gSDE its matrix, which stays until :meth:`reset_noise`);
+            ``levels`` of implicit quantiles; two vectors for each noisy layer. Nothing, where nothing is random.
+        """
+        return {}
+
     @plain
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        """:meth:`act` while experience is collected, with all that goes in and comes out besides.
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        """The way from observations to actions as one graph: preprocessing, features, recurrent state, head, mask and
+        sample.
 
         Args:
             obs: [B, ...].
-            memory: as :meth:`initial_memory` or the step before returned it, renewed where episodes began.
+            noise: as :meth:`draw_noise` returned it; ``None``: the likeliest actions.
+            state: as :meth:`initial_memory` or the step before returned it, reset where episodes began.
             masks: [B, M] bool, which choices are allowed (see :mod:`polyak.envs.masks`); ``None``: all.
-            deterministic: the likeliest actions rather than a sample.
 
         Raises:
-            PolicyError: masks for a policy that cannot heed them.
+            PolicyError: masks for a policy that does not support them.
         """
         if masks is not None:
             raise PolicyError(
                 f"{type(self).__name__} does not heed action masks. Use a policy that does, or an environment without."
             )
-        if memory is None or self.recurrence is None:
-            return Decision(self.act(obs, deterministic))
-        recalled: Any = Recalled(obs, memory)
-        return Decision(self.act(recalled, deterministic), memory=self.remember(recalled))
+        if state is None or self.recurrence is None:
+            return Outcome(self.act(obs, noise is None))
+        recalled: Any = Recalled(obs, state)
+        return Outcome(self.act(recalled, noise is None), state=self.remember(recalled))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -275,19 +297,19 @@ class Policy(Network, ABC):
         """Of a policy with a ``recurrence``: networks -> what they remember by, the acting one first; no targets."""
         return {}
 
-    def remember(self, recalled: Recalled) -> Memory:
+    def remember(self, recalled: Recalled) -> State:
         """Memory after one more step, as far as there was some before."""
-        memory: Memory = {}
+        memory: State = {}
         for network, extractor in self.extractors().items():
             if extractor.prefix + extractor.core.names[0] in recalled.memory:
                 memory |= extractor.step(recalled, network)[1]
         return memory
 
-    def initial_memory(self, batch: int) -> Memory | None:
+    def initial_memory(self, batch: int) -> State | None:
         """What the policy remembers at the start of B episodes; ``None``: it has no memory."""
         return {name: part for e in self.extractors().values() for name, part in e.initial(batch).items()} or None
 
-    def acting_memory(self, batch: int) -> Memory | None:
+    def acting_memory(self, batch: int) -> State | None:
         """The part of :meth:`initial_memory` without which :meth:`decide` cannot act: what :meth:`predict` returns."""
         extractors = list(self.extractors().values())
         return extractors[0].initial(batch) if extractors else self.initial_memory(batch)
@@ -300,13 +322,13 @@ class Policy(Network, ABC):
         memories = {extractor.prefix: extractor.core for extractor in extractors}
         return chain._replace(memories=memories, besides=tuple(extractors[1:]))
 
-    def state_of(self, memory: Memory) -> tuple[np.ndarray, ...]:
-        """Memory as :meth:`predict` returns it: the arrays of :meth:`acting_memory` in their order; of recurrent layers
+    def state_of(self, memory: State) -> tuple[np.ndarray, ...]:
+        """State as :meth:`predict` returns it: the arrays of :meth:`acting_memory` in their order; of recurrent layers
         as ``torch.nn.LSTM`` has them, layers first, [K, B, H] each."""
         arrays = (memory[name].numpy(force=True) for name in self.acting_memory(1) or ())
         return tuple(np.moveaxis(array, 1, 0) if array.ndim == 3 else array for array in arrays)
 
-    def memory_of(self, state: Sequence[Any]) -> Memory:
+    def memory_of(self, state: Sequence[Any]) -> State:
         """The inverse of :meth:`state_of`."""
         names, arrays = self.acting_memory(1) or {}, map(np.asarray, state)
         rows_first = (np.moveaxis(array, 0, 1) if array.ndim == 3 else array for array in arrays)
@@ -403,10 +425,11 @@ class Policy(Network, ABC):
             fresh = self.acting_memory(rows)
             if fresh is not None:
                 memory = fresh if state is None else self._recalled(state, fresh, episode_start)
-                decision = self.decide(obs, memory, masks, deterministic)
-                actions, state = decision.actions.numpy(force=True), self.state_of(decision.memory or fresh)
+                outcome = self.decide(obs, self._noise(rows, deterministic), memory, masks)
+                actions, state = outcome.actions.numpy(force=True), self.state_of(outcome.state or fresh)
             elif masks is not None:
-                actions = self.decide(obs, None, masks, deterministic).actions.numpy(force=True)
+                outcome = self.decide(obs, self._noise(rows, deterministic), None, masks)
+                actions = outcome.actions.numpy(force=True)
             else:
                 actions = torch.as_tensor(self._predict(obs, deterministic)).cpu().numpy()
         actions = actions.reshape((-1, *self.codec.shape))
@@ -421,7 +444,10 @@ class Policy(Network, ABC):
         env_actions = np.asarray(env_actions)
         return (env_actions if vectorized else env_actions.squeeze(axis=0)), state
 
-    def _recalled(self, state: Sequence[Any], fresh: Memory, episode_start: Any) -> Memory:
+    def _noise(self, rows: int, deterministic: bool) -> Noise | None:
+        return None if deterministic else self.draw_noise(rows)
+
+    def _recalled(self, state: Sequence[Any], fresh: State, episode_start: Any) -> State:
         """The memory in a state, but that of new episodes where one starts.
 
         Raises:
@@ -458,6 +484,32 @@ class Policy(Network, ABC):
         return masks_for_rows(masks, rows, size, self.action_space)
 
 
+def chosen(distribution: Any, noise: Noise | None) -> Tensor:
+    """Actions of a distribution: the likeliest without noise; by its own draw, if the noise has none for it."""
+    if not noise:
+        return distribution.get_actions(noise is None)
+    return distribution.sample_from(noise["actions"])
+
+
+def family_noise(family: Any, batch: int, device: torch.device, generator: torch.Generator | None) -> Noise:
+    """What the distributions of a family are sampled by; nothing of a family that draws by itself."""
+    if not isinstance(family, Family) or type(family).draw is Family.draw:
+        return {}
+    return {"actions": family.draw(batch, device, generator)}
+
+
+def actor_noise(policy: Policy, actor: Any, batch: int, generator: torch.Generator | None) -> Noise:
+    """What the distributions of an actor are sampled by; nothing if a subclass has a say in how its actions come about,
+    or if nothing is random."""
+    methods = ("forward", "get_distribution", "get_action_dist_params", "sample_from")
+    if not is_plain(policy, "act", "decide", "_predict") or not is_plain(actor, *methods):
+        return {}
+    matrices = getattr(actor, "exploration_noise", None)
+    if matrices is not None:
+        return {"actions": matrices.of(batch)}
+    return family_noise(getattr(actor, "action_family", None), batch, policy.device, generator)
+
+
 def check_starts(episode_start: Any, rows: int) -> None:
     """Accept one bool for each of B = ``rows`` observations, or one for all.
 
@@ -471,7 +523,7 @@ def check_starts(episode_start: Any, rows: int) -> None:
         )
 
 
-def renewed(memory: Memory, fresh: Memory, starts: np.ndarray) -> Memory:
+def renewed(memory: State, fresh: State, starts: np.ndarray) -> State:
     """``memory``, but ``fresh`` where an episode begins, ``starts`` [B]."""
     if not np.count_nonzero(starts):
         return memory

@@ -78,3 +78,8 @@ class BoundedGaussianActor(Network):
         if deterministic:
             return self.mu(self.extract_features(obs, self.features_extractor))
         return torch.clamp(self.get_distribution(obs).sample(), -1.0, 1.0)
+
+    @plain
+    def sample_from(self, obs: Obs, noise: Tensor) -> Tensor:
+        """Actions [B, ...] by noise as the family of the distribution draws it."""
+        return torch.clamp(self.get_distribution(obs).sample_from(noise), -1.0, 1.0)

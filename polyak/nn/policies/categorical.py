@@ -15,7 +15,7 @@ from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import CategoricalHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
-from polyak.nn.policies.base import Network, Policy
+from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise
 
 
 class CategoricalActor(Network):
@@ -56,6 +56,11 @@ class CategoricalActor(Network):
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B] int64; the likeliest if ``deterministic``."""
         return self.get_distribution(obs).get_actions(deterministic)
+
+    @plain
+    def sample_from(self, obs: Obs, noise: Tensor) -> Tensor:
+        """Actions [B, ...] by noise as the family of the distribution draws it."""
+        return self.get_distribution(obs).sample_from(noise)
 
 
 class DiscreteCritic(Network):
@@ -194,6 +199,17 @@ class CategoricalPolicy(Policy):
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B] int64, counted from 0."""
         return self.actor(obs, deterministic)
+
+    @plain
+    def decide(
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        if not noise or masks is not None:
+            return super().decide(obs, noise, state, masks)
+        return Outcome(self.actor.sample_from(obs, noise["actions"]))
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        return actor_noise(self, self.actor, batch, generator)
 
     def acting_chain(self) -> Chain | None:
         actor = self.actor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
@@ -13,8 +14,8 @@ from polyak.nn.distributions.choice import make_family
 from polyak.nn.fast.acting import plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.networks.recall import RecurrentExtractor, recurrence
-from polyak.nn.policies.base import Network, Policy, shaped
+from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
+from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise, shaped
 from polyak.nn.policies.bounded import BoundedGaussianActor
 
 
@@ -59,6 +60,11 @@ class ChoosingActor(Network):
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...]; the likeliest if ``deterministic``."""
         return self.get_distribution(obs).get_actions(deterministic)
+
+    @plain
+    def sample_from(self, obs: Obs, noise: Tensor) -> Tensor:
+        """Actions [B, ...] by noise as the family of the distribution draws it."""
+        return self.get_distribution(obs).sample_from(noise)
 
 
 class CloningPolicy(Policy):
@@ -132,3 +138,17 @@ class CloningPolicy(Policy):
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         actions: Tensor = self.actor(obs, deterministic or not self.stochastic)
         return shaped(actions, self.codec.shape) if self.continuous else actions
+
+    @plain
+    def decide(
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        if not noise or masks is not None:
+            return super().decide(obs, noise, state, masks)
+        given: Any = obs if state is None else Recalled(obs, state)
+        actions = self.actor.sample_from(given, noise["actions"])
+        actions = shaped(actions, self.codec.shape) if self.continuous else actions
+        return Outcome(actions, state=None if state is None else self.remember(given))
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        return actor_noise(self, self.actor, batch, generator) if self.stochastic else {}

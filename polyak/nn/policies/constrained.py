@@ -12,10 +12,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
+from polyak.nn.fast.acting import plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.networks.recall import Recalled
-from polyak.nn.policies.base import Decision, Memory
+from polyak.nn.policies.base import Noise, Outcome, State
 from polyak.nn.policies.value import QNetwork, ValuePolicy
 
 UNLIKELY = -1e8
@@ -98,18 +99,20 @@ class ConstrainedPolicy(ValuePolicy):
         """Act by another threshold from now on."""
         self.q_net.threshold.fill_(threshold)
 
+    @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        return self._greedy(obs, None, deterministic)
+        return self._greedy(obs, None, None if deterministic else {})
 
+    @plain
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        given: Any = obs if memory is None else Recalled(obs, memory)
-        actions = self._greedy(given, masks, deterministic)
-        return Decision(actions, memory=None if memory is None else self.remember(given))
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        given: Any = obs if state is None else Recalled(obs, state)
+        actions = self._greedy(given, masks, noise)
+        return Outcome(actions, state=None if state is None else self.remember(given))
 
-    def _greedy(self, obs: Obs, masks: Tensor | None, deterministic: bool) -> Tensor:
+    def _greedy(self, obs: Obs, masks: Tensor | None, noise: Noise | None) -> Tensor:
         """[B]"""
-        with self.drawing(not deterministic):
+        with self.by_noise(noise):
             actions: Tensor = self.q_net(obs, masks).argmax(dim=1)
         return actions

@@ -21,9 +21,9 @@ from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import DeterministicHead, Head, SquashedGaussianHead, StateDependentHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
-from polyak.nn.networks.recall import RecurrentExtractor, recurrence
+from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.options import check_keywords, keywords_of, warn_without_sde
-from polyak.nn.policies.base import Network, Policy, check_bounded, shaped
+from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise, check_bounded, shaped
 
 LOG_STD_MIN, LOG_STD_MAX = -20, 2
 """Bounds of the log standard deviation that a squashed Gaussian actor may choose."""
@@ -158,6 +158,11 @@ class SquashedGaussianActor(Network):
         if deterministic:
             return torch.tanh(self.mu(self.latent_pi(self.extract_features(obs, self.features_extractor))))
         return self.get_distribution(obs).sample()
+
+    @plain
+    def sample_from(self, obs: Obs, noise: Tensor) -> Tensor:
+        """Actions [B, ...] by noise as the family of the distribution draws it."""
+        return self.get_distribution(obs).sample_from(noise)
 
     def action_log_prob(self, obs: Obs) -> tuple[Tensor, Tensor]:
         """Sampled actions [B, A], differentiable, and their log-density [B]."""
@@ -465,6 +470,19 @@ class ContinuousPolicy(Policy):
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, ...] in [-1, 1]."""
         return shaped(self.actor(obs, deterministic), self.codec.shape)
+
+    @plain
+    def decide(
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        if not noise or masks is not None:
+            return super().decide(obs, noise, state, masks)
+        given: Any = obs if state is None else Recalled(obs, state)
+        actions = shaped(self.actor.sample_from(given, noise["actions"]), self.codec.shape)
+        return Outcome(actions, state=None if state is None else self.remember(given))
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        return actor_noise(self, self.actor, batch, generator)
 
     def acting_chain(self) -> Chain | None:
         return self.with_memory(self._chain())

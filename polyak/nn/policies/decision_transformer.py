@@ -20,7 +20,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.attention import CausalBlock
 from polyak.nn.networks.encoders import ExtractorClass, Obs, make_preprocess
 from polyak.nn.networks.layers import Activation
-from polyak.nn.policies.base import Decision, Memory, Network, Policy
+from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, chosen, family_noise, n_rows
 
 
 class TrajectoryTransformer(Network):
@@ -202,7 +202,7 @@ class DecisionTransformerPolicy(Policy):
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
-    def acting_memory(self, batch: int) -> Memory:
+    def acting_memory(self, batch: int) -> State:
         """Before the first of K steps: nothing but the return that is wanted."""
         net, k, device = self.transformer, self.context_length, self.device
         return {
@@ -215,15 +215,18 @@ class DecisionTransformerPolicy(Policy):
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """The first action of an episode."""
-        return self.decide(obs, None, None, deterministic).actions
+        return self.decide(obs, self._noise(n_rows(obs), deterministic)).actions
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        return {} if self.continuous else family_noise(self.transformer.family, batch, self.device, generator)
 
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
         if masks is not None:
-            return super().decide(obs, memory, masks, deterministic)
+            return super().decide(obs, noise, state, masks)
         features = self.transformer.extract(obs)
-        memory = self.acting_memory(len(features)) if memory is None else memory
+        memory = self.acting_memory(len(features)) if state is None else state
         time, slots = memory["time"], torch.arange(self.context_length, device=features.device)
         full, slot = time >= self.context_length, time.clamp(max=self.context_length - 1)  # that of this step
         at = slot[:, None] == slots  # [B, K]
@@ -233,10 +236,10 @@ class DecisionTransformerPolicy(Policy):
         times = slots + (time - self.context_length + 1).clamp(min=0)[:, None]
         every = self.transformer(seen, done, returns, times)
         outputs = every.gather(1, slot[:, None, None].expand(-1, -1, every.shape[2])).squeeze(1)
-        actions = outputs.tanh() if self.continuous else self.distribution(outputs).get_actions(deterministic)
+        actions = outputs.tanh() if self.continuous else chosen(self.distribution(outputs), noise)
         done = _put(done, at, self.transformer.read_actions(actions))
         now = {"features": seen, "actions": done, "returns": returns, "time": time + 1, "wanted": memory["wanted"]}
-        return Decision(actions, memory=now)
+        return Outcome(actions, state=now)
 
     def state_after(self, state: tuple[np.ndarray, ...], rewards: Any, discount: float) -> tuple[np.ndarray, ...]:
         """What :meth:`predict` returned, once the rewards [B] of its actions are known, in the units in which returns

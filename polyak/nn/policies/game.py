@@ -12,10 +12,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.nn.distributions.discrete import exponential
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import BaseFeaturesExtractor, ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.policies.base import Decision, Memory, Policy
+from polyak.nn.policies.base import Noise, Outcome, Policy, State, n_rows
 
 
 class BoardTower(BaseFeaturesExtractor):
@@ -147,15 +148,18 @@ class GamePolicy(Policy):
         return self.action_net(latent), self.value_net(latent).squeeze(1).tanh()
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        return self.decide(obs, deterministic=deterministic).actions
+        return self.decide(obs, self._noise(n_rows(obs), deterministic)).actions
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        return {"actions": exponential(batch, self.action_net.out_features, self.device, generator)}
 
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
         """Moves by the network alone, without looking ahead."""
         logits, _ = self.judge(obs)
         if masks is not None:
             logits = logits.masked_fill(~masks, -torch.inf)
-        if deterministic:
-            return Decision(logits.argmax(1))
-        return Decision(torch.distributions.Categorical(logits=logits, validate_args=False).sample())
+        if noise is None:
+            return Outcome(logits.argmax(1))
+        return Outcome((logits.softmax(1) / noise["actions"]).argmax(1))  # as torch.multinomial draws

@@ -14,7 +14,7 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed, runs_side_by_side
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import Decision, Memory
+from polyak.nn.policies.base import Noise, Outcome, State, chosen
 
 ACTOR, CRITIC = "actor_", "critic_"
 """How the names of what each of them remembers begin."""
@@ -91,7 +91,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
 
     # --- remembering --------------------------------------------------------------------------------------------------
 
-    def initial_memory(self, batch: int) -> Memory:
+    def initial_memory(self, batch: int) -> State:
         parts = prefixed(ACTOR, self.actor_memory.initial(batch))
         return parts | prefixed(CRITIC, self.critic_memory.initial(batch)) if self.critic_reads == "own" else parts
 
@@ -100,16 +100,16 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         features = self.extract_features(obs)
         return (features, features) if self.share_features_extractor else features
 
-    def _recall(self, core: Recurrent, features: Tensor, memory: Memory, starts: Tensor | None) -> Tensor:
+    def _recall(self, core: Recurrent, features: Tensor, memory: State, starts: Tensor | None) -> Tensor:
         """Outputs [B, H] of rows as the class describes them."""
         if starts is None:
             return core.step(features, memory)[0]
         return core.runs(features, memory, starts, self.sequence_length)
 
-    def _actor_latent(self, features: Tensor, memory: Memory, starts: Tensor | None = None) -> Tensor:
+    def _actor_latent(self, features: Tensor, memory: State, starts: Tensor | None = None) -> Tensor:
         return self._recall(self.actor_memory, features, part_of(ACTOR, memory), starts)
 
-    def _critic_latent(self, features: Tensor, memory: Memory, starts: Tensor | None = None) -> Tensor:
+    def _critic_latent(self, features: Tensor, memory: State, starts: Tensor | None = None) -> Tensor:
         if self.critic_reads == "own":
             return self._recall(self.critic_memory, features, part_of(CRITIC, memory), starts)
         if self.critic_reads == "none":
@@ -117,7 +117,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         return self._actor_latent(features, memory, starts).detach()
 
     def _actor_and_critic_latents(
-        self, pi_features: Tensor, vf_features: Tensor, memory: Memory, starts: Tensor | None
+        self, pi_features: Tensor, vf_features: Tensor, memory: State, starts: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Of actor and value function, [B, H] each."""
         if self.critic_reads == "own" and starts is not None and self.actor_memory.resembles(self.critic_memory):
@@ -128,7 +128,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         shared = self.critic_reads == "shared"
         return latent, latent.detach() if shared else self._critic_latent(vf_features, memory, starts)
 
-    def _or_fresh(self, obs: Obs, memory: Memory) -> Memory:
+    def _or_fresh(self, obs: Obs, memory: State) -> State:
         """``memory``, or that of new episodes where there is none."""
         return memory or self.initial_memory(len(next(iter(obs.values())) if isinstance(obs, dict) else obs))
 
@@ -177,9 +177,9 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
 
     @plain
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        memory = self._or_fresh(obs, memory or {})
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        memory = self._or_fresh(obs, state or {})
         pi_features, vf_features = self._features(obs)
         latent, then = self.actor_memory.step(pi_features, part_of(ACTOR, memory))
         after = prefixed(ACTOR, then)
@@ -188,9 +188,9 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent))
         if masks is not None:
             distribution = distribution.masked(masks)
-        return Decision(self._shaped(distribution.get_actions(deterministic)), memory=after)
+        return Outcome(self._shaped(chosen(distribution, noise)), state=after)
 
-    def acting_memory(self, batch: int) -> Memory:
+    def acting_memory(self, batch: int) -> State:
         return prefixed(ACTOR, self.actor_memory.initial(batch))
 
     def acting_chain(self) -> Chain | None:

@@ -19,11 +19,11 @@ from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.fast.array_layers import CategoricalValueHead, GreedyHead, ImplicitHead, QuantileHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.networks.noisy import drawing, parts_that_draw
+from polyak.nn.networks.noisy import NoisyLinear, drawing, given_noise, parts_that_draw
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
-from polyak.nn.networks.streams import CosineEmbedding, atoms, split_arch, value_layers
+from polyak.nn.networks.streams import CosineEmbedding, atoms, parts_in_order, split_arch, value_layers
 from polyak.nn.options import check_keywords, keywords_of
-from polyak.nn.policies.base import Decision, Memory, Network, Policy
+from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State
 from polyak.ops.distributional import midpoints
 
 
@@ -180,6 +180,9 @@ class ImplicitQuantileNetwork(QNetwork):
 
     draws: bool = False
     """Whether :meth:`forward` draws levels: see :func:`~polyak.nn.networks.noisy.drawing`."""
+    given: Tensor | None = None
+    """Levels [B, N] for :meth:`forward` to take in place of drawing: see
+    :func:`~polyak.nn.networks.noisy.given_noise`."""
 
     def __init__(self, *args: Any, n_samples: int = 32, n_cosines: int = 64, **options: Any) -> None:
         for name, value in (("n_samples", n_samples), ("n_cosines", n_cosines)):
@@ -197,6 +200,10 @@ class ImplicitQuantileNetwork(QNetwork):
         )
         self.embedding = CosineEmbedding(width, self._n_cosines)
         self.q_net = nn.Sequential(*self._layers(width, n_actions, 1, own))
+
+    def draw_levels(self, batch: int, generator: torch.Generator | None = None) -> Tensor:
+        """Uniform in [0, 1): [B, N]"""
+        return torch.rand(batch, self.n_samples, device=self.device, generator=generator)
 
     @plain
     def quantiles(self, obs: Obs, levels: Tensor) -> Tensor:
@@ -216,7 +223,7 @@ class ImplicitQuantileNetwork(QNetwork):
     def forward(self, obs: Obs) -> Tensor:
         latent = self._latent(obs)
         if self.draws:
-            levels = torch.rand(latent.shape[0], self.n_samples, device=self.device)
+            levels = self.draw_levels(latent.shape[0]) if self.given is None else self.given
         else:
             levels = midpoints(self.n_samples, self.device).expand(latent.shape[0], -1)
         return self._quantiles(latent, levels).mean(1)
@@ -354,14 +361,40 @@ class GreedyPolicy(Policy):
 
     @plain
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        if masks is None:
-            return super().decide(obs, memory, masks, deterministic)
-        given: Any = obs if memory is None else Recalled(obs, memory)
-        with self.drawing(not deterministic):
-            actions = self.q_net(given).masked_fill(~masks, -torch.inf).argmax(dim=1)
-        return Decision(actions, memory=None if memory is None else self.remember(given))
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        if masks is None and not noise:
+            return super().decide(obs, noise, state, masks)
+        given: Any = obs if state is None else Recalled(obs, state)
+        with self.by_noise(noise):
+            values = self.q_net(given)
+        if masks is not None:
+            values = values.masked_fill(~masks, -torch.inf)
+        return Outcome(values.argmax(dim=1), state=None if state is None else self.remember(given))
+
+    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
+        parts = dict(parts_in_order(self.q_net))
+        known = all(isinstance(part, NoisyLinear | ImplicitQuantileNetwork) for part in parts.values())
+        if not known or not is_plain(self, "act", "decide", "_predict"):
+            return {}
+        noise: dict[str, Tensor] = {}
+        for name, part in parts.items():
+            if isinstance(part, NoisyLinear):
+                noise[f"{name}.inputs"], noise[f"{name}.outputs"] = part.draw(generator)
+            elif isinstance(part, ImplicitQuantileNetwork):
+                noise["levels"] = part.draw_levels(batch, generator)
+        return noise
+
+    def by_noise(self, noise: Noise | None) -> AbstractContextManager[None]:
+        """While the block runs, noisy layers and levels of quantiles are those of this noise; they are drawn if it is
+        empty, and there are none if it is ``None``."""
+        if not noise:
+            return self.drawing(noise is not None)
+        given: dict[nn.Module, Any] = {}
+        for name, part in parts_in_order(self.q_net):
+            noisy = isinstance(part, NoisyLinear)
+            given[part] = (noise[f"{name}.inputs"], noise[f"{name}.outputs"]) if noisy else noise["levels"]
+        return given_noise(given)
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
         return {} if self.recurrence is None else {self.q_net: self.q_net.features_extractor}

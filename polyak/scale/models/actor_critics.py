@@ -21,7 +21,7 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import Decision, Memory, n_rows
+from polyak.nn.policies.base import Noise, Outcome, State, n_rows
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.scale.columns import Columns
 from polyak.scale.models.default_modules import DefaultPPOTorchRLModule
@@ -323,14 +323,14 @@ class WholeModulePolicy(ActorCriticPolicy):
         return actions, outputs, distribution.log_prob(actions), batch
 
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
         if masks is not None:
-            return self._decide_among(masks, obs, deterministic)
-        actions, outputs, log_probs, batch = self._chosen(obs, deterministic)
-        self.explored += 0 if deterministic else len(log_probs)
+            return self._decide_among(masks, obs, noise)
+        actions, outputs, log_probs, batch = self._chosen(obs, noise is None)
+        self.explored += 0 if noise is None else len(log_probs)
         said = {"values": self._values(outputs, batch).flatten(), "log_probs": log_probs}
-        return Decision(self._shaped(actions), said | {name: outputs[name] for name in self.stores})
+        return Outcome(self._shaped(actions), said | {name: outputs[name] for name in self.stores})
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         return self._shaped(self._acted(self._batch(obs), deterministic)[0])
@@ -338,7 +338,7 @@ class WholeModulePolicy(ActorCriticPolicy):
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.act(observation, deterministic)
 
-    def _decide_among(self, masks: Tensor, obs: Obs, deterministic: bool) -> Any:
+    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Any) -> Any:
         raise PolicyError(f"{type(self.module).__name__} is called whole, and does not read action masks.")
 
     def critic_parameters(self) -> list[nn.Parameter]:

@@ -18,7 +18,7 @@ from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.networks.streams import Dueling
-from polyak.nn.policies.base import Decision, Memory, n_rows
+from polyak.nn.policies.base import Noise, Outcome, State, n_rows
 from polyak.nn.policies.value import CategoricalQNetwork, QNetwork, ValuePolicy
 from polyak.ops.updates import polyak_update
 from polyak.scale import not_called
@@ -236,15 +236,15 @@ class ModuleValuePolicy(ValuePolicy):
 
     @plain
     def decide(
-        self, obs: Obs, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        if masks is not None and self._asks(deterministic):
+        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        if masks is not None and self._asks(noise is None):
             raise PolicyError(
                 f"{type(self.rl_module).__name__} chooses actions itself, and does not read action masks."
             )
-        decision = super().decide(obs, memory, masks, deterministic)
-        self.explored += 0 if deterministic else len(decision.actions)
-        return decision
+        outcome = super().decide(obs, noise, state, masks)
+        self.explored += 0 if noise is None else len(outcome.actions)
+        return outcome
 
     def said_of(self, batch: Any) -> dict[str, Tensor]:
         """What ``forward_train`` of the module returns of a replayed batch."""

@@ -15,7 +15,7 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.fast.acting import Chain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import Decision, Memory
+from polyak.nn.policies.base import Noise, Outcome, State, chosen
 
 WIDTH = 5
 
@@ -27,11 +27,11 @@ class ElmanPolicy(ActorCriticPolicy):
         self.cell = nn.Linear(latent_dim + WIDTH, WIDTH)
         super()._build_heads(WIDTH)
 
-    def initial_memory(self, batch: int) -> Memory:
+    def initial_memory(self, batch: int) -> State:
         return {"hidden": torch.zeros(batch, WIDTH, device=self.device)}
 
     def remember(self, obs: Any, hidden: Tensor) -> Tensor:
-        """Memory [B, H] after observations [B, ...]."""
+        """State [B, H] after observations [B, ...]."""
         latent = self.mlp_extractor.forward_actor(self.extract_features(obs, self.pi_features_extractor))
         return torch.tanh(self.cell(torch.cat([latent, hidden], 1)))
 
@@ -40,13 +40,12 @@ class ElmanPolicy(ActorCriticPolicy):
         return self._get_action_dist_from_latent(remembered)
 
     def decide(
-        self, obs: Any, memory: Memory | None = None, masks: Tensor | None = None, deterministic: bool = False
-    ) -> Decision:
-        assert memory is not None
-        hidden = self.remember(obs, memory["hidden"])
+        self, obs: Any, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
+    ) -> Outcome:
+        assert state is not None
+        hidden = self.remember(obs, state["hidden"])
         distribution = self.distribution_of(hidden)
-        actions = distribution.get_actions(deterministic)
-        return Decision(self._shaped(actions), memory={"hidden": hidden})
+        return Outcome(self._shaped(chosen(distribution, noise)), state={"hidden": hidden})
 
     def evaluate_actions(
         self, obs: Any, actions: Tensor, hidden: Tensor | None = None, entropy_index: float = 1.0
