@@ -80,6 +80,13 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "core.rl_module.torch.torch_rl_module": (f"{_SCALE}: TorchRLModule",),
     "env": (),
     "env.env_context": (f"{_SCALE}: EnvContext",),
+    "models.preprocessors": (
+        f"{_SCALE}.models.preprocessors: Preprocessor NoPreprocessor OneHotPreprocessor TupleFlatteningPreprocessor "
+        "DictFlatteningPreprocessor get_preprocessor",
+    ),
+    "utils": (),
+    "utils.spaces": (),
+    "utils.spaces.simplex": (f"{_SCALE}: Simplex",),
     "tune": (_REGISTRY,),
     "tune.registry": (_REGISTRY,),
 }

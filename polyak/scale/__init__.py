@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         TorchRLModule as TorchRLModule,
         ValueFunctionAPI as ValueFunctionAPI,
     )
+    from polyak.scale.models.simplex import Simplex as Simplex
     from polyak.scale.models.torch_distributions import (
         Distribution as Distribution,
         TorchCategorical as TorchCategorical,
@@ -100,6 +101,7 @@ _PLACES = {
     "models.multi": "MultiRLModule MultiRLModuleSpec",
     "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
     "ValueFunctionAPI",
+    "models.simplex": "Simplex",
     "models.torch_distributions": "Distribution TorchCategorical TorchDeterministic TorchDiagGaussian "
     "TorchDistribution TorchMultiCategorical",
     "processes.players": "RayCrew",

@@ -15,6 +15,7 @@ from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, 
 from polyak.envs.names import did_you_mean
 from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first, wide_bounds
 from polyak.scale.filters import filtered
+from polyak.scale.models.simplex import Simplex
 
 if TYPE_CHECKING:
     from polyak.scale.config.base import AlgorithmConfig
@@ -130,7 +131,11 @@ class LimitedReward(gym.RewardWrapper[Any, Any]):
 def scaled(env: gym.Env) -> gym.Env:
     """With continuous actions in [-1, 1], where they have bounds."""
     space = env.action_space
-    if not isinstance(space, gym.spaces.Box) or not np.all(np.isfinite([space.low, space.high])):
+    if (
+        not isinstance(space, gym.spaces.Box)
+        or isinstance(space, Simplex)
+        or not np.all(np.isfinite([space.low, space.high]))
+    ):
         return env
     dtype: Any = space.dtype
     if dtype.kind != "f" or (np.all(space.low == -1) and np.all(space.high == 1)):
@@ -213,7 +218,7 @@ class Maker:
             env = LimitedReward(env, self.limit)
         if self.scales:
             return scaled(env)
-        continuous = isinstance(env.action_space, gym.spaces.Box)
+        continuous = isinstance(env.action_space, gym.spaces.Box) and not isinstance(env.action_space, Simplex)
         fix = "with normalize_actions=False actions are brought into the bounds: set clip_actions=True."
         require(self.clips or not continuous, "clip_actions", False, fix)
         return env

@@ -250,8 +250,8 @@ def test_squares_have_default_convolutions(size: int) -> None:
 @pytest.mark.parametrize(
     ("space", "action", "error"),
     [
-        (spaces.Box(-1, 1, (3, 3)), CHOICE, "no default encoder"),
-        (spaces.Dict({"a": VECTOR}), CHOICE, "no default encoder"),
+        (spaces.Text(3), CHOICE, "no default encoder"),
+        (spaces.Dict({"a": spaces.Text(3)}), CHOICE, "no default encoder"),
         (spaces.Box(0, 1, (50, 50, 3)), CHOICE, "conv_filters"),
         (VECTOR, spaces.Box(-1, 1, (2, 2)), "reshape"),
         (VECTOR, spaces.Box(0, 5, (2,), np.int64), "MultiDiscrete"),

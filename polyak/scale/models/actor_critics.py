@@ -15,6 +15,7 @@ from polyak.core.hyperparameters import require
 from polyak.envs.composed import is_composed
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.distributions.product import ProductFamily
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
@@ -107,12 +108,13 @@ class ModulePolicy(ActorCriticPolicy):
 
     @plain
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
-        if isinstance(self.action_family, GaussianFamily):
+        if isinstance(self.action_family, GaussianFamily | ProductFamily):
             return distribution_of(self.action_family, self.action_net(latent_pi))
         return super()._get_action_dist_from_latent(latent_pi)
 
     def acting_chain(self) -> Chain | None:
-        return None if isinstance(self.action_family, GaussianFamily) else super().acting_chain()
+        spread = isinstance(self.action_family, GaussianFamily | ProductFamily)
+        return None if spread else super().acting_chain()
 
 
 class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):

@@ -20,6 +20,7 @@ from gymnasium import spaces
 from polyak.core.files.named import MayBeNamed
 from polyak.core.hyperparameters import Count, Positive, declared, fitted, require
 from polyak.envs.names import did_you_mean
+from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.nn.networks.layers import check_widths
 from polyak.scale.models.configs import (
     ActorCriticEncoderConfig,
@@ -34,9 +35,11 @@ from polyak.scale.models.configs import (
 )
 from polyak.scale.models.distributions import check_action_space, distribution_for
 from polyak.scale.models.layers import activation_called
+from polyak.scale.models.nested import NestedEncoderConfig, shapes_in, width_of
+from polyak.scale.models.preprocessors import Preprocessor, get_preprocessor
 from polyak.scale.models.torch_distributions import Distribution, TorchDiagGaussian
 
-PICTURES: dict[int, list[list[Any]]] = {
+IMAGES: dict[int, list[list[Any]]] = {
     96: [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 2]],
     84: [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 1]],
     64: [[16, [4, 4], 2], [32, [4, 4], 2], [64, [4, 4], 2], [128, [4, 4], 2]],
@@ -202,7 +205,8 @@ class Catalog(MayBeNamed):
         model_config_dict: dict[str, Any],
         action_space: spaces.Space | None = None,
     ) -> ModelConfig:
-        """A perceptron for vectors, convolutions for pictures, and an LSTM behind either with ``use_lstm``.
+        """A perceptron for vectors, convolutions for images, both for the parts of a Dict, and an LSTM behind any of them
+        with ``use_lstm``.
 
         Raises:
             ValueError: another observation space.
@@ -218,15 +222,17 @@ class Catalog(MayBeNamed):
                 hidden_bias_initializer_config=options["lstm_bias_initializer_kwargs"],
                 tokenizer_config=cls.get_tokenizer_config(observation_space, options),
             )
-        if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) not in (1, 3):
-            raise ValueError(
-                f"There is no default encoder for the observation space {observation_space}: it must be a vector or a "
-                "picture. Wrap the environment (gymnasium.wrappers.FlattenObservation), or override "
-                f"_get_encoder_config() of {cls.__name__}."
-            )
-        if len(observation_space.shape) == 3:
-            return _of_pictures(observation_space.shape, options)
-        return _of_vectors(observation_space.shape, options)
+        if isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3:
+            return _of_images(observation_space.shape, options)
+        if isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 1:
+            return _of_vectors(observation_space.shape, options)
+        if (shapes := shapes_in(observation_space)) is not None:
+            return _of_parts(observation_space, shapes, options)
+        raise ValueError(
+            f"There is no default encoder for the observation space {observation_space}: it must be a Box, or a Dict of "
+            "these. Wrap the environment (gymnasium.wrappers.FlattenObservation), or override _get_encoder_config() of "
+            f"{cls.__name__}."
+        )
 
     @classmethod
     def get_tokenizer_config(cls, observation_space: spaces.Space, model_config_dict: dict[str, Any]) -> ModelConfig:
@@ -250,6 +256,12 @@ class Catalog(MayBeNamed):
         check_framework(framework)
         check_action_space(action_space)
         return distribution_for(action_space)
+
+    @staticmethod
+    def get_preprocessor(observation_space: spaces.Space, **kwargs: Any) -> Preprocessor:
+        """What makes one array of an observation. Training does not need it: see
+        :mod:`polyak.scale.models.preprocessors`."""
+        return get_preprocessor(observation_space)(observation_space)
 
     def build_encoder(self, framework: str = "torch") -> Any:
         """A new encoder."""
@@ -307,9 +319,9 @@ def _of_vectors(shape: tuple[int, ...], options: Mapping[str, Any]) -> MLPEncode
     )
 
 
-def _of_pictures(shape: tuple[int, ...], options: Mapping[str, Any]) -> CNNEncoderConfig:
-    filters = options["conv_filters"] or PICTURES.get(shape[0] if shape[0] == shape[1] else 0)
-    squares = ", ".join(map(str, PICTURES))
+def _of_images(shape: tuple[int, ...], options: Mapping[str, Any]) -> CNNEncoderConfig:
+    filters = options["conv_filters"] or IMAGES.get(shape[0] if shape[0] == shape[1] else 0)
+    squares = ", ".join(map(str, IMAGES))
     fix = f"name the layers for pictures of shape {shape}: only squares of {squares} pixels have default ones."
     require(filters is not None, "model_config['conv_filters']", options["conv_filters"], fix)
     return CNNEncoderConfig(
@@ -321,6 +333,16 @@ def _of_pictures(shape: tuple[int, ...], options: Mapping[str, Any]) -> CNNEncod
         cnn_bias_initializer=options["conv_bias_initializer"],
         cnn_bias_initializer_config=options["conv_bias_initializer_kwargs"],
     )
+
+
+def _of_parts(space: spaces.Space, shapes: Mapping[str, tuple[int, ...]], options: Mapping[str, Any]) -> ModelConfig:
+    parts: dict[str, ModelConfig | None] = dict.fromkeys(shapes)
+    for name, shape in shapes.items():
+        if isinstance(space, spaces.Dict) and is_image_space(space[name]):
+            last = shape if not is_image_space_channels_first(space[name]) else (*shape[1:], shape[0])
+            parts[name] = _of_images(last, options)
+    width = sum(width_of(shape, parts[name]) for name, shape in shapes.items())
+    return NestedEncoderConfig(parts=parts, base_encoder_config=_of_vectors((width,), options))
 
 
 class PPOCatalog(Catalog):

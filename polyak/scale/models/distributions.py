@@ -19,7 +19,9 @@ from polyak.nn.distributions.base import Distribution as Values
 from polyak.nn.distributions.base import Family
 from polyak.nn.distributions.choice import make_family
 from polyak.nn.distributions.gaussian import GaussianFamily
+from polyak.nn.distributions.product import Product, ProductFamily
 from polyak.nn.errors import PolicyError
+from polyak.scale.models.simplex import Simplex
 from polyak.scale.models.torch_distributions import (
     Distribution,
     TorchCategorical,
@@ -137,11 +139,18 @@ class OwnDistribution(Values):
 
 def outputs_for(family: Family) -> int:
     """Numbers that :func:`distribution_of` reads for each row."""
+    if isinstance(family, ProductFamily):
+        return sum(map(outputs_for, family.families))
     return 2 * family.n_outputs if isinstance(family, GaussianFamily) else family.n_outputs
 
 
 def distribution_of(family: Family, outputs: Tensor) -> Values:
-    """A distribution of what a network says of it: [B, N], of Gaussians means and log standard deviations."""
+    """A distribution of what a network says of it: [B, N], of Gaussians means and log standard deviations, of composed
+    actions what their parts need, side by side."""
+    if isinstance(family, ProductFamily):
+        columns = outputs.split([outputs_for(part) for part in family.families], -1)
+        factors = (distribution_of(part, own) for part, own in zip(family.families, columns, strict=True))
+        return Product(tuple(factors), family.widths)
     if isinstance(family, GaussianFamily):
         mean, log_std = outputs.chunk(2, -1)
         return family(mean, log_std)
@@ -153,8 +162,14 @@ def check_action_space(space: spaces.Space) -> None:
     """Refuse action spaces over which no module of the catalog has a distribution.
 
     Raises:
+        NotImplementedError: a :class:`~polyak.scale.models.simplex.Simplex`.
         ValueError: a Box of integers or of several dimensions.
     """
+    if isinstance(space, Simplex):
+        raise NotImplementedError(
+            f"action_space={space}: no default module chooses shares. Let get_action_dist_cls() of a catalog return a "
+            "distribution over them, such as a Dirichlet, or take a softmax of a Box in a wrapper of the environment."
+        )
     if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iu":
         raise ValueError(f"action_space={space}: whole numbers need a MultiDiscrete, or a Box of floats.")
     if isinstance(space, spaces.Box) and len(space.shape) != 1:

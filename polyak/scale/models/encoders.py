@@ -158,13 +158,17 @@ class RecurrentEncoder(TorchModel, Encoder):
         outputs = outputs.transpose(0, 1) if self.config.batch_major else outputs
         return {ENCODER_OUT: outputs, Columns.STATE_OUT: {names[mine]: part[-1] for mine, part in then.items()}}
 
-    def tokens(self, observations: Tensor) -> Tensor:
-        """What the layers that remember read of observations, of one step or of many: [..., *input_dims] -> [..., F]"""
+    def tokens(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
+        """What the recurrent layers read of observations, of one step or of many: [..., *input_dims], or a dict of such,
+        -> [..., F]"""
         if self.tokenizer is None:
+            assert isinstance(observations, Tensor)
             return observations
-        flat = observations.flatten(0, 1)
-        features: Tensor = self.tokenizer({Columns.OBS: flat})[ENCODER_OUT]
-        return features.unflatten(0, observations.shape[:2])
+        parts = {"": observations} if isinstance(observations, Tensor) else observations
+        steps = next(iter(parts.values())).shape[:2]
+        flat = {name: part.flatten(0, 1) for name, part in parts.items()}
+        features: Tensor = self.tokenizer({Columns.OBS: flat.get("", flat)})[ENCODER_OUT]
+        return features.unflatten(0, steps)
 
 
 class ActorCriticEncoder(TorchModel, Encoder):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from polyak.envs.spaces import get_flattened_obs_dim
 from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import CombinedExtractor, FlattenExtractor
 from polyak.scale.columns import ENCODER_OUT, Columns
 from polyak.scale.models.encoders import MLPEncoder
 from polyak.scale.models.heads import MLPHead
@@ -79,8 +80,13 @@ def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) 
 
 
 def seen_by(space: spaces.Space, turned: bool) -> spaces.Space:
-    """The space that encoders read, by the policy's: pictures as the environment has them, choices one-hot."""
+    """The space that encoders read, by the policy's: images as the environment has them, choices one-hot, in parts of a
+    Dict as well."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({name: seen_by(part, False) for name, part in space.spaces.items()})
     if isinstance(space, spaces.Box):
+        if not space.shape:
+            return spaces.Box(space.low.reshape(1), space.high.reshape(1), dtype=space.low.dtype.type)
         if not turned:
             return space
         low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
@@ -118,6 +124,11 @@ class Built:
 def can_be_taken_apart(module: Any, default: type[RLModule], methods: tuple[str, ...]) -> bool:
     """Whether a module computes what the default one does, of encoder and heads that may be others."""
     return isinstance(module, default) and all(getattr(type(module), m) is getattr(default, m) for m in methods)
+
+
+def as_it_stands(observation_space: spaces.Space) -> Any:
+    """A features extractor without a catalog: the parts of a Dict each by itself, all else as one vector."""
+    return (CombinedExtractor if isinstance(observation_space, spaces.Dict) else FlattenExtractor)(observation_space)
 
 
 class CatalogFeatures(EncoderFeatures):
