@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
         schedules as schedules,
     )
     from polyak.algorithms import *  # noqa: F403
-    from polyak.algorithms import load as load
+    from polyak.algorithms import load as load, register as register
     from polyak.callbacks import (
         BaseCallback as BaseCallback,
         CallbackList as CallbackList,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
     )
 
 _NAMES_BY_PLACE = {
-    "algorithms": "load",
+    "algorithms": "load register",
     "callbacks": "BaseCallback CallbackList CheckpointCallback EvalCallback EveryNTimesteps OfflineEvalCallback "
     "ProgressBarCallback StopTrainingOnMaxEpisodes StopTrainingOnNoModelImprovement StopTrainingOnRewardThreshold",
     "core.search.mcts": "MCTS",

@@ -1,15 +1,26 @@
 """The registry: one row per algorithm.
 
-The package itself, the command line, the documentation and the conformance tests read it.
+The package itself, the command line, the documentation and the conformance tests read it. Others add theirs with
+:func:`register`, or with an entry point of the group ``polyak.algorithms`` in their package's metadata:
+
+.. code-block:: toml
+
+    [project.entry-points."polyak.algorithms"]
+    my_algorithm = "my_package.my_module:MyAlgorithm"
 """
 
+import re
 from collections.abc import Mapping
+from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polyak.envs.names import did_you_mean
+from polyak.warning import warn_user
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything
+    from importlib.metadata import EntryPoint
+
     from polyak.algorithms.a2c import A2C as A2C
     from polyak.algorithms.actor_critic import ActorCritic as ActorCritic
     from polyak.algorithms.airl import AIRL as AIRL
@@ -121,31 +132,100 @@ REGISTRY = {
 """Name on the command line -> module and class."""
 
 
+GROUP = "polyak.algorithms"
+"""Entry points of this group are algorithms of other packages: name on the command line -> module and class."""
+
+_REGISTERED: dict[str, type[Any]] = {}
+"""Name on the command line -> class of the program's own."""
+
+A = TypeVar("A")
+
+
+def names() -> list[str]:
+    """What :func:`get` knows: the rows above, what the program has registered, and what installed packages offer."""
+    return list(dict.fromkeys([*REGISTRY, *_REGISTERED, *_offered()]))
+
+
 def class_names() -> dict[str, str]:
-    """The name of each class -> its name in the registry."""
-    return {entry.partition(":")[2]: name for name, entry in REGISTRY.items()}
+    """The name of each class -> its name in the registry: of the rows above and of what the program has registered."""
+    ours = {entry.partition(":")[2]: name for name, entry in REGISTRY.items()}
+    return ours | {cls.__name__: name for name, cls in _REGISTERED.items()}
 
 
 def get(name: str) -> type[Any]:
-    """The algorithm class called ``name``, in any case.
+    """The algorithm class called ``name``, in any case. One that an installed package offers is imported.
 
     Raises:
         ValueError: there is none; the message names the closest.
+        ImportError: the package that offers it cannot be imported.
     """
-    if name.lower() not in REGISTRY:
-        hint = did_you_mean(name, REGISTRY)
-        raise ValueError(f"algorithm {name!r} is unknown; there are {', '.join(REGISTRY)}.{hint}")
-    module, _, attribute = REGISTRY[name.lower()].partition(":")
-    return getattr(import_module(module), attribute)
+    key = name.lower()
+    if key in REGISTRY:
+        module, _, attribute = REGISTRY[key].partition(":")
+        return getattr(import_module(module), attribute)
+    if key in _REGISTERED:
+        return _REGISTERED[key]
+    if key in (offered := _offered()):
+        cls = _imported(offered[key])
+        return cls if registered_as(cls) else register(cls, key)
+    hint = did_you_mean(name, names())
+    raise ValueError(f"algorithm {name!r} is unknown; there are {', '.join(names())}.{hint}")
 
 
-def load(path: Any, env: Any = None, device: Any = "auto", **options: Any) -> "Algorithm":
+def register(cls: type[A], name: str | None = None) -> type[A]:
+    """Make an algorithm of one's own known: to :func:`get` and :func:`load`, and to ``--algo`` of the command line.
+
+    As a decorator, ``@polyak.register``, or as a function. A class that is defined again, as in a notebook, takes the
+    place of the one before.
+
+    Args:
+        cls: a class that derives from one of polyak's.
+        name: what it is called on the command line, in lower case; ``None``: the name of the class.
+
+    Returns:
+        the class.
+
+    Raises:
+        ValueError: it is no class of algorithms, or a name is taken or no name.
+    """
+    from polyak.core.algorithm import Algorithm
+
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
+        raise ValueError(
+            f"cls={cls!r} is not a class of algorithms. Derive it from one of polyak's: class MyAlgorithm(polyak.PPO)."
+        )
+    key = cls.__name__.lower() if name is None else name
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+        raise ValueError(
+            f"name={key!r} cannot be typed on the command line. Give lower-case letters, digits and underscores: "
+            f"register({cls.__name__}, name='my_algorithm')."
+        )
+    if key in REGISTRY or _place(_REGISTERED.get(key, cls)) != _place(cls):
+        taken = REGISTRY.get(key) or _place(_REGISTERED[key])
+        raise ValueError(f"name={key!r} is taken by {taken}. Give another: register({cls.__name__}, name='my_{key}').")
+    if class_names().get(cls.__name__, key) != key:
+        raise ValueError(
+            f"cls={_place(cls)} is called like the class of {class_names()[cls.__name__]!r}, and saved models name "
+            "their class. Give the class another name."
+        )
+    _REGISTERED[key] = cls
+    return cls
+
+
+def registered_as(cls: type[Any]) -> str | None:
+    """The name of exactly this class in the registry; ``None`` if it has none."""
+    name = class_names().get(cls.__name__)
+    return name if name is not None and _place(cls) == (REGISTRY.get(name) or _place(_REGISTERED[name])) else None
+
+
+def load(path: Any, env: Any = None, device: Any = "auto", *, trust: bool = False, **options: Any) -> "Algorithm":
     """The model in a file, of whichever algorithm wrote it: as that algorithm's own ``load``.
 
     Args:
         path: a path or a file opened for reading, of polyak or of Stable-Baselines3.
         env: the environment to continue in.
         device: where to put the model.
+        trust: run code for the file: import the installed package that offers its algorithm, and load pickled values.
         options: the others of :meth:`~polyak.core.algorithm.Algorithm.load`.
 
     Raises:
@@ -154,27 +234,70 @@ def load(path: Any, env: Any = None, device: Any = "auto", **options: Any) -> "A
     """
     from polyak.core.algorithm import Algorithm
 
-    return Algorithm.load.__func__(class_of, path, env=env, device=device, **options)  # type: ignore[attr-defined]
+    find = partial(class_of, trust=trust)
+    return Algorithm.load.__func__(find, path, env=env, device=device, trust=trust, **options)  # type: ignore[attr-defined]
 
 
-def class_of(description: Mapping[str, Any]) -> type[Any]:
-    """The class of the model that a file describes.
+def class_of(description: Mapping[str, Any], trust: bool = False) -> type[Any]:
+    """The class of the model that a file describes. A file alone makes nothing be imported but polyak.
+
+    Args:
+        description: content of the file's ``polyak.json``.
+        trust: import the installed package that offers the algorithm, if one does.
 
     Raises:
-        ValueError: it is of a program's own.
+        ValueError: it is of a program's own that has not registered it.
     """
     name, bases = description["algorithm"], description.get("bases", ())
     if name in (known := class_names()):
         return get(known[name])
+    for key, point in _offered().items():
+        if point.attr.rpartition(".")[2] == name:
+            if trust:
+                return get(key)
+            raise ValueError(
+                f"the file holds a model of {name!r}, of the installed package {point.module.partition('.')[0]!r}, "
+                f"which a file alone does not make be imported. Call polyak.algorithms.get({key!r}) first, or pass "
+                "trust=True."
+            )
     nearest = next((base for base in bases if base in known), None)
     as_ours = f", or {nearest}.load(path) for what polyak knows of it" if nearest else ""
     raise ValueError(
         f"the file holds a model of {name!r}, which is not polyak's: it is a program's own. Use {name}.load(path)"
-        f"{as_ours}."
+        f"{as_ours}; or polyak.register({name}) first."
     )
 
 
+@cache
+def _offered() -> "dict[str, EntryPoint]":
+    """What installed packages offer, by name; nothing is imported to find out. Names of polyak's own are not theirs."""
+    from importlib.metadata import entry_points  # which takes longer than all of polyak
+
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        key = point.name.lower()
+        if key in REGISTRY:
+            warn_user(f"{point.value} is offered as algorithm {point.name!r}, which is polyak's own: left out.")
+        else:
+            found[key] = point
+    return found
+
+
+def _imported(point: "EntryPoint") -> type[Any]:
+    try:
+        return point.load()
+    except Exception as error:
+        raise ImportError(
+            f"algorithm {point.name!r} is offered by an installed package as {point.value}, which cannot be imported: "
+            f"{type(error).__name__}: {error}. Repair or uninstall that package."
+        ) from error
+
+
+def _place(cls: type[Any]) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
 def __getattr__(name: str) -> Any:
-    if name in (names := class_names()):
-        return get(names[name])
+    if name in (known := class_names()):
+        return get(known[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

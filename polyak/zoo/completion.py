@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 def algorithms(incomplete: str) -> list[str]:
     """Names of algorithms that begin like this."""
-    from polyak.algorithms import REGISTRY
+    from polyak.algorithms import names
 
-    return [name for name in REGISTRY if name.startswith(incomplete.lower())]
+    return [name for name in names() if name.startswith(incomplete.lower())]
 
 
 def environments(incomplete: str) -> list[str]:

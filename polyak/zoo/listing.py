@@ -40,11 +40,19 @@ def show(options: ListOptions) -> None:
     for name in names:
         if env and env not in tuned[name]:
             continue
-        print(f"{name:<6} {summary(find_algorithm(name))}")
+        print(f"{name:<6} {_summary(name)}")
         if not env:
             print(f"{'':6} tuned: {', '.join(tuned[name]) or 'nothing yet; give --conf-file'}")
     if env and not any(env in blocks for blocks in tuned.values()):
         print(f"No algorithm has settings tuned for {env}; `polyak train` takes its default settings.")
+
+
+def _summary(name: str) -> str:
+    """Say what an algorithm is, or why the package that offers it cannot be imported."""
+    try:
+        return summary(find_algorithm(name))
+    except ZooError as error:
+        return str(error)
 
 
 def _tuned(name: str) -> dict[str, dict[str, Any]]:

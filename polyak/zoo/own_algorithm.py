@@ -19,9 +19,9 @@ def load_algorithm(text: str) -> type[Any]:
 
     Raises:
         ZooError: there is no such file, module or class; its code raises; it is no algorithm of polyak's kind; or it is
-            called like one of polyak's, whose runs would lie in the same folder.
+            called like another, whose runs would lie in the same folder.
     """
-    from polyak.algorithms import REGISTRY
+    from polyak.algorithms import names, registered_as
     from polyak.core.algorithm import Algorithm
 
     module, _, name = text.rpartition(":")
@@ -39,8 +39,11 @@ def load_algorithm(text: str) -> type[Any]:
         raise ZooError(
             f"--algo {text!r} is not a class of algorithms. Derive it from one of polyak's: class {name}(polyak.PPO)."
         )
-    if name.lower() in REGISTRY:
-        raise ZooError(f"--algo {text!r} is called like one of polyak's own. Give the class another name.")
+    if name.lower() in names() and registered_as(found) != name.lower():
+        raise ZooError(
+            f"--algo {text!r} is called like {name.lower()!r}, which is another algorithm and has its runs in the same "
+            "folder. Give the class another name."
+        )
     return found
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def algorithm_names() -> list[str]:
-    """Return the names that ``--algo`` takes, in the registry's order."""
-    from polyak.algorithms import REGISTRY
+    """Return the names that ``--algo`` takes: polyak's, those registered by others, those of installed packages."""
+    from polyak.algorithms import names
 
-    return list(REGISTRY)
+    return names()
 
 
 #: The peers' names of algorithms that have another here; both work, and name the run's folder as they were given.
@@ -36,7 +36,8 @@ def canonical_name(name: str) -> str:
 def find_algorithm(name: str) -> type[Any]:
     """Return the algorithm class registered as `name` (upper and lower case are alike), or the user's own.
 
-    That is written ``file.py:NAME`` or ``module:NAME``. Raises ZooError if there is none.
+    That is written ``file.py:NAME`` or ``module:NAME``. Raises ZooError if there is none, or if the installed package
+    that offers it is broken.
     """
     from polyak.algorithms import get
 
@@ -54,11 +55,14 @@ def find_algorithm(name: str) -> type[Any]:
             f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}; one of "
             "your own is given as file.py:NAME."
         )
-    return get(canonical_name(name))
+    try:
+        return get(canonical_name(name))
+    except (ImportError, ValueError) as error:
+        raise ZooError(f"--algo {name!r}: {error}") from error
 
 
 def is_registered(name: str) -> bool:
-    """Say whether `name` is one of polyak's algorithms, or a peer's name of one."""
+    """Say whether `name` is in the registry, or a peer's name of one that is."""
     return canonical_name(name) in algorithm_names()
 
 
@@ -68,12 +72,11 @@ def algorithm_name(text: str) -> str:
 
 
 def registered_name(algorithm: type[Any]) -> str | None:
-    """Return the registry's name of an algorithm, or of the nearest one that it derives from; None if there is none."""
-    from polyak.algorithms import REGISTRY
+    """Return polyak's name of an algorithm, or of the nearest of polyak's that it derives from; None without one."""
+    from polyak.algorithms import REGISTRY, registered_as
 
-    names = {entry: name for name, entry in REGISTRY.items()}
-    entries = (f"{base.__module__}:{base.__name__}" for base in algorithm.__mro__)
-    return next((names[entry] for entry in entries if entry in names), None)
+    names = map(registered_as, algorithm.__mro__)
+    return next((name for name in names if name in REGISTRY), None)
 
 
 def summary(algorithm: type[Any]) -> str:

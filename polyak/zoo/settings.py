@@ -24,7 +24,7 @@ from polyak.zoo.output import note
 from polyak.zoo.own_code import errors_of_own_code, import_module, load_file
 from polyak.zoo.plain_arguments import check_arguments
 from polyak.zoo.plain_yaml import read_yaml, read_yaml_file
-from polyak.zoo.registry import canonical_name, is_atari_id, is_registered, parameter_names, registered_name
+from polyak.zoo.registry import canonical_name, is_atari_id, parameter_names, registered_name
 from polyak.zoo.sizes import MOST_ENVS, MOST_FRAMES, MOST_STEPS, whole_number
 
 #: Keys that are not constructor parameters, and what they mean.
@@ -160,7 +160,7 @@ def _taken(
     algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, overrides: dict[str, Any]
 ) -> dict[str, Any]:
     """Leave out what was tuned for the algorithm that one of the user's own derives from, and it does not take."""
-    if is_registered(algo):
+    if registered_name(algorithm) == canonical_name(algo):
         return raw
     known = {*parameter_names(algorithm), *RUN_KEYS}
     foreign = [key for key in raw if key not in known and key not in overrides]

@@ -25,7 +25,6 @@ from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import (
     Environment,
     algorithm_name,
-    algorithm_names,
     find_algorithm,
     find_env,
     is_atari_id,
@@ -213,11 +212,12 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
 
 def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
     """Read what --dataset names, for an algorithm that can learn from it."""
+    from polyak.algorithms import REGISTRY
     from polyak.core.loops.from_data import LearnsFromData
     from polyak.zoo.data.files import load
 
     if not issubclass(algorithm, LearnsFromData):
-        able = [name for name in algorithm_names() if issubclass(find_algorithm(name), LearnsFromData)]
+        able = [name for name in REGISTRY if issubclass(find_algorithm(name), LearnsFromData)]
         raise ZooError(f"--dataset: {options.algo} learns by acting only. From a dataset learn {', '.join(able)}.")
     if options.save_replay_buffer:
         raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")

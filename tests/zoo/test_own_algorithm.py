@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from polyak import PPO
+from polyak import PPO, algorithms
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_name, find_algorithm, parameter_names, registered_name
 from polyak.zoo.run_folder import RunFolder
@@ -48,7 +49,7 @@ class PPO(polyak.PPO):
 def function():
     pass
 '''
-SMALL = ["-n", 64, "--eval-freq", -1, "-params", "n_steps:16", "batch_size:16", "n_epochs:1", "n_envs:2"]
+SMALL = ["--seed", 1, "-n", 64, "--eval-freq", -1, "-params", "n_steps:16", "batch_size:16", "n_epochs:1", "n_envs:2"]
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_tuning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("none.py:X", "there is no file"),
         ("mine.py:Halve", "the file has no class or function 'Halve'. Did you mean 'Halved'"),
         ("mine.py:function", "is not a class of algorithms"),
-        ("mine.py:PPO", "is called like one of polyak's own"),
+        ("mine.py:PPO", "is called like 'ppo', which is another algorithm"),
         ("broken.py:X", "KeyError: 'here' (broken.py, line 1)"),
         ("no_such_module:X", "Cannot import the package 'no_such_module' that should hold an algorithm"),
         ("mine:Halve", "the module has no class 'Halve'. Did you mean 'Halved'"),
@@ -148,6 +149,34 @@ def test_mistakes(text: str, message: str, home: Path, capsys: pytest.CaptureFix
     assert message in error
     assert f"--algo {text!r}" in error or "no_such_module" in error
     assert not (home / "logs").exists()
+
+
+def test_a_registered_name_is_one_for_every_command(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algorithms, "_REGISTERED", {})
+    with (home / "mine.py").open("a") as file:
+        file.write("\n\npolyak.register(Halved)\n")
+    assert run("train", "--algo", "mine.py:Halved", *SMALL) == 0  # the file registers what it defines
+    assert algorithms.registered_as(algorithms.get("halved")) == "halved"
+    assert run("train", "--algo", "halved", *SMALL, "share:0.1") == 0
+    assert RunFolder.find(home / "logs", "halved", "CartPole-v1").read_yaml("config.yml")["share"] == 0.1
+    assert run("enjoy", "-a", "halved", "-n", 20, "--no-render") == 0
+    assert run("plot", "-a", "halved", "-e", "CartPole-v1", "-o", "x.png") == 0
+    capsys.readouterr()
+    assert run("list") == 0
+    assert "halved PPO with rewards that count half." in capsys.readouterr().out
+
+
+def test_one_that_a_broken_package_offers_says_so(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint("broken", "broken:Broken", algorithms.GROUP)
+    monkeypatch.setattr(algorithms, "_offered", lambda: {"broken": point})
+    assert run("train", "--algo", "broken") == 2
+    assert "--algo 'broken': algorithm 'broken' is offered by an installed package as" in capsys.readouterr().err
+    assert run("list") == 0
+    assert "No module named 'broken'. Repair or uninstall that package." in capsys.readouterr().out
 
 
 def test_names() -> None:

@@ -12,7 +12,7 @@ from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_file
-from polyak.zoo.registry import algorithm_names, find_algorithm, find_env
+from polyak.zoo.registry import find_algorithm, find_env
 from polyak.zoo.sizes import MOST_ENVS
 
 
@@ -94,9 +94,9 @@ def _load(options: CollectOptions) -> Any:
 
 def _named(about: dict[str, Any]) -> type[Any]:
     """The algorithm that a file says."""
-    written = about.get("algorithm")
-    found = (find_algorithm(name) for name in algorithm_names())
-    algorithm = next((kind for kind in found if kind.__name__ == written), None)
-    if algorithm is None:
-        raise ZooError("--model does not say which algorithm made it. Give --algo.")
-    return algorithm
+    from polyak.algorithms import class_of
+
+    try:
+        return class_of(about)
+    except (KeyError, ValueError) as error:
+        raise ZooError("--model does not say which algorithm made it. Give --algo.") from error
