@@ -430,7 +430,7 @@ class Interaction(Algorithm):
         elif step.episodes:
             self._keep_statistics(step.episodes)
 
-    def _update_info_buffer(self, infos: Sequence[dict[str, Any]], dones: np.ndarray | None = None) -> None:
+    def _update_info_buffer(self, infos: list[dict[str, Any]], dones: np.ndarray | None = None) -> None:
         """Keep the statistics of the episodes that ended, as infos have them."""
         self._keep_statistics(episode_columns(infos, dones))
 

@@ -118,11 +118,15 @@ class Actor:
         policy = self.policy
         tensors = policy.obs_to_tensor(observations)[0]
         allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
-        noise = None if self.deterministic else policy.draw_noise(n_rows(tensors))
-        outcome = policy.decide(tensors, noise, memory, allowed)
+        actions, said = self._chosen(tensors, memory, allowed)
+        return actions.numpy(force=True), {name: value.numpy(force=True) for name, value in said.items()}
+
+    def _chosen(self, observations: Any, state: State | None, masks: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same in tensors."""
+        noise = None if self.deterministic else self.policy.draw_noise(n_rows(observations))
+        outcome = self.policy.decide(observations, noise, state, masks)
         self.memory = outcome.state
-        said: dict[str, Tensor] = {**(memory or {}), **outcome.extras}
-        return outcome.actions.numpy(force=True), {name: value.numpy(force=True) for name, value in said.items()}
+        return outcome.actions, {**(state or {}), **outcome.extras}
 
     def recall(self, starts: np.ndarray) -> State | None:
         """What the policy remembers before the next step: nothing of episodes that are over. ``starts`` [N]: where

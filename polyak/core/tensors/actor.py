@@ -15,7 +15,7 @@ from polyak.core.acting.exploration import Exploration
 from polyak.core.runner import Acted
 from polyak.core.tensors.exploration import in_tensors
 from polyak.nn.export.actions import EnvironmentActions
-from polyak.nn.policies.base import Memory, Policy
+from polyak.nn.policies.base import Policy, State
 
 
 class TensorActor(Actor):
@@ -51,22 +51,19 @@ class TensorActor(Actor):
 
     @torch.no_grad()
     def act(self, observations: Any, episode_starts: Any = None, masks: Any = None) -> Acted:
-        policy = self.policy
         actions: Any = None
         extras: dict[str, Any] = {}
         for before in self._before:
-            if (actions := before(policy, episode_starts, masks)) is not None:
+            if (actions := before(self.policy, episode_starts, masks)) is not None:
                 break
         if actions is None or self._remembers:  # a recurrent state moves on, whoever acts
-            memory = self.recall(episode_starts)
-            decision = policy.decide(observations, memory, masks, self.deterministic)
-            self.memory, extras = decision.memory, {**(memory or {}), **decision.extras}
-            actions = decision.actions if actions is None else actions
+            chosen, extras = self._chosen(observations, self.recall(episode_starts), masks)
+            actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
         return Acted(self._to_env(actions)[0], actions, extras)
 
-    def recall(self, starts: Any) -> Memory | None:
+    def recall(self, starts: Any) -> State | None:
         """The recurrent state before the next step: the initial one where episodes begin, ``starts`` [N] bool."""
         if not self._remembers:
             return None

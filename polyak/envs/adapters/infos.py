@@ -5,12 +5,12 @@ Shape letters: N environments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-Infos = Sequence[dict[str, Any]]
+Infos = list[dict[str, Any]]
 """N of them."""
 FINAL, TRUNCATED, EPISODE, SUCCESS = "terminal_observation", "TimeLimit.truncated", "episode", "is_success"
 _MONITORED = {"r": "returns", "l": "lengths", "t": "seconds"}
