@@ -796,7 +796,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         in_hand = runner.obs, runner.original_obs
         runner.obs, runner.original_obs = self._acted_on  # what the override finds in _last_obs and _last_original_obs
         try:
-            self._store_transition(replay_buffer, step.actions, step.new_obs, step.rewards, step.dones, step.infos)
+            infos = list(step.infos)
+            self._store_transition(replay_buffer, step.actions, step.new_obs, step.rewards, step.dones, infos)
         finally:
             runner.obs, runner.original_obs = in_hand
 

@@ -426,7 +426,7 @@ class Interaction(Algorithm):
         """Keep the statistics of the episodes that ended in a step. A class with an ``_update_info_buffer`` of its own
         is asked instead, as Stable-Baselines3 does."""
         if getattr(self._update_info_buffer, "__func__", None) is not Interaction._update_info_buffer:
-            self._update_info_buffer(step.infos, step.dones)
+            self._update_info_buffer(list(step.infos), step.dones)
         elif step.episodes:
             self._keep_statistics(step.episodes)
 

@@ -290,7 +290,7 @@ class ReplayBuffer(BaseBuffer):
         # unpacked at once, which costs a fraction of reading the fields one by one
         obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, ended, extras, _ = step
         if getattr(self.add, "__func__", None) is not ReplayBuffer.add:
-            self.add(obs, then, actions, rewards, dones, infos, **({"extras": extras} if extras else {}))
+            self.add(obs, then, actions, rewards, dones, list(infos), **({"extras": extras} if extras else {}))
             return
         if actions.ndim == 1:  # numbers of choices
             actions = actions[:, None]

@@ -32,8 +32,8 @@ class Step(NamedTuple):
     """[N] bool: an episode was cut short while its state was not terminal."""
     dones: np.ndarray
     """[N] bool: an episode ended, for whatever reason."""
-    infos: list[dict[str, Any]]
-    """What the environments say besides, for callbacks and own buffers of users; all else reads columns."""
+    infos: Any
+    """A sequence of N dicts: what the environments say besides, for callbacks and buffers of a user's own."""
     new_obs: Observations
     """[N, ...] what to act on next: as ``next_observations``, but after a reset where an episode ended."""
     episode_starts: np.ndarray

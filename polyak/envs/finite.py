@@ -93,7 +93,7 @@ class OutcomeCheck:
             try:
                 flat = observations.ravel()
                 total = sum(flat.tolist()) if self._tiny else flat.dot(self._zeros)
-                if math.isfinite(total + sum(rewards.tolist())):
+                if math.isfinite(sum(rewards.tolist(), total)):
                     return
             except (AttributeError, TypeError, ValueError):
                 pass  # a list, or another shape, which a buffer refuses with the reason

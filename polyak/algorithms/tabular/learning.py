@@ -360,7 +360,7 @@ class TabularLearning(TableAlgorithm):
             "buffer_actions": step.actions,
             "rewards": step.rewards,
             "dones": step.dones,
-            "infos": step.infos,
+            "infos": list(step.infos),
             "new_obs": step.new_obs,
         }
 

@@ -655,7 +655,7 @@ def off_policy_locals(step: Step) -> dict[str, Any]:
         "buffer_actions": step.actions,
         "rewards": step.rewards,
         "dones": step.dones,
-        "infos": step.infos,
+        "infos": list(step.infos),
         "new_obs": step.new_obs,
     }
 

@@ -468,6 +468,6 @@ def on_policy_locals(step: Step) -> dict[str, Any]:
         "clipped_actions": step.env_actions,
         "rewards": step.rewards,
         "dones": step.dones,
-        "infos": step.infos,
+        "infos": list(step.infos),
         "new_obs": step.new_obs,
     }

@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from polyak.envs.adapters.infos import EPISODE, FINAL, TRUNCATED, Infos, episode_columns
+from polyak.envs.adapters.infos import EPISODE, FINAL, TRUNCATED, InfoRows, Infos, episode_columns
 from polyak.envs.finite import OutcomeCheck
 from polyak.envs.masks import Masks
+from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.protocol import NOTHING, First, Outcome
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.layers import above_normalisation
 from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
+
+MANY = 64
+"""Environments beyond which numpy's ``any()`` answers sooner than a list does."""
 
 
 class FromVecEnv:
@@ -44,6 +48,10 @@ class FromVecEnv:
         self._raw_observations = raw and self._normalizer is not None and not above.observations
         self._raw_rewards = raw and self._normalizer is not None and not above.rewards
         self._innermost = env.unwrapped
+        in_rows = isinstance(env, GymVectorEnv) and type(env).step_wait is GymVectorEnv.step_wait
+        self._rows: Any = env if in_rows else None
+        """The environments, if they make infos only when these are asked for."""
+        self._many = env.num_envs > MANY
         self._check = OutcomeCheck(env.num_envs, env.observation_space)
         self._none = np.zeros(env.num_envs, dtype=bool)
         self._none.setflags(write=False)
@@ -79,12 +87,16 @@ class FromVecEnv:
         Raises:
             NonFiniteError: an observation or a reward is NaN or infinite, perhaps before ``VecNormalize`` clipped it.
         """
-        observations, rewards, dones, infos = self.env.step(actions)
+        observations, rewards, dones, infos = (self.env.step if self._rows is None else self._rows.step_rows)(actions)
         self._check.step(observations, rewards)
-        ended = True in dones.tolist()  # on an array this small, a fraction of the cost of any()
-        if ended or self._normalizer is not None or self.masks is not None or _reported(infos):
-            return self._outcome(observations, rewards, dones, ended, infos)
-        return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
+        ended = bool(dones.any()) if self._many else True in dones.tolist()
+        if not (ended or self.masks is not None or self._normalizer is not None):
+            for info in infos.made.values() if type(infos) is InfoRows else infos:
+                if EPISODE in info:  # one that ended for a Monitor, beneath a wrapper that begins another by itself
+                    break
+            else:
+                return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
+        return self._outcome(observations, rewards, dones, ended, infos)
 
     def _outcome(self, observations: Any, rewards: np.ndarray, dones: np.ndarray, ended: bool, infos: Infos) -> Outcome:
         """Of a step of which more is to be said than what the environments have returned."""
@@ -128,11 +140,12 @@ class FromVecEnv:
             successors: Any = {key: part.copy() for key, part in observations.items()}
         else:
             successors = observations.copy()
+        said: Any = infos.made if type(infos) is InfoRows else infos
         for i in dones.nonzero()[0].tolist():
-            final = infos[i].get(FINAL)
+            final = said[i].get(FINAL)
             if final is None:
                 continue
-            truncated[i] = infos[i].get(TRUNCATED, False)
+            truncated[i] = said[i].get(TRUNCATED, False)
             if self._raw_observations:
                 final = self._normalizer.get_original_terminal_obs(i)  # type: ignore[union-attr]
             if isinstance(successors, dict):
@@ -162,12 +175,3 @@ class FromVecEnv:
     def set_state(self, state: Any) -> None:
         """Continue from what :meth:`get_state` returned."""
         self.env.set_state(state)
-
-
-def _reported(infos: Infos) -> bool:
-    """Whether there are statistics of an episode: perhaps one that ended for a Monitor alone, beneath a wrapper that
-    begins another by itself."""
-    for info in infos:  # noqa: SIM110  # any() of a generator costs more
-        if EPISODE in info:
-            return True
-    return False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import gymnasium as gym
@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.composed import is_composed
 from polyak.envs.native.envpool import EnvPoolVectorEnv
 from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
@@ -101,6 +102,16 @@ class GymVectorEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
+        obs, rewards, dones, infos = self._advance()
+        return obs, rewards, dones, infos.all()
+
+    def step_rows(self, actions: Any) -> tuple[VecEnvObs, np.ndarray, np.ndarray, InfoRows]:
+        """As :meth:`step`, but infos of environments that did not end are made when they are asked for, which must be
+        before the next step."""
+        self.step_async(actions)
+        return self._advance()
+
+    def _advance(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, InfoRows]:
         if self._actions is None:
             raise RuntimeError("step_wait() was called without step_async() before it.")
         raw_obs, raw_rewards, terminated, truncated, raw_infos = self.env.step(self._actions)
@@ -111,20 +122,20 @@ class GymVectorEnv(VecEnv):
         self._returns += raw_rewards
         self._lengths += 1
         if not dones.any():
-            return obs, rewards, dones, _step_infos(raw_infos, self.num_envs)
+            return obs, rewards, dones, InfoRows(self.num_envs, {}, partial(_step_infos, raw_infos, self.num_envs))
         over = self._episodes_over(raw_infos, dones)
         if self.autoreset_mode == SAME_STEP:
-            infos = self._after_own_reset(obs, raw_infos, dones, over)
+            made = self._after_own_reset(obs, raw_infos, dones, over)
+            raw_infos = {key: value for key, value in raw_infos.items() if key not in _OF_THE_END}
         else:
-            infos = _step_infos(raw_infos, self.num_envs)
-            obs = self._reset_ended(obs, infos, dones)
-        for index in dones.nonzero()[0].tolist():
-            infos[index]["TimeLimit.truncated"] = bool(truncated[index] and not terminated[index])
+            obs, made = self._reset_ended(obs, raw_infos, dones)
+        for index, info in made.items():
+            info["TimeLimit.truncated"] = bool(truncated[index] and not terminated[index])
         if self.episode_statistics:
-            self._add_episodes(infos, over)
+            self._add_episodes(made, over)
         self._returns[over] = 0.0
         self._lengths[over] = 0
-        return obs, rewards, dones, infos
+        return obs, rewards, dones, InfoRows(self.num_envs, made, partial(_step_infos, raw_infos, self.num_envs))
 
     def _own(self, obs: Any) -> Any:
         """The observations as arrays that later steps leave alone."""
@@ -136,50 +147,50 @@ class GymVectorEnv(VecEnv):
 
     def _after_own_reset(
         self, obs: VecEnvObs, raw_infos: dict[str, Any], dones: np.ndarray, over: np.ndarray
-    ) -> list[dict[str, Any]]:
-        """Sort out the infos of a vector environment that has reset some of its environments in this step."""
+    ) -> dict[int, dict[str, Any]]:
+        """Sort out the infos of a vector environment that has reset some of its environments in this step: the last
+        ones of these, by place."""
         if "final_obs" not in raw_infos:
             raise RuntimeError(
                 f"{self.env} ended an episode in autoreset mode SAME_STEP without 'final_obs' in its infos, so the "
                 "last observation is lost. Use another autoreset mode."
             )
+        places = dones.nonzero()[0].tolist()
         others = {key: value for key, value in raw_infos.items() if key not in _OF_THE_END}
-        infos = _step_infos(others, self.num_envs)
-        no_infos: Sequence[dict[str, Any]] = [{}] * self.num_envs
-        last_infos = episodes = no_infos
-        if "final_info" in raw_infos:
-            last_infos = _split_infos(raw_infos["final_info"], self.num_envs)
-        if "episode" in raw_infos:
-            own: dict[str, Any] = {key: raw_infos[key] for key in ("episode", "_episode") if key in raw_infos}
-            episodes = _split_infos(own, self.num_envs)
-        for index in dones.nonzero()[0].tolist():
-            reset_info = self.reset_infos[index] = infos[index]
-            del reset_info["TimeLimit.truncated"]
-            final = _row(raw_infos["final_obs"], index, self.observation_space)
-            infos[index] = {**last_infos[index], **episodes[index], "terminal_observation": final}
-        return infos
+        own: dict[str, Any] = {key: raw_infos[key] for key in ("episode", "_episode") if key in raw_infos}
+        of_resets, of_ends, episodes = (
+            _rows_of(infos, places, self.num_envs) for infos in (others, raw_infos.get("final_info", {}), own)
+        )
+        for index in places:
+            self.reset_infos[index] = of_resets[index]
+            of_ends[index] |= episodes[index]
+            of_ends[index]["terminal_observation"] = _row(raw_infos["final_obs"], index, self.observation_space)
+        return of_ends
 
-    def _reset_ended(self, obs: VecEnvObs, infos: list[dict[str, Any]], dones: np.ndarray) -> VecEnvObs:
-        """Reset the environments that ended and return the observations to act on next."""
-        for index in dones.nonzero()[0].tolist():
-            infos[index]["terminal_observation"] = _row(obs, index, self.observation_space)
+    def _reset_ended(
+        self, obs: VecEnvObs, raw_infos: dict[str, Any], dones: np.ndarray
+    ) -> tuple[VecEnvObs, dict[int, dict[str, Any]]]:
+        """Reset the environments that ended: the observations to act on next, and the last infos of these by place."""
+        places = dones.nonzero()[0].tolist()
+        made = _rows_of(raw_infos, places, self.num_envs)
+        for index, info in made.items():
+            info["terminal_observation"] = _row(obs, index, self.observation_space)
         if dones.all():
-            raw_obs, raw_infos = self.env.reset()
+            raw_obs, reset_infos = self.env.reset()
         else:
-            raw_obs, raw_infos = self.env.reset(options={"reset_mask": dones.copy()})
+            raw_obs, reset_infos = self.env.reset(options={"reset_mask": dones.copy()})
         new_obs = self._own(raw_obs)
         _check_untouched(self.env, obs, new_obs, ~dones)
-        reset_infos = _split_infos(raw_infos, self.num_envs)
-        for index in dones.nonzero()[0].tolist():
-            self.reset_infos[index] = reset_infos[index]
-        return new_obs
+        for index, info in _rows_of(reset_infos, places, self.num_envs).items():
+            self.reset_infos[index] = info
+        return new_obs, made
 
-    def _add_episodes(self, infos: list[dict[str, Any]], over: np.ndarray) -> None:
+    def _add_episodes(self, made: dict[int, dict[str, Any]], over: np.ndarray) -> None:
         seconds = round(time.time() - self._t_start, 6)
         places = over.nonzero()[0]
         returns, lengths = self._returns[places].tolist(), self._lengths[places].tolist()
         for index, total, length in zip(places.tolist(), returns, lengths, strict=True):
-            infos[index]["episode"] = {"r": round(total, 6), "l": length, "t": seconds}
+            made[index]["episode"] = {"r": round(total, 6), "l": length, "t": seconds}
 
     def close(self) -> None:
         self.env.close()
@@ -250,7 +261,7 @@ class GymVectorEnv(VecEnv):
             return attr_name == "render_mode" or self._sample.has_wrapper_attr(attr_name)
         return super().has_attr(attr_name)
 
-    @functools.cached_property
+    @cached_property
     def _sample(self) -> gym.Env:
         """One more environment, reset and closed: it shows which attributes and wrappers those in the workers have."""
         env = self.env.unwrapped.env_fns[0]()  # type: ignore[attr-defined]
@@ -272,6 +283,7 @@ class GymVectorEnv(VecEnv):
 
 # --- modes ----------------------------------------------------------------------------------------------------------
 
+_NOTHING: dict[str, Any] = {}
 _OF_THE_END = frozenset({"final_obs", "_final_obs", "final_info", "_final_info", "episode", "_episode"})
 
 
@@ -410,27 +422,28 @@ def _as(value: Any, space: spaces.Space) -> Any:
 
 
 def _step_infos(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]]:
-    return _split_infos(infos, num_envs, [{"TimeLimit.truncated": False} for _ in range(num_envs)])
+    return list(_rows_of(infos, range(num_envs), num_envs, {"TimeLimit.truncated": False}).values())
 
 
-def _split_infos(
-    infos: Mapping[str, Any], num_envs: int, split: list[dict[str, Any]] | None = None
-) -> list[dict[str, Any]]:
-    """One info dict per environment from Gymnasium's dict of arrays, where ``"_key"`` says who has ``"key"``.
+def _split_infos(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]]:
+    """One info dict per environment from Gymnasium's dict of arrays."""
+    return list(_rows_of(infos, range(num_envs), num_envs).values())
 
-    Args:
-        split: the dicts to write to; None for new ones.
-    """
-    if split is None:
-        split = [{} for _ in range(num_envs)]
+
+def _rows_of(
+    infos: Mapping[str, Any], places: Sequence[int], num_envs: int, begin: Mapping[str, Any] = _NOTHING
+) -> dict[int, dict[str, Any]]:
+    """The info dicts of some environments by place, from Gymnasium's dict of arrays, where ``"_key"`` says who has
+    ``"key"``; each begins with the entries of ``begin``."""
+    rows: dict[int, dict[str, Any]] = {place: {**begin} for place in places}
     for key, value in infos.items():
         if key.startswith("_") and key[1:] in infos:
             continue
         mask = infos.get(f"_{key}")
-        owners = range(num_envs) if mask is None else np.flatnonzero(mask).tolist()
-        for index, own in zip(owners, _parts(value, owners, num_envs), strict=True):
-            split[index][key] = own
-    return split
+        owners = places if mask is None else [place for place in places if mask[place]]
+        for place, own in zip(owners, _parts(value, owners, num_envs), strict=True):
+            rows[place][key] = own
+    return rows
 
 
 def _parts(value: Any, owners: Sequence[int], num_envs: int) -> Sequence[Any]:
@@ -440,8 +453,7 @@ def _parts(value: Any, owners: Sequence[int], num_envs: int) -> Sequence[Any]:
         parts = list(value if len(owners) == num_envs else value[owners])
         return parts if value.ndim == 1 and value.dtype != object else [_copied_array(part) for part in parts]
     if isinstance(value, Mapping):
-        split = _split_infos(value, num_envs)
-        return [split[index] for index in owners]
+        return list(_rows_of(value, owners, num_envs).values())
     if isinstance(value, (list, tuple)) and len(value) == num_envs:
         return [_copied_array(value[index]) for index in owners]
     return [value] * len(owners)

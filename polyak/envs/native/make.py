@@ -11,10 +11,11 @@ from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
+from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.make import find_spec, missing_package
 from polyak.envs.native.envpool import EnvPoolVectorEnv
 from polyak.envs.native.gym_vector import GymVectorEnv
-from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs
 
 Backend: TypeAlias = Literal["gymnasium", "ale", "envpool"]
 
@@ -161,8 +162,8 @@ class AtariGameVecEnv(GymVectorEnv):
     def _seed_of_reset(self) -> Any:
         return None if None in self._seeds else np.array(self._seeds)
 
-    def step_wait(self) -> VecEnvStepReturn:
-        obs, rewards, dones, infos = super().step_wait()
+    def _advance(self) -> tuple[VecEnvObs, np.ndarray, np.ndarray, InfoRows]:
+        obs, rewards, dones, infos = super()._advance()
         if self.clip_reward:
             np.sign(rewards, out=rewards)
         return obs, rewards, dones, infos
@@ -176,7 +177,7 @@ class AtariGameVecEnv(GymVectorEnv):
 
     def _after_own_reset(
         self, obs: VecEnvObs, raw_infos: dict[str, Any], dones: np.ndarray, over: np.ndarray
-    ) -> list[dict[str, Any]]:
+    ) -> dict[int, dict[str, Any]]:
         assert isinstance(obs, np.ndarray)
         lost_life = dones & ~over
         # The game goes on, so what it shows now is also what the episode ended with: ALE gives a final observation

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.envs.adapters.infos import as_monitored, cut_short, episode_columns
+from polyak.envs.adapters.infos import InfoRows, as_monitored, cut_short, episode_columns
 
 
 def test_statistics_become_columns_and_come_back_in_the_order_of_the_environments() -> None:
@@ -57,3 +57,22 @@ def test_infos_of_a_step_that_is_cut_short_say_so_but_where_an_episode_had_ended
     row = final["a"] if keyed else final
     array[:] = -1  # a copy was kept
     np.testing.assert_array_equal(row, [2.0, 3.0])
+
+
+def test_infos_that_are_made_on_demand_are_those_of_all_with_the_ready_ones_in_their_places() -> None:
+    calls: list[int] = []
+
+    def make() -> list[dict[str, Any]]:
+        calls.append(1)
+        return [{"i": i} for i in range(3)]
+
+    infos = InfoRows(3, {1: {"episode": {"r": 2.0, "l": 5}, "is_success": True}}, make)
+    columns = episode_columns(infos, np.array([False, True, False]))
+    assert columns["lengths"].tolist() == [0, 5, 0]
+    np.testing.assert_array_equal(columns["success"], [np.nan, 1.0, np.nan])
+    assert len(infos) == 3
+    assert not calls, "none of these asks for what the others say"
+    assert list(infos) == infos.all() == [{"i": 0}, infos.made[1], {"i": 2}]
+    assert infos[-1] == {"i": 2}
+    assert infos[1] is infos.made[1]
+    assert len(calls) == 1

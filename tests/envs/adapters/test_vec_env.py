@@ -6,11 +6,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from polyak.envs import DummyVecEnv, Monitor, VecEnvWrapper, VecNormalize
+from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import find_masks
+from polyak.envs.native.gym_vector import GymVectorEnv
 
 
 class Counting(gym.Env):
@@ -148,6 +151,39 @@ def test_environments_that_show_no_masks_have_none() -> None:
     step = env.step(np.zeros(1, np.int64))
     assert step.masks is None
     assert step.extras == {}
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("keyed", [False, True])
+def test_vectors_of_gymnasium_lead_to_the_same_columns_in_all_modes(mode: AutoresetMode, keyed: bool) -> None:
+    makers = [lambda n=n: Counting(n, keyed) for n in (2, -3, 5)]
+    ours = FromVecEnv(GymVectorEnv(SyncVectorEnv(makers, autoreset_mode=mode)))
+    theirs = FromVecEnv(DummyVecEnv([lambda make=make: Monitor(make()) for make in makers]))
+    part = (lambda rows: rows["a"]) if keyed else (lambda rows: rows)
+    ends = 0
+    for mine, other in zip(acting(ours, 12), acting(theirs, 12), strict=True):
+        np.testing.assert_array_equal(part(mine.successors), part(other.successors))
+        np.testing.assert_array_equal(part(mine.observations), part(other.observations))
+        for name in ("rewards", "terminated", "truncated", "dones", "ended"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(other, name))
+        assert mine.episodes.keys() == other.episodes.keys()
+        for name in mine.episodes.keys() - {"seconds"}:
+            np.testing.assert_array_equal(mine.episodes[name], other.episodes[name])
+        ends += int(mine.dones.sum())
+        assert isinstance(mine.infos, InfoRows)
+        assert [info["TimeLimit.truncated"] for info in mine.infos] == mine.truncated.tolist()
+        assert [info["is_success"] for info in mine.infos] == mine.dones.tolist()
+    assert ends == 6 + 4 + 2
+
+
+def test_a_step_of_its_own_is_asked_of_a_subclass() -> None:
+    class Halved(GymVectorEnv):
+        def step_wait(self) -> Any:
+            observations, rewards, dones, infos = super().step_wait()
+            return observations, rewards / 2, dones, infos
+
+    step = acting(FromVecEnv(Halved(SyncVectorEnv([lambda: Counting(9)]))), 2)[1]
+    assert step.rewards.tolist() == [1.0]
 
 
 def test_resets_by_others_are_counted() -> None:
