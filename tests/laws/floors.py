@@ -5,7 +5,18 @@ import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "polyak"
-FLOORS = {"ops": 0, "envs": 0, "nn": 1, "data": 1, "core": 2, "algorithms": 3, "scale": 4, "compat": 5, "zoo": 6}
+FLOORS = {
+    "ops": 0,
+    "cards": 0,
+    "envs": 0,
+    "nn": 1,
+    "data": 1,
+    "core": 2,
+    "algorithms": 3,
+    "scale": 4,
+    "compat": 5,
+    "zoo": 6,
+}
 FLOORS["formats"] = -1  # a module of names only
 FACES = ("callbacks", "evaluation", "logging", "noise", "schedules")
 """Public modules of names alone, on top of all floors."""
