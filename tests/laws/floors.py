@@ -18,7 +18,7 @@ FLOORS = {
     "zoo": 6,
 }
 FLOORS["formats"] = -1  # a module of names only
-FACES = ("callbacks", "evaluation", "logging", "noise", "schedules")
+FACES = ("callbacks", "custom", "evaluation", "logging", "noise", "schedules")
 """Public modules of names alone, on top of all floors."""
 FLOORS |= dict.fromkeys(FACES, max(FLOORS.values()) + 1)
 FLOORS["warning"] = -1  # a module that every floor calls
