@@ -136,11 +136,7 @@ class CrossQ(SoftActorCritic):
         learns_from="replay",
         reference="arXiv:1902.05605",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.whole("policy_delay", 1, 4),
+            tune.rate(), tune.discount(), tune.replay(), tune.updates(most=64), tune.whole("policy_delay", 1, 4)
         ),
         settings="crossq.yml",
     )

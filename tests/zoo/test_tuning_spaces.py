@@ -5,6 +5,7 @@ from typing import Any
 import optuna
 import pytest
 import yaml
+from gymnasium import spaces
 
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.tabular.table import TableAlgorithm
@@ -17,13 +18,8 @@ from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import interpret, load_settings
 from polyak.zoo.tuning.problem import is_plain, merged
 
-CONTINUOUS = (
-    *("crossq", "ddpg", "droq", "fast_td3", "redq", "sac", "sd3", "simba", "td3", "tqc"),
-    *("awac", "cql", "edac", "iql", "rebrac", "td3_bc"),
-)
-
-
 TUNED = [name for name in REGISTRY if not get(name).needs]
+CONTINUOUS = [name for name in TUNED if get(name).action_spaces == (spaces.Box,)]
 
 
 def random_trial(seed: int = 0) -> Any:

@@ -60,9 +60,7 @@ class DoubleQLearning(TabularLearning):
         idea="two tables: one chooses, the other says what the choice is worth",
         learns_from="its own steps",
         reference="Van Hasselt 2010",
-        search=Search(
-            TABLE,
-        ),
+        search=Search(TABLE),
         settings="double_q_learning.yml",
         page="classics.md",
     )

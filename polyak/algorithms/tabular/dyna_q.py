@@ -206,11 +206,7 @@ class DynaQ(TabularLearning):
         idea="a table, and planning with what was seen",
         learns_from="its own steps",
         reference="Sutton 1990",
-        search=Search(
-            TABLE,
-            tune.power_of_two("planning_steps", 1, 64),
-            tune.choice("prioritized"),
-        ),
+        search=Search(TABLE, tune.power_of_two("planning_steps", 1, 64), tune.choice("prioritized")),
         settings="dyna_q.yml",
         page="classics.md",
     )

@@ -25,10 +25,7 @@ class ExpectedSARSA(TemporalDifference):
         idea="SARSA without the noise of its choices, tree backup",
         learns_from="its own steps",
         reference="Van Seijen, van Hasselt, Whiteson and Wiering 2009",
-        search=Search(
-            TABLE,
-            LOOKAHEAD,
-        ),
+        search=Search(TABLE, LOOKAHEAD),
         settings="expected_sarsa.yml",
         page="classics.md",
     )

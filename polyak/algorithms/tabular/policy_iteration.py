@@ -66,9 +66,7 @@ class PolicyIteration(Planning):
         idea="a policy evaluated exactly and improved, until it is its own improvement",
         learns_from="a known model",
         reference="Howard 1960",
-        search=Search(
-            tune.discount(),
-        ),
+        search=Search(tune.discount()),
         settings="policy_iteration.yml",
         page="classics.md",
     )

@@ -32,10 +32,7 @@ class QLearning(TemporalDifference):
         idea="temporal differences with a table: values of the greedy policy",
         learns_from="its own steps",
         reference="Watkins 1989",
-        search=Search(
-            TABLE,
-            LOOKAHEAD,
-        ),
+        search=Search(TABLE, LOOKAHEAD),
         settings="q_learning.yml",
         page="classics.md",
     )

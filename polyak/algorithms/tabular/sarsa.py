@@ -31,11 +31,7 @@ class SARSA(TemporalDifference):
         idea="temporal differences with a table: values of the policy that acts",
         learns_from="its own steps",
         reference="Rummery and Niranjan 1994",
-        search=Search(
-            TABLE,
-            LOOKAHEAD,
-            tune.uniform("sigma", 0.0, 1.0),
-        ),
+        search=Search(TABLE, LOOKAHEAD, tune.uniform("sigma", 0.0, 1.0)),
         settings="sarsa.yml",
         page="classics.md",
     )

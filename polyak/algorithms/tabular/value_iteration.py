@@ -31,9 +31,7 @@ class ValueIteration(Planning):
         idea="Bellman's optimality equation as an assignment, over and over",
         learns_from="a known model",
         reference="Bellman 1957",
-        search=Search(
-            tune.discount(),
-        ),
+        search=Search(tune.discount()),
         settings="value_iteration.yml",
         page="classics.md",
     )
