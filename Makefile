@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python3.12 python3.11 python3.10 python
     if "$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
     then echo "$$p"; exit 0; fi; [ -z "$(PYTHON)" ] || break; done
 
-.PHONY: help demo test lint format type laws learn bench results docs clean
+.PHONY: help demo test lint format type laws learn bench results cards docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make learn    the slow checks: every algorithm reaches its score'
 	@echo 'make bench    speed beside other libraries       make docs     build the documentation into site/'
 	@echo 'make results  docs/results.md from the runs of polyak benchmark (LOGS=logs/benchmark)'
+	@echo 'make cards    write what follows from the algorithms cards: tables, pages, the stub for type checkers'
 	@echo 'make clean    delete what these verbs made, $(VENV) included'
 
 demo: $(VENV)/.installed-demo
@@ -65,6 +66,9 @@ bench: $(VENV)/.installed-demo
 
 results: $(VENV)/.installed-demo
 	$(BIN)/python -m polyak benchmark --table-only --log-folder $(LOGS) --output docs/results.md
+
+cards: $(VENV)/.installed-demo
+	$(BIN)/python docs/from_cards.py
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict

@@ -21,6 +21,7 @@ class Readable(griffe.Extension):
         Constructors of dataclasses are made of those fields afterwards.
         """
         for cls in _classes(pkg, set()):
+            cls.members.pop("card", None)  # tables show what it says
             for name, member in cls.members.items():
                 if isinstance(member, griffe.Function):
                     _inherit(cls, name, member)

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # the same names for those who read types without running anything; a test compares them
     from polyak import (
         callbacks as callbacks,
+        custom as custom,
         data as data,
         envs as envs,
         evaluation as evaluation,
@@ -73,7 +74,7 @@ _NAMES_BY_PLACE = {
     "schedules": "ConstantSchedule CosineSchedule LinearSchedule PiecewiseSchedule",
 }
 _PLACES = {name: f"{__name__}.{place}" for place, names in _NAMES_BY_PLACE.items() for name in names.split()}
-_MODULES = frozenset(("callbacks", "data", "envs", "evaluation", "logging", "noise", "schedules"))
+_MODULES = frozenset(("callbacks", "custom", "data", "envs", "evaluation", "logging", "noise", "schedules"))
 """Public modules: attributes of the package, but no part of ``from polyak import *``, since ``logging`` is Python's."""
 
 __all__ = sorted([*class_names(), *_PLACES, "__version__"])

@@ -21,115 +21,72 @@ from polyak.warning import warn_user
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from importlib.metadata import EntryPoint
 
-    from polyak.algorithms.a2c import A2C as A2C
-    from polyak.algorithms.actor_critic import ActorCritic as ActorCritic
-    from polyak.algorithms.airl import AIRL as AIRL
-    from polyak.algorithms.alphazero import AlphaZero as AlphaZero
-    from polyak.algorithms.appo import APPO as APPO
-    from polyak.algorithms.ars import ARS as ARS
-    from polyak.algorithms.awac import AWAC as AWAC
-    from polyak.algorithms.bc import BC as BC
-    from polyak.algorithms.bcq import BCQ as BCQ
-    from polyak.algorithms.c51 import C51 as C51
-    from polyak.algorithms.cql import CQL as CQL
-    from polyak.algorithms.crossq import CrossQ as CrossQ
-    from polyak.algorithms.dagger import DAgger as DAgger
-    from polyak.algorithms.ddpg import DDPG as DDPG
-    from polyak.algorithms.decision_transformer import DecisionTransformer as DecisionTransformer
-    from polyak.algorithms.deep_sarsa import DeepSARSA as DeepSARSA
-    from polyak.algorithms.discrete_cql import DiscreteCQL as DiscreteCQL
-    from polyak.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
-    from polyak.algorithms.dqn import DQN as DQN
-    from polyak.algorithms.droq import DroQ as DroQ
-    from polyak.algorithms.edac import EDAC as EDAC
-    from polyak.algorithms.fast_td3 import FastTD3 as FastTD3
-    from polyak.algorithms.fqe import FQE as FQE
-    from polyak.algorithms.gail import GAIL as GAIL
-    from polyak.algorithms.impala import IMPALA as IMPALA
-    from polyak.algorithms.iql import IQL as IQL
-    from polyak.algorithms.iqn import IQN as IQN
-    from polyak.algorithms.maskable_ppo import MaskablePPO as MaskablePPO
-    from polyak.algorithms.ppo import PPO as PPO
-    from polyak.algorithms.pqn import PQN as PQN
-    from polyak.algorithms.qrdqn import QRDQN as QRDQN
-    from polyak.algorithms.rainbow import Rainbow as Rainbow
-    from polyak.algorithms.rebrac import ReBRAC as ReBRAC
-    from polyak.algorithms.recurrent_ppo import RecurrentPPO as RecurrentPPO
-    from polyak.algorithms.redq import REDQ as REDQ
-    from polyak.algorithms.reinforce import REINFORCE as REINFORCE
-    from polyak.algorithms.sac import SAC as SAC
-    from polyak.algorithms.sd3 import SD3 as SD3
-    from polyak.algorithms.simba import SimBa as SimBa
-    from polyak.algorithms.tabular.double_q_learning import DoubleQLearning as DoubleQLearning
-    from polyak.algorithms.tabular.dyna_q import DynaQ as DynaQ
-    from polyak.algorithms.tabular.expected_sarsa import ExpectedSARSA as ExpectedSARSA
-    from polyak.algorithms.tabular.monte_carlo_control import MonteCarloControl as MonteCarloControl
-    from polyak.algorithms.tabular.policy_iteration import PolicyIteration as PolicyIteration
-    from polyak.algorithms.tabular.q_learning import QLearning as QLearning
-    from polyak.algorithms.tabular.sarsa import SARSA as SARSA
-    from polyak.algorithms.tabular.soft_policy_iteration import SoftPolicyIteration as SoftPolicyIteration
-    from polyak.algorithms.tabular.value_iteration import ValueIteration as ValueIteration
-    from polyak.algorithms.td3 import TD3 as TD3
-    from polyak.algorithms.td3_bc import TD3BC as TD3BC
-    from polyak.algorithms.tqc import TQC as TQC
-    from polyak.algorithms.trpo import TRPO as TRPO
+    from polyak.algorithms._classes import *  # noqa: F403  # a stub: docs/from_cards.py
     from polyak.core.algorithm import Algorithm
 
 REGISTRY = {
+    # -- from rollouts and episodes
+    "ppo": "polyak.algorithms.ppo:PPO",
+    "maskable_ppo": "polyak.algorithms.maskable_ppo:MaskablePPO",
     "a2c": "polyak.algorithms.a2c:A2C",
     "actor_critic": "polyak.algorithms.actor_critic:ActorCritic",
-    "airl": "polyak.algorithms.airl:AIRL",
-    "alphazero": "polyak.algorithms.alphazero:AlphaZero",
+    "reinforce": "polyak.algorithms.reinforce:REINFORCE",
+    "trpo": "polyak.algorithms.trpo:TRPO",
+    "recurrent_ppo": "polyak.algorithms.recurrent_ppo:RecurrentPPO",
+    "impala": "polyak.algorithms.impala:IMPALA",
     "appo": "polyak.algorithms.appo:APPO",
     "ars": "polyak.algorithms.ars:ARS",
-    "awac": "polyak.algorithms.awac:AWAC",
-    "bc": "polyak.algorithms.bc:BC",
-    "bcq": "polyak.algorithms.bcq:BCQ",
-    "c51": "polyak.algorithms.c51:C51",
-    "cql": "polyak.algorithms.cql:CQL",
-    "crossq": "polyak.algorithms.crossq:CrossQ",
-    "dagger": "polyak.algorithms.dagger:DAgger",
-    "ddpg": "polyak.algorithms.ddpg:DDPG",
-    "decision_transformer": "polyak.algorithms.decision_transformer:DecisionTransformer",
-    "deep_sarsa": "polyak.algorithms.deep_sarsa:DeepSARSA",
-    "discrete_cql": "polyak.algorithms.discrete_cql:DiscreteCQL",
-    "discrete_sac": "polyak.algorithms.discrete_sac:DiscreteSAC",
-    "double_q_learning": "polyak.algorithms.tabular.double_q_learning:DoubleQLearning",
+    # -- values of discrete actions
     "dqn": "polyak.algorithms.dqn:DQN",
-    "droq": "polyak.algorithms.droq:DroQ",
-    "dyna_q": "polyak.algorithms.tabular.dyna_q:DynaQ",
-    "expected_sarsa": "polyak.algorithms.tabular.expected_sarsa:ExpectedSARSA",
-    "edac": "polyak.algorithms.edac:EDAC",
-    "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
-    "fqe": "polyak.algorithms.fqe:FQE",
-    "gail": "polyak.algorithms.gail:GAIL",
-    "impala": "polyak.algorithms.impala:IMPALA",
-    "iql": "polyak.algorithms.iql:IQL",
-    "iqn": "polyak.algorithms.iqn:IQN",
-    "maskable_ppo": "polyak.algorithms.maskable_ppo:MaskablePPO",
-    "monte_carlo_control": "polyak.algorithms.tabular.monte_carlo_control:MonteCarloControl",
-    "policy_iteration": "polyak.algorithms.tabular.policy_iteration:PolicyIteration",
-    "ppo": "polyak.algorithms.ppo:PPO",
-    "pqn": "polyak.algorithms.pqn:PQN",
-    "q_learning": "polyak.algorithms.tabular.q_learning:QLearning",
+    "c51": "polyak.algorithms.c51:C51",
     "qrdqn": "polyak.algorithms.qrdqn:QRDQN",
+    "iqn": "polyak.algorithms.iqn:IQN",
     "rainbow": "polyak.algorithms.rainbow:Rainbow",
-    "rebrac": "polyak.algorithms.rebrac:ReBRAC",
-    "recurrent_ppo": "polyak.algorithms.recurrent_ppo:RecurrentPPO",
-    "redq": "polyak.algorithms.redq:REDQ",
-    "reinforce": "polyak.algorithms.reinforce:REINFORCE",
-    "sac": "polyak.algorithms.sac:SAC",
-    "sarsa": "polyak.algorithms.tabular.sarsa:SARSA",
-    "sd3": "polyak.algorithms.sd3:SD3",
-    "simba": "polyak.algorithms.simba:SimBa",
-    "soft_policy_iteration": "polyak.algorithms.tabular.soft_policy_iteration:SoftPolicyIteration",
+    "deep_sarsa": "polyak.algorithms.deep_sarsa:DeepSARSA",
+    "pqn": "polyak.algorithms.pqn:PQN",
+    # -- continuous actions, from replay
+    "ddpg": "polyak.algorithms.ddpg:DDPG",
     "td3": "polyak.algorithms.td3:TD3",
-    "td3_bc": "polyak.algorithms.td3_bc:TD3BC",
+    "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
+    "sac": "polyak.algorithms.sac:SAC",
     "tqc": "polyak.algorithms.tqc:TQC",
-    "trpo": "polyak.algorithms.trpo:TRPO",
+    "redq": "polyak.algorithms.redq:REDQ",
+    "droq": "polyak.algorithms.droq:DroQ",
+    "simba": "polyak.algorithms.simba:SimBa",
+    "sd3": "polyak.algorithms.sd3:SD3",
+    "discrete_sac": "polyak.algorithms.discrete_sac:DiscreteSAC",
+    "crossq": "polyak.algorithms.crossq:CrossQ",
+    # -- with tables
     "value_iteration": "polyak.algorithms.tabular.value_iteration:ValueIteration",
+    "policy_iteration": "polyak.algorithms.tabular.policy_iteration:PolicyIteration",
+    "soft_policy_iteration": "polyak.algorithms.tabular.soft_policy_iteration:SoftPolicyIteration",
+    "q_learning": "polyak.algorithms.tabular.q_learning:QLearning",
+    "sarsa": "polyak.algorithms.tabular.sarsa:SARSA",
+    "expected_sarsa": "polyak.algorithms.tabular.expected_sarsa:ExpectedSARSA",
+    "double_q_learning": "polyak.algorithms.tabular.double_q_learning:DoubleQLearning",
+    "monte_carlo_control": "polyak.algorithms.tabular.monte_carlo_control:MonteCarloControl",
+    "dyna_q": "polyak.algorithms.tabular.dyna_q:DynaQ",
+    # -- by search
+    "alphazero": "polyak.algorithms.alphazero:AlphaZero",
+    # -- from datasets
+    "bc": "polyak.algorithms.bc:BC",
+    "td3_bc": "polyak.algorithms.td3_bc:TD3BC",
+    "iql": "polyak.algorithms.iql:IQL",
+    "cql": "polyak.algorithms.cql:CQL",
+    "discrete_cql": "polyak.algorithms.discrete_cql:DiscreteCQL",
+    "edac": "polyak.algorithms.edac:EDAC",
+    "rebrac": "polyak.algorithms.rebrac:ReBRAC",
+    "awac": "polyak.algorithms.awac:AWAC",
+    "bcq": "polyak.algorithms.bcq:BCQ",
+    "decision_transformer": "polyak.algorithms.decision_transformer:DecisionTransformer",
+    "fqe": "polyak.algorithms.fqe:FQE",
+    # -- from experts
+    "dagger": "polyak.algorithms.dagger:DAgger",
+    "gail": "polyak.algorithms.gail:GAIL",
+    "airl": "polyak.algorithms.airl:AIRL",
 }
-"""Name on the command line -> module and class."""
+"""Name on the command line -> module and class, in the order of the documentation. All else an algorithm's file says;
+what follows from it, ``python docs/from_cards.py`` writes."""
 
 
 GROUP = "polyak.algorithms"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import OPTIMIZER
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
@@ -119,3 +120,23 @@ class A2C(OnPolicyAlgorithm):
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     learn.__doc__ = OnPolicyAlgorithm.learn.__doc__
+
+    card: ClassVar[Card] = Card(
+        idea="one step on each short rollout",
+        learns_from="its own rollouts",
+        reference="arXiv:1602.01783",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.rollout(per_env=4),
+            tune.traces(),
+            tune.uniform("vf_coef", 0.1, 1.0),
+            tune.choice("normalize_advantage"),
+            tune.choice("use_rms_prop"),
+            tune.entropy(),
+            tune.clipped_gradients(),
+            tune.gsde(),
+            tune.network(),
+        ),
+        settings="a2c.yml",
+    )

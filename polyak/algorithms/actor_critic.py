@@ -22,6 +22,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from polyak.algorithms.a2c import policy_gradient_loss, value_loss
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
 from polyak.core.loops.on_policy import PolicyGradientAlgorithm
@@ -118,3 +119,20 @@ class ActorCritic(PolicyGradientAlgorithm):
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     learn.__doc__ = PolicyGradientAlgorithm.learn.__doc__
+
+    card: ClassVar[Card] = Card(
+        idea="one step of actor and critic at each step of the environments",
+        learns_from="its own steps",
+        reference="Sutton and Barto 2018",
+        search=Search(
+            tune.rate(),
+            tune.rate(name="critic_learning_rate"),
+            tune.discount(),
+            tune.rollout(per_env=2),
+            tune.traces(),
+            tune.entropy(),
+            tune.clipped_gradients(),
+            tune.network(),
+        ),
+        settings="actor_critic.yml",
+    )

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyak.algorithms import get
 from polyak.algorithms.gail import GAILLearner
+from polyak.cards import Card
 from polyak.core.hyperparameters import require
 from polyak.core.learner import Learner
 from polyak.core.loops.adversarial import AdversarialImitation, Comparison
@@ -132,6 +133,13 @@ class AIRL(AdversarialImitation):
         elif isinstance(policy, ActorCriticPolicy):
             return policy.log_prob_of(tensor.reshape(len(tensor), *policy.codec.shape), distribution)
         return distribution.log_prob(tensor)
+
+    card: ClassVar[Card] = Card(
+        idea="GAIL's reward in a form that outlives the dynamics that it was learned in",
+        learns_from="demonstrations, and acting",
+        reference="arXiv:1710.11248",
+        settings="airl.yml",
+    )
 
 
 def _actor(policy: Any) -> Any:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.cards import Card
 from polyak.core.algorithm import Algorithm
 from polyak.core.deep import RELOAD, DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, beneath, prefixed
@@ -461,6 +462,12 @@ class AlphaZero(DeepAlgorithm):
             self.replay_buffer.load_state_dict(beneath(saved.replay, "positions"))
             if not force_reset:
                 self.self_play.load_state(beneath(saved.replay, "self_play"))
+
+    card: ClassVar[Card] = Card(
+        idea="a search that a network guides, and a network that learns from it",
+        learns_from="games against itself",
+        reference="arXiv:1712.01815",
+    )
 
 
 def searcher(policy: Any, game: Any, **settings: Any) -> MCTS:

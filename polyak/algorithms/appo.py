@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import next_kl_coef
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import RELOAD
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
@@ -175,3 +176,24 @@ class APPO(AsynchronousAlgorithm):
         self.logger.record("train/kl_coef", self.kl_coef)
         if self.kl_target is not None and self.learner.steps // self.target_update_interval > followed:
             self._put(kl_coef=next_kl_coef(self.kl_coef, float(self.metrics["kl"][-1]), self.kl_target))
+
+    card: ClassVar[Card] = Card(
+        idea="IMPALA in PPO's clipped steps, with a target network",
+        learns_from="rollouts of a slightly older policy",
+        reference="arXiv:1912.00167",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.rollout(),
+            tune.traces(),
+            tune.log_uniform("vf_coef", 0.01, 1.0),
+            tune.entropy(),
+            tune.clipped_gradients(0.5, 100.0),
+            tune.gsde(),
+            tune.network(),
+            tune.uniform("clip_range", 0.05, 0.4),
+            tune.power_of_two("target_update_interval", 1, 64),
+            tune.whole("uses_per_rollout", 1, 8),
+        ),
+        settings="appo.yml",
+    )

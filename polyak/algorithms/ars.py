@@ -17,6 +17,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from polyak.cards import Card, Part, Search, Task, tune
 from polyak.core.acting.candidates import CandidateActor
 from polyak.core.deep import NETWORKS, DeepAlgorithm
 from polyak.core.files.checkpoint import Saved, prefixed
@@ -169,6 +170,10 @@ class Tournament:
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+def _top(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    return {"n_top": max(1, round(drawn["n_delta"] * tune.draw_uniform(trial, "top_fraction", 0.1, 1.0)))}
 
 
 @dataclass(eq=False, repr=False)
@@ -329,3 +334,16 @@ class ARS(Interaction, DeepAlgorithm):
         if resume and self.runner is not None and "tournament" in saved.info and saved.info["n_envs"] == self.n_envs:
             arrays = saved.state_of("tournament")
             self._tournament = Tournament.from_state(saved.info["tournament"], arrays, self.device)
+
+    card: ClassVar[Card] = Card(
+        idea="a step along random directions that were worth it, without gradients",
+        learns_from="its own episodes",
+        reference="arXiv:1803.07055",
+        search=Search(
+            tune.power_of_two("n_delta", 2, 32),
+            tune.rate(1e-3, 0.2),
+            tune.log_uniform("delta_std", 0.01, 0.5),
+            Part("n_top", _top),
+        ),
+        settings="ars.yml",
+    )

@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
@@ -163,3 +164,18 @@ class AWAC(OfflineAlgorithm):
     actor = Part("policy.actor")
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
+
+    card: ClassVar[Card] = Card(
+        idea="an actor fitted to recorded actions, the better ones more so",
+        learns_from="a dataset, then replay",
+        reference="arXiv:2006.09359",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.soft_target(),
+            tune.log_uniform("temperature", 0.03, 10.0),
+        ),
+        settings="awac.yml",
+    )

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
@@ -128,6 +129,19 @@ class BC(DatasetAlgorithm):
         if self._acts and self.env is not None:
             raise ValueError(_NO_ENVIRONMENT.format(env=self.env))
         super()._check_ready()
+
+    card: ClassVar[Card] = Card(
+        idea="do what the data show",
+        learns_from="a dataset",
+        reference="Pomerleau 1989",
+        search=Search(
+            tune.rate(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.log_uniform("l2_coef", 1e-8, 1e-2),
+            tune.network(widest=512),
+        ),
+        settings="bc.yml",
+    )
 
 
 _NO_ENVIRONMENT = (

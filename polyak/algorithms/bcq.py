@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyak.algorithms.dqn import DQN, DQNLearner
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
 from polyak.core.learner import Dial, Learner, Objective
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -133,3 +134,18 @@ class BCQ(OfflineAlgorithm, DQN):
         return super().predict(observation, *args, **kwargs)
 
     predict.__doc__ = DQN.predict.__doc__
+
+    card: ClassVar[Card] = Card(
+        idea="DQN among the actions that the data might have chosen",
+        learns_from="a dataset, then replay",
+        reference="arXiv:1910.01708",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.uniform("threshold", 0.0, 0.7),
+            tune.soft_target(high=0.02),
+        ),
+        settings="bcq.yml",
+    )

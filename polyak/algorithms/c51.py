@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
+from polyak.cards import Card, Search, tune
 from polyak.core.clamping import warn_of_clamping
 from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import AtLeastTwo, require
@@ -106,3 +107,11 @@ class C51(DQN):
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}
+
+    card: ClassVar[Card] = Card(
+        idea="DQN with distributions of returns, on fixed atoms",
+        learns_from="replay",
+        reference="arXiv:1707.06887",
+        search=Search(DQN.card.search, tune.one_of("n_atoms", [21, 51, 101])),
+        settings="c51.yml",
+    )

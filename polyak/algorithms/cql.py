@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.cards import Card, Search, tune
 from polyak.core.changing import FixedHyperparameterError
 from polyak.core.hyperparameters import Count, Natural, NonNegative, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
@@ -276,3 +277,19 @@ class CQL(OfflineAlgorithm, SAC):
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "n_action_samples": 2, "bc_steps": 10}
+
+    card: ClassVar[Card] = Card(
+        idea="SAC whose critics think little of what the data do not show",
+        learns_from="a dataset",
+        reference="arXiv:2006.04779",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.soft_target(),
+            tune.log_uniform("actor_learning_rate", 1e-5, 1e-3),
+            tune.log_uniform("conservative_weight", 0.1, 20.0),
+        ),
+        settings="cql.yml",
+    )

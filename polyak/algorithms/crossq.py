@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.algorithms.sac import SoftActorCritic, SoftActorCriticLearner, soft_value
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, Metrics, OptimizerRecipe, Update
 from polyak.core.schedules import Schedule
@@ -129,3 +130,13 @@ class CrossQ(SoftActorCritic):
         asked = (self.policy_kwargs or {}).get("optimizer_class")
         kind = asked if asked is torch.optim.AdamW else torch.optim.Adam
         return OptimizerRecipe(kind, {"betas": (0.5, 0.999)})
+
+    card: ClassVar[Card] = Card(
+        idea="SAC with batch-normalised, wider critics and no targets",
+        learns_from="replay",
+        reference="arXiv:1902.05605",
+        search=Search(
+            tune.rate(), tune.discount(), tune.replay(), tune.updates(most=64), tune.whole("policy_delay", 1, 4)
+        ),
+        settings="crossq.yml",
+    )

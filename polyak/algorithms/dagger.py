@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithms.bc import BC
+from polyak.cards import Card
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration
 from polyak.core.deep import RELOAD
@@ -258,6 +259,13 @@ class DAgger(BC):
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         super()._load_extra_state(state)
         self._rounds, self._new_steps = int(state["rounds"]), int(state["new_steps"])
+
+    card: ClassVar[Card] = Card(
+        idea="clone the expert where one's own mistakes lead",
+        learns_from="an expert, asked while it acts",
+        reference="arXiv:1011.0686",
+        settings="dagger.yml",
+    )
 
 
 def after_the_pole(observation: np.ndarray) -> int:

@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Fraction, NonNegative
@@ -109,3 +110,19 @@ class DDPG(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}
+
+    card: ClassVar[Card] = Card(
+        idea="one critic, one deterministic actor",
+        learns_from="replay",
+        reference="arXiv:1509.02971",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.action_noise(),
+            tune.network(widest=512),
+        ),
+        settings="ddpg.yml",
+    )

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import Becomes, Count, Natural, NonNegative, Only, Positive, later
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
@@ -249,6 +250,22 @@ class DecisionTransformer(DatasetAlgorithm):
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "context_length": 5, "policy_kwargs": {"width": 16, "n_layers": 2}}
+
+    card: ClassVar[Card] = Card(
+        idea="a sequence model of actions, asked for a return",
+        learns_from="a dataset",
+        reference="arXiv:2106.01345",
+        search=Search(
+            tune.of_policy(tune.power_of_two("width", 32, 256)),
+            tune.of_policy(tune.whole("n_layers", 1, 4)),
+            tune.of_policy(tune.uniform("dropout", 0.0, 0.3)),
+            tune.rate(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.one_of("context_length", [5, 10, 20, 50]),
+        ),
+        settings="decision_transformer.yml",
+        title="Decision Transformer",
+    )
 
 
 _NO_ENVIRONMENT = (

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithms.dqn import taken
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
@@ -115,3 +116,20 @@ class DeepSARSA(ActsEpsilonGreedily, RolloutAlgorithm):
         assert isinstance(learner, DeepSARSALearner)
         learner.exploration_rate, learner.expected = self.exploration_rate, self.expected
         return super()._prepare(writer)
+
+    card: ClassVar[Card] = Card(
+        idea="values of the policy that acts: SARSA, Expected SARSA, n-step, lambda",
+        learns_from="its own rollouts",
+        reference="Sutton and Barto 2018",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.rollout(per_env=4),
+            tune.traces(),
+            tune.choice("expected"),
+            tune.epsilon(),
+            tune.clipped_gradients(),
+            tune.network(),
+        ),
+        settings="deep_sarsa.yml",
+    )

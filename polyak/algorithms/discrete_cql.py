@@ -15,6 +15,7 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Dial, Learner, Objective
@@ -94,3 +95,18 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     def learner_factory(self) -> Callable[[], Learner]:
         recipe: Any = super().learner_factory()
         return recipe if self.n_quantiles is None else replace(recipe, learner_class=QuantileCQLLearner)
+
+    card: ClassVar[Card] = Card(
+        idea="DQN, or QR-DQN, that thinks little of what the data do not show",
+        learns_from="a dataset",
+        reference="arXiv:2006.04779",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.log_uniform("conservative_weight", 0.1, 20.0),
+            tune.one_of("target_update_interval", [100, 500, 1_000, 5_000]),
+        ),
+        settings="discrete_cql.yml",
+    )

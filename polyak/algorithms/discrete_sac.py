@@ -16,6 +16,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithms.sac import SACLearner, check_temperature, parse_ent_coef, temperature_loss
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
 from polyak.core.learner import Learner, Objective, Update
@@ -129,3 +130,19 @@ class DiscreteSAC(OffPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         parse_ent_coef(self.ent_coef)
+
+    card: ClassVar[Card] = Card(
+        idea="SAC with exact means over all actions",
+        learns_from="replay",
+        reference="arXiv:1910.07207",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.network(widest=512),
+            tune.log_uniform("target_entropy", 0.01, 0.9),
+        ),
+        settings="discrete_sac.yml",
+    )

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS, Part
 from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
@@ -249,3 +250,22 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         super()._load_extra_state(state)
         self._n_calls = state["_n_calls"]
+
+    card: ClassVar[Card] = Card(
+        idea="learn the value of each action, act greedily",
+        learns_from="replay",
+        reference="Mnih et al. 2015",
+        search=Search(
+            tune.one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1),
+            tune.n_step_returns(),
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(),
+            tune.choice("double"),
+            tune.choice("dueling"),
+            tune.epsilon(),
+            tune.network(),
+        ),
+        settings="dqn.yml",
+    )

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 from torch import nn
 
 from polyak.algorithms.redq import REDQ
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, Only
 from polyak.nn.catalog import policy_aliases
@@ -84,3 +85,19 @@ class DroQ(REDQ):
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "dropout_rate": self.dropout_rate}
+
+    card: ClassVar[Card] = Card(
+        idea="REDQ with two critics, with dropout and layer normalisation",
+        learns_from="replay",
+        reference="arXiv:2110.02034",
+        search=Search(
+            tune.many_updates(),
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.soft_target(),
+            tune.log_uniform("dropout_rate", 1e-3, 0.1),
+            tune.network(widest=512),
+        ),
+        settings="droq.yml",
+    )

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, Update
@@ -103,3 +104,19 @@ class EDAC(OfflineAlgorithm, SAC):
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "n_critics": self.n_critics}
+
+    card: ClassVar[Card] = Card(
+        idea="SAC with the smallest of many critics, which are kept apart; SAC-N",
+        learns_from="a dataset",
+        reference="arXiv:2110.01548",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.soft_target(),
+            tune.one_of("n_critics", [5, 10, 20, 50]),
+            tune.log_uniform("eta", 0.1, 10.0),
+        ),
+        settings="edac.yml",
+    )

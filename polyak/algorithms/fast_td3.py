@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
+from polyak.cards import Card, Search, tune
 from polyak.core.acting.exploration import Exploration, MixedNoise
 from polyak.core.clamping import warn_of_clamping
 from polyak.core.deep import NETWORKS, OPTIMIZER
@@ -152,3 +153,21 @@ class FastTD3(TD3):
 
     def _exploration(self) -> dict[str, Exploration]:
         return {"mixed_noise": MixedNoise(self.noise_min, self.noise_max), **super()._exploration()}
+
+    card: ClassVar[Card] = Card(
+        idea="TD3 for many environments: large batches, distributional critics",
+        learns_from="replay",
+        reference="arXiv:2505.22642",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(smallest_batch=256, largest_batch=4096),
+            tune.one_of("gradient_steps", [1, 2, 4, 8]),
+            tune.soft_target(high=0.2),
+            tune.log_uniform("target_policy_noise", 1e-3, 0.4),
+            tune.uniform("noise_max", 0.1, 1.0),
+            tune.log_uniform("weight_decay", 1e-4, 0.2),
+            tune.network(widest=512),
+        ),
+        settings="fast_td3.yml",
+    )

@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.cards import Card
 from polyak.core.algorithm import Algorithm
 from polyak.core.deep import NETWORKS, Part
 from polyak.core.files import checkpoint
@@ -318,6 +319,13 @@ class FQE(DatasetAlgorithm):
             with random_states_kept():
                 cls = get(class_names()[inner.info["algorithm"]])
                 self.target = checkpoint.built(cls, inner, "target", device=self.device)
+
+    card: ClassVar[Card] = Card(
+        idea="what a given policy would earn",
+        learns_from="a dataset",
+        reference="arXiv:1903.08738",
+        settings="fqe.yml",
+    )
 
 
 _PARTS = "networks", "optimizers", "state"

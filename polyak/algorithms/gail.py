@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from polyak.algorithms import get
+from polyak.cards import Card
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.core.loops.adversarial import AdversarialImitation, Comparison, Penalty
 from polyak.core.reward import RewardForm, RewardFunction
@@ -144,3 +145,10 @@ class GAIL(AdversarialImitation):
         """What the generator learns from, by the discriminator as it is."""
         network: Any = self.learner.policy
         return RewardFunction(network, self.reward_form, self._network_arguments())
+
+    card: ClassVar[Card] = Card(
+        idea="a reward that tells demonstrations from one's own steps",
+        learns_from="demonstrations, and acting",
+        reference="arXiv:1606.03476",
+        settings="gail.yml",
+    )

@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import OPTIMIZER
 from polyak.core.hyperparameters import Fraction, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
@@ -116,3 +117,22 @@ class IMPALA(AsynchronousAlgorithm):
             return OptimizerRecipe(torch.optim.Adam)
         options = {"alpha": self.rms_prop_decay, "eps": self.rms_prop_eps, "momentum": self.rms_prop_momentum}
         return OptimizerRecipe(torch.optim.RMSprop, options)
+
+    card: ClassVar[Card] = Card(
+        idea="acting and learning at once, with V-trace between them",
+        learns_from="rollouts of a slightly older policy",
+        reference="arXiv:1802.01561",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.rollout(),
+            tune.traces(),
+            tune.log_uniform("vf_coef", 0.01, 1.0),
+            tune.entropy(),
+            tune.clipped_gradients(0.5, 100.0),
+            tune.gsde(),
+            tune.network(),
+            tune.choice("use_rms_prop"),
+        ),
+        settings="impala.yml",
+    )

@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Fraction, NonNegative, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
@@ -161,3 +162,19 @@ class IQL(OfflineAlgorithm):
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "actor_learning_rate": 3e-4}
+
+    card: ClassVar[Card] = Card(
+        idea="values of recorded actions alone; imitate the better ones",
+        learns_from="a dataset, then replay",
+        reference="arXiv:2110.06169",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.soft_target(),
+            tune.uniform("expectile", 0.5, 0.95),
+            tune.log_uniform("beta", 0.3, 30.0),
+        ),
+        settings="iql.yml",
+    )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, taken
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count
 from polyak.core.learner import Dial, Learner, Objective, Update
 from polyak.data import Transition
@@ -70,3 +71,22 @@ class IQN(DQN):
 
     learner_class: ClassVar[type[Learner]] = IQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=ImplicitQuantileNetwork)
+
+    card: ClassVar[Card] = Card(
+        idea="DQN with quantiles of returns, at any level",
+        learns_from="replay",
+        reference="arXiv:1806.06923",
+        search=Search(
+            tune.one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1),
+            tune.n_step_returns(),
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(),
+            tune.epsilon(),
+            tune.network(),
+            tune.power_of_two("n_levels", 8, 64),
+            tune.power_of_two("n_target_levels", 8, 64),
+        ),
+        settings="iqn.yml",
+    )

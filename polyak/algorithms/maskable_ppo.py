@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from gymnasium import spaces
 
 from polyak.algorithms.ppo import PPO
+from polyak.cards import Card, Search, tune
 from polyak.envs.testing import InvalidActionEnvDiscrete
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.maskable import MaskableActorCriticPolicy
@@ -39,3 +40,23 @@ class MaskablePPO(PPO):
     @property
     def _needs_masks(self) -> bool:
         return True
+
+    card: ClassVar[Card] = Card(
+        idea="PPO that insists on masks of allowed choices",
+        learns_from="its own rollouts",
+        reference="arXiv:2006.14171",
+        search=Search(
+            tune.rollout(),
+            tune.rate(),
+            tune.discount(),
+            tune.minibatches(),
+            tune.traces(),
+            tune.uniform("clip_range", 0.05, 0.4),
+            tune.uniform("vf_coef", 0.1, 1.0),
+            tune.entropy(),
+            tune.clipped_gradients(),
+            tune.network(),
+        ),
+        settings="maskable_ppo.yml",
+        page="masks.md#maskableppo",
+    )

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count, NonNegative, Only, Positive, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import ByMinibatches, OnPolicyAlgorithm
@@ -231,3 +232,23 @@ class PPO(ByMinibatches, OnPolicyAlgorithm):
         self.logger.record("train/clip_range", learner.dials["clip_range"])
         if self.clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", learner.dials["clip_range_vf"])
+
+    card: ClassVar[Card] = Card(
+        idea="many small clipped steps on each rollout",
+        learns_from="its own rollouts",
+        reference="arXiv:1707.06347",
+        search=Search(
+            tune.rollout(),
+            tune.rate(),
+            tune.discount(),
+            tune.minibatches(),
+            tune.traces(),
+            tune.uniform("clip_range", 0.05, 0.4),
+            tune.uniform("vf_coef", 0.1, 1.0),
+            tune.entropy(),
+            tune.clipped_gradients(),
+            tune.gsde(),
+            tune.network(),
+        ),
+        settings="ppo.yml",
+    )

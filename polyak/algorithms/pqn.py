@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
+from polyak.cards import Card, Search, tune
 from polyak.core.acting.exploration import EpsilonGreedy, EpsilonGreedyEach
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
@@ -113,3 +114,20 @@ class PQN(ActsEpsilonGreedily, ByMinibatches):
                     metrics.setdefault(name, []).append(value)
         self._n_updates += self.n_epochs
         self._record(metrics)
+
+    card: ClassVar[Card] = Card(
+        idea="Q-learning of many environments, with layer normalisation in place of replay and targets",
+        learns_from="its own rollouts",
+        reference="arXiv:2407.04811",
+        search=Search(
+            tune.rollout(),
+            tune.rate(),
+            tune.discount(),
+            tune.minibatches(most_epochs=8),
+            tune.traces(),
+            tune.epsilon(),
+            tune.clipped_gradients(),
+            tune.network(),
+        ),
+        settings="pqn.yml",
+    )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, taken
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Fraction, NonNegative
 from polyak.core.learner import Learner, Objective, OptimizerRecipe
 from polyak.core.schedules import Schedule
@@ -72,3 +73,22 @@ class QRDQN(DQN):
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 0.01 / self.batch_size})  # section 5
+
+    card: ClassVar[Card] = Card(
+        idea="DQN with quantiles of returns, at fixed levels",
+        learns_from="replay",
+        reference="arXiv:1710.10044",
+        search=Search(
+            tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50, 100, 200])),
+            tune.one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1),
+            tune.n_step_returns(),
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(),
+            tune.epsilon(),
+            tune.network(),
+        ),
+        settings="qrdqn.yml",
+        title="QR-DQN",
+    )

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from polyak.algorithms.c51 import C51
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count, Natural, NonNegative
 from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
@@ -43,3 +44,21 @@ class Rainbow(C51):
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1.5e-4})
+
+    card: ClassVar[Card] = Card(
+        idea="all of DQN's extensions at once",
+        learns_from="replay",
+        reference="arXiv:1710.02298",
+        search=Search(
+            tune.one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1),
+            tune.n_step_returns(),
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(),
+            tune.network(),
+            tune.one_of("n_atoms", [21, 51, 101]),
+            tune.uniform("sigma0", 0.1, 1.0),
+        ),
+        settings="rainbow.yml",
+    )

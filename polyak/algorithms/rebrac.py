@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import NonNegative, require
 from polyak.core.learner import Dial, Learner, Objective
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -173,3 +174,19 @@ class ReBRAC(OfflineAlgorithm, TD3):
             CONTINUES: np.zeros(n, bool),
         }
         super()._store(step._replace(extras={**step.extras, **none}), replay_buffer)
+
+    card: ClassVar[Card] = Card(
+        idea="TD3 with penalties in actor and critics for leaving the data, and layer normalisation",
+        learns_from="a dataset",
+        reference="arXiv:2305.09836",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.soft_target(),
+            tune.log_uniform("actor_bc_coef", 1e-3, 1.0),
+            tune.log_uniform("critic_bc_coef", 1e-3, 1.0),
+        ),
+        settings="rebrac.yml",
+    )

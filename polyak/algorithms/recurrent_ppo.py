@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from polyak.algorithms.ppo import PPO
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
@@ -35,3 +36,24 @@ class RecurrentPPO(PPO):
     def trial(cls) -> dict[str, Any]:
         small = {"net_arch": [16], "memory_size": 8}
         return {**super().trial(), "batch_size": 64, "policy_kwargs": small}
+
+    card: ClassVar[Card] = Card(
+        idea="PPO with an LSTM or a GRU, for tasks that one observation does not tell",
+        learns_from="its own rollouts",
+        reference="arXiv:2205.11104",
+        search=Search(
+            tune.of_policy(tune.power_of_two("memory_size", 32, 256)),
+            tune.of_policy(tune.choice("critic_memory", ["own", "shared", "none"])),
+            tune.rollout(),
+            tune.rate(),
+            tune.discount(),
+            tune.minibatches(),
+            tune.traces(),
+            tune.uniform("clip_range", 0.05, 0.4),
+            tune.uniform("vf_coef", 0.1, 1.0),
+            tune.entropy(),
+            tune.clipped_gradients(),
+            tune.network(),
+        ),
+        settings="recurrent_ppo.yml",
+    )

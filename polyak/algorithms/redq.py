@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner, soft_value
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, require
 from polyak.core.learner import Dial, Learner, Metrics, Objective, Update
@@ -113,3 +114,20 @@ class REDQ(SAC):
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "n_critics": self.n_critics}
+
+    card: ClassVar[Card] = Card(
+        idea="an ensemble of critics, a few of which are drawn for each target; 20 updates a step",
+        learns_from="replay",
+        reference="arXiv:2101.05982",
+        search=Search(
+            tune.many_updates(),
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.soft_target(),
+            tune.one_of("n_critics", [2, 5, 10]),
+            tune.whole("subset", 1, 2),
+            tune.network(widest=512),
+        ),
+        settings="redq.yml",
+    )

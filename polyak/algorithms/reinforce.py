@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.algorithms.actor_critic import ActorCriticLearner
+from polyak.cards import Card, Part, Search, Task, tune
 from polyak.core.deep import NETWORKS
 from polyak.core.hyperparameters import Count, NonNegative, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective
@@ -74,6 +75,14 @@ class REINFORCELearner(ActorCriticLearner):
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+def _critic_rate(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    return tune.rate(name="critic_learning_rate").draw(trial, task, drawn) if drawn["baseline"] else {}
+
+
+def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    return {"episodes_per_update": task.n_envs * tune.draw_power_of_two(trial, "episodes_per_update", 1, 8)}
 
 
 @dataclass(eq=False, repr=False)
@@ -177,3 +186,21 @@ class REINFORCE(PolicyGradientAlgorithm):
             ages = steps_since_start(buffer.episode_starts)
             buffer.advantages = (buffer.advantages * self.gamma**ages).astype(np.float32)
         return last_values
+
+    card: ClassVar[Card] = Card(
+        idea="one step along the policy gradient by the returns of whole episodes",
+        learns_from="its own episodes",
+        reference="Williams 1992",
+        search=Search(
+            tune.choice("baseline"),
+            tune.rate(),
+            Part("critic_learning_rate", _critic_rate),
+            tune.discount(),
+            Part("episodes_per_update", _episodes),
+            tune.choice("normalize_returns"),
+            tune.entropy(),
+            tune.clipped_gradients(),
+            tune.network(),
+        ),
+        settings="reinforce.yml",
+    )

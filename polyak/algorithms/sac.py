@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.cards import Card, Search, tune
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.changing import FixedHyperparameterError
 from polyak.core.deep import Part
@@ -224,6 +225,21 @@ class SAC(SoftActorCritic):
         ContinuousPolicy, ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256]
     )
     critic_target = Part("policy.critic_target")
+
+    card: ClassVar[Card] = Card(
+        idea="maximum entropy: stochastic actor, two critics, tuned temperature",
+        learns_from="replay",
+        reference="arXiv:1812.05905",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.network(widest=512),
+        ),
+        settings="sac.yml",
+    )
 
 
 def check_temperature(model: Any, name: str, before: Any) -> None:

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithms.ddpg import actor_loss, critic_loss
+from polyak.cards import Card, Search, tune
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
@@ -160,3 +161,22 @@ class SD3(OffPolicyAlgorithm):
         super().train(gradient_steps, batch_size * len(self.pairs))
 
     train.__doc__ = OffPolicyAlgorithm.train.__doc__
+
+    card: ClassVar[Card] = Card(
+        idea="two actors with a critic each, targets that are softmax means over actions nearby",
+        learns_from="replay",
+        reference="arXiv:2010.09177",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.action_noise(),
+            tune.network(widest=512),
+            tune.log_uniform("target_policy_noise", 1e-3, 0.4),
+            tune.log_uniform("beta", 1e-3, 1.0),
+            tune.one_of("n_noise_samples", [10, 50, 100]),
+        ),
+        settings="sd3.yml",
+    )

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.cards import Card, Search, tune
 from polyak.core.deep import NETWORKS, OPTIMIZER
 from polyak.core.hyperparameters import Count, Natural, NonNegative
 from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
@@ -80,3 +81,18 @@ class SimBa(SAC):
         if isinstance(self.policy, SimBaPolicy) and self.runner.obs is not None:
             self.policy.observe(self.runner.obs)
         return super()._make_step(collection)
+
+    card: ClassVar[Card] = Card(
+        idea="SAC with normalised observations and residual networks; two updates a step",
+        learns_from="replay",
+        reference="arXiv:2410.09754",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.log_uniform("weight_decay", 1e-4, 0.1),
+        ),
+        settings="simba.yml",
+    )

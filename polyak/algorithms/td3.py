@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.cards import Card, Search, tune
 from polyak.core.acting.noise import ActionNoise
 from polyak.core.deep import Part
 from polyak.core.hyperparameters import Count, Fraction, NonNegative
@@ -137,3 +138,21 @@ class TD3(OffPolicyAlgorithm):
     actor_target = Part("policy.actor_target")
     critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
+
+    card: ClassVar[Card] = Card(
+        idea="DDPG with two critics, smoothed targets and a delayed actor",
+        learns_from="replay",
+        reference="arXiv:1802.09477",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.action_noise(),
+            tune.network(widest=512),
+            tune.log_uniform("target_policy_noise", 1e-3, 0.4),
+            tune.whole("policy_delay", 1, 4),
+        ),
+        settings="td3.yml",
+    )

@@ -12,6 +12,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyak.algorithms.td3 import TD3, TD3Learner
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import NonNegative
 from polyak.core.learner import Dial, Learner, Objective
 from polyak.core.loops.offline import OfflineAlgorithm
@@ -55,3 +56,19 @@ class TD3BC(OfflineAlgorithm, TD3):
     """Weight of the value against that of cloning; 0 clones alone."""
 
     learner_class: ClassVar[type[Learner]] = TD3BCLearner
+
+    card: ClassVar[Card] = Card(
+        idea="TD3 whose actor also clones",
+        learns_from="a dataset, then replay",
+        reference="arXiv:2106.06860",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.network(widest=512),
+            tune.soft_target(),
+            tune.log_uniform("alpha", 0.1, 10.0),
+        ),
+        settings="td3_bc.yml",
+        title="TD3+BC",
+    )

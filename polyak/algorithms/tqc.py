@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Natural, require
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective
 from polyak.data import Transition
@@ -110,4 +111,21 @@ class TQC(SAC):
     learner_class: ClassVar[type[Learner]] = TQCLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, actor="squashed_gaussian", critic=QuantileCritic, net_arch=[256, 256]
+    )
+
+    card: ClassVar[Card] = Card(
+        idea="SAC with distributional critics, of which the target drops the highest quantiles",
+        learns_from="replay",
+        reference="arXiv:2005.04269",
+        search=Search(
+            tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50])),
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.whole("top_quantiles_to_drop_per_net", 0, 9),
+            tune.network(widest=512),
+        ),
+        settings="tqc.yml",
     )

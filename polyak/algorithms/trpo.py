@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.ppo import value_loss
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Count, NonNegative, Only, Positive
 from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
 from polyak.core.loops.on_policy import ByMinibatches, StochasticActorAlgorithm
@@ -339,3 +340,22 @@ class TRPO(ByMinibatches, StochasticActorAlgorithm):
         update = learner.learn_from(rollout, passes)
         self._n_updates += 1
         self._record({name: [value] for name, value in update.metrics.items()})
+
+    card: ClassVar[Card] = Card(
+        idea="one natural-gradient step on each rollout, as long as a KL divergence allows",
+        learns_from="its own rollouts",
+        reference="arXiv:1502.05477",
+        search=Search(
+            tune.rollout(),
+            tune.minibatches(most_epochs=1),
+            tune.rate(),
+            tune.discount(),
+            tune.traces(),
+            tune.log_uniform("target_kl", 1e-3, 0.1),
+            tune.whole("cg_max_steps", 5, 30),
+            tune.whole("n_critic_updates", 5, 30),
+            tune.gsde(),
+            tune.network(),
+        ),
+        settings="trpo.yml",
+    )

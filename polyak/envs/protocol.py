@@ -10,8 +10,6 @@ Array = Any
 
 NOTHING: dict[str, Any] = {}
 """The columns of steps that have none; stays empty."""
-NO_INFOS: list[dict[str, Any]] = []
-"""The infos of environments that have none; stays empty."""
 
 
 class First(NamedTuple):
@@ -42,7 +40,7 @@ class Outcome(NamedTuple):
     """[N] bool: the episode ended, for whatever reason."""
     ended: bool = False
     """Whether the host knows that an episode ended; ``False`` in tensors, which it does not read."""
-    infos: list[dict[str, Any]] = NO_INFOS
+    infos: Any = ()
     """What the environments say besides, for callbacks and buffers of a user's own; nothing else reads it."""
     episodes: dict[str, Array] = NOTHING
     """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,

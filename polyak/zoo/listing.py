@@ -8,8 +8,8 @@ from typing import Any
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
-from polyak.zoo.registry import algorithm_name, algorithm_names, find_algorithm, find_env, registered_name, summary
-from polyak.zoo.settings import read_blocks
+from polyak.zoo.registry import algorithm_name, algorithm_names, find_algorithm, find_env, summary
+from polyak.zoo.settings import tuned_blocks
 
 
 @dataclass
@@ -25,8 +25,8 @@ def show(options: ListOptions) -> None:
     """Print what `options` ask for."""
     names = algorithm_names()
     if options.algo:
-        name = registered_name(find_algorithm(options.algo))
-        names = [name or algorithm_name(options.algo)]
+        find_algorithm(options.algo)
+        names = [options.algo]
     if options.arguments:
         if not options.algo:
             raise ZooError("--arguments of which algorithm? Give --algo.")
@@ -35,7 +35,7 @@ def show(options: ListOptions) -> None:
     env = find_env(options.env).name if options.env else ""
     tuned = {name: _tuned(name) for name in names}
     if options.algo:
-        _show_settings(names[0], tuned[names[0]], env)
+        _show_settings(algorithm_name(options.algo), tuned[names[0]], env)
         return
     for name in names:
         if env and env not in tuned[name]:
@@ -56,9 +56,9 @@ def _summary(name: str) -> str:
 
 
 def _tuned(name: str) -> dict[str, dict[str, Any]]:
-    """Return the blocks of the packaged settings of an algorithm; empty if it has no file."""
+    """Return the blocks of an algorithm's tuned settings; empty if its package or its file is broken."""
     try:
-        return read_blocks(name)[0]
+        return tuned_blocks(find_algorithm(name))[0]
     except ZooError:
         return {}
 

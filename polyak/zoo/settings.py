@@ -1,4 +1,4 @@
-"""Tuned settings: one YAML file per algorithm, one block per environment, checked against the algorithm's constructor.
+"""Tuned settings: those of an algorithm's card, one block per environment, checked against its constructor.
 
 A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, which say how to run: number of steps and
 environments, normalisation, wrappers. Files are plain YAML and no value is ever executed; those of RL Baselines3 Zoo
@@ -8,12 +8,13 @@ are read as they are. Classes that a block names are found by `named_classes`.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from polyak.algorithms import registered_as
 from polyak.compat.recurrent.options import to_polyak
 from polyak.envs.names import did_you_mean
 from polyak.zoo.authors import OTHERS, USER, Author
@@ -23,8 +24,8 @@ from polyak.zoo.named_classes import NamedClass
 from polyak.zoo.output import note
 from polyak.zoo.own_code import errors_of_own_code, import_module, load_file
 from polyak.zoo.plain_arguments import check_arguments
-from polyak.zoo.plain_yaml import read_yaml, read_yaml_file
-from polyak.zoo.registry import canonical_name, is_atari_id, parameter_names, registered_name
+from polyak.zoo.plain_yaml import read_yaml_file
+from polyak.zoo.registry import is_atari_id, parameter_names, registered_name
 from polyak.zoo.sizes import MOST_ENVS, MOST_FRAMES, MOST_STEPS, whole_number
 
 #: Keys that are not constructor parameters, and what they mean.
@@ -137,7 +138,7 @@ def load_settings(
     Raises:
         ZooError: unknown keys, with the closest valid ones; wrong values; names that are not there or not allowed.
     """
-    blocks, source = read_blocks(algo, conf_file) if conf_file else _blocks_of(algorithm)
+    blocks, source = read_conf_file(conf_file) if conf_file else tuned_blocks(algorithm)
     key = _choose_block(blocks, env_id, source)
     raw = {**blocks[key], **(overrides or {})}
     of_others = Path(conf_file).suffix in _YAML if conf_file else False
@@ -150,17 +151,29 @@ def load_settings(
     return settings.find_classes()
 
 
-def _blocks_of(algorithm: type[Any]) -> tuple[dict[str, dict[str, Any]], str]:
-    """The packaged settings of an algorithm, or of the one that it derives from; else only its defaults."""
-    name = registered_name(algorithm)
-    return ({"default": {}}, f"the defaults of {algorithm.__name__}") if name is None else read_blocks(name)
+def tuned_blocks(algorithm: type[Any]) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return the blocks of an algorithm's card, and a name for where they came from; without any, its defaults alone.
+
+    Raises ZooError if the file that the card names is not there, or holds no blocks.
+    """
+    owner = next((kind for kind in algorithm.__mro__ if "card" in vars(kind)), algorithm)
+    settings = owner.card.settings if hasattr(owner, "card") else None
+    if settings is None:
+        return {"default": {}}, f"the defaults of {algorithm.__name__}"
+    source = f"tuned settings of {registered_as(owner) or owner.__name__}"
+    if not isinstance(settings, str):
+        return _checked({key: dict(block) for key, block in settings.items()}, source), source
+    path = Path(sys.modules[owner.__module__].__file__ or "").with_name(settings)
+    if not path.is_file():
+        raise ZooError(f"The card of {owner.__name__} names settings={settings!r}, but there is no file {path}.")
+    return _checked(read_yaml_file(path, source) or {}, source), source
 
 
 def _taken(
     algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, overrides: dict[str, Any]
 ) -> dict[str, Any]:
     """Leave out what was tuned for the algorithm that one of the user's own derives from, and it does not take."""
-    if registered_name(algorithm) == canonical_name(algo):
+    if "card" in vars(algorithm):
         return raw
     known = {*parameter_names(algorithm), *RUN_KEYS}
     foreign = [key for key in raw if key not in known and key not in overrides]
@@ -169,31 +182,24 @@ def _taken(
     return {key: value for key, value in raw.items() if key not in foreign}
 
 
-def read_blocks(algo: str, conf_file: str | None = None) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return all blocks of the packaged file of `algo`, or of `conf_file`, and a name for where they came from.
+def read_conf_file(conf_file: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return all blocks of `conf_file`, and a name for where they came from.
 
-    `conf_file` is a YAML file, or Python code that the user names: a ``.py`` file or a module (``my.settings``) with a
-    dict called ``hyperparams``, which is run. Raises ZooError if there is none, or it does not hold blocks.
+    It is a YAML file, or Python code that the user names: a ``.py`` file or a module (``my.settings``) with a dict
+    called ``hyperparams``, which is run. Raises ZooError if there is none, or it does not hold blocks.
     """
-    if not conf_file:
-        name = canonical_name(algo)
-        resource = files("polyak.zoo").joinpath("hyperparams", f"{name}.yml")
-        source = f"tuned settings of {name}"
-        if not resource.is_file():
-            raise ZooError(f"There are no {source}. Give your own file with --conf-file settings.yml.")
-        blocks: Any = read_yaml(resource.read_text(encoding="utf-8"), source) or {}
-    else:
-        source = conf_file
-        suffix = Path(conf_file).suffix
-        if suffix in (*_YAML, ".py") and not Path(conf_file).is_file():
-            raise ZooError(f"--conf-file {conf_file!r} does not exist.")
-        if suffix in _YAML:
-            blocks = read_yaml_file(Path(conf_file), source) or {}
-        else:
-            blocks = _python_blocks(conf_file)
+    suffix = Path(conf_file).suffix
+    if suffix in (*_YAML, ".py") and not Path(conf_file).is_file():
+        raise ZooError(f"--conf-file {conf_file!r} does not exist.")
+    of_yaml = suffix in _YAML
+    blocks = (read_yaml_file(Path(conf_file), conf_file) or {}) if of_yaml else _python_blocks(conf_file)
+    return _checked(blocks, conf_file), conf_file
+
+
+def _checked(blocks: Any, source: str) -> dict[str, dict[str, Any]]:
     if not isinstance(blocks, dict) or not all(isinstance(block, dict) for block in blocks.values()):
         raise ZooError(f"{source} must map environment ids to blocks of key: value lines.")
-    return blocks, source
+    return blocks
 
 
 def _python_blocks(conf_file: str) -> Any:

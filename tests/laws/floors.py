@@ -7,6 +7,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "polyak"
 FLOORS = {
     "ops": 0,
+    "cards": 0,
     "experience": 0,
     "envs": 1,
     "nn": 2,
@@ -18,7 +19,7 @@ FLOORS = {
     "zoo": 7,
 }
 FLOORS["formats"] = -1  # a module of names only
-FACES = ("callbacks", "evaluation", "logging", "noise", "schedules")
+FACES = ("callbacks", "custom", "evaluation", "logging", "noise", "schedules")
 """Public modules of names alone, on top of all floors."""
 FLOORS |= dict.fromkeys(FACES, max(FLOORS.values()) + 1)
 FLOORS["warning"] = -1  # a module that every floor calls

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -18,28 +17,36 @@ LAZY = ("polyak", "polyak.envs", "polyak.scale")
 PUBLIC = [f"polyak.{name}" for name in (*FACES, "data", "envs", "nn")]
 
 
-def shown(module: ModuleType) -> dict[str, str]:
-    """Name -> module, of what stands as ``name as name`` under ``if TYPE_CHECKING``: type checkers offer that alone."""
-    assert module.__file__ is not None
-    tree = ast.parse(Path(module.__file__).read_text())
-    [block] = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+def shown(name: str) -> dict[str, str]:
+    """Name -> module, of what stands as ``name as name`` in a stub, or in a module under ``if TYPE_CHECKING``: type
+    checkers offer that alone."""
+    path = ROOT.joinpath(*name.split("."))
+    if (stub := path.with_suffix(".pyi")).exists():
+        body = ast.parse(stub.read_text()).body
+    else:
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        [body] = [node.body for node in ast.parse(file.read_text()).body if _is_for_type_checkers(node)]
     found: dict[str, str] = {}
-    for node in block.body:
+    for node in body:
         assert isinstance(node, ast.ImportFrom)
         assert node.module is not None
         for alias in node.names:
             if alias.name == "*":
-                found |= shown(importlib.import_module(node.module))
+                found |= shown(node.module)
             elif alias.asname is not None:
                 assert alias.asname == alias.name
                 found[alias.name] = node.module
     return found
 
 
+def _is_for_type_checkers(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 @pytest.mark.parametrize("name", LAZY)
 def test_type_checkers_are_shown_what_is_found(name: str) -> None:
     module = importlib.import_module(name)
-    places = shown(module)
+    places = shown(name)
     modules = set(getattr(module, "_MODULES", ()))
     not_shown = {"__version__", *(polyak.scale._ALGORITHMS if name == "polyak.scale" else ())}
     assert set(places) == ({*module.__all__} - not_shown) | modules

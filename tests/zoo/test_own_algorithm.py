@@ -171,12 +171,12 @@ def test_a_registered_name_is_one_for_every_command(
 def test_one_that_a_broken_package_offers_says_so(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point = EntryPoint("broken", "broken:Broken", algorithms.GROUP)
+    point = EntryPoint("broken", "no_such_package:Broken", algorithms.GROUP)
     monkeypatch.setattr(algorithms, "_offered", lambda: {"broken": point})
     assert run("train", "--algo", "broken") == 2
     assert "--algo 'broken': algorithm 'broken' is offered by an installed package as" in capsys.readouterr().err
     assert run("list") == 0
-    assert "No module named 'broken'. Repair or uninstall that package." in capsys.readouterr().out
+    assert "No module named 'no_such_package'. Repair or uninstall that package." in capsys.readouterr().out
 
 
 def test_names() -> None:

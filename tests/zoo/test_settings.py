@@ -12,11 +12,11 @@ from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionN
 from polyak.envs.providers import PROVIDERS
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names
-from polyak.zoo.settings import interpret, load_settings, read_blocks
+from polyak.zoo.settings import interpret, load_settings, tuned_blocks
 
 # Who plays games has no environment to be tuned for.
 TUNED = [algo for algo in algorithm_names() if "game" not in find_algorithm(algo).needs]
-BLOCKS = [(algo, key) for algo in TUNED for key in read_blocks(algo)[0]]
+BLOCKS = [(algo, key) for algo in TUNED for key in tuned_blocks(find_algorithm(algo))[0]]
 
 
 @pytest.mark.parametrize(("algo", "key"), BLOCKS)
@@ -33,7 +33,7 @@ def test_every_packaged_block_fits_its_algorithm(algo: str, key: str) -> None:
 
 @pytest.mark.parametrize("algo", TUNED)
 def test_every_algorithm_has_a_default_block(algo: str) -> None:
-    assert "default" in read_blocks(algo)[0]
+    assert "default" in tuned_blocks(find_algorithm(algo))[0]
 
 
 def test_the_search_for_a_block() -> None:

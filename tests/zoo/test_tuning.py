@@ -27,10 +27,9 @@ def tiny(trial):
             "policy_kwargs": {"net_arch": [trial.suggest_int("width", 4, 8)]}}
 
 def own_units(trial):
-    from polyak.zoo.hyperparams.spaces import discount, one_of, power_of_two
-    epochs = one_of(trial, "n_epochs", [1, 2])
-    return {**tiny(trial), **discount(trial), "n_steps": power_of_two(trial, "n_steps", 4, 8), "batch_size": 4,
-            "n_epochs": epochs}
+    from polyak.cards import Search, Task, tune
+    parts = Search(tune.one_of("n_epochs", [1, 2]), tune.discount(), tune.power_of_two("n_steps", 4, 8))
+    return {**tiny(trial), **parts(trial, Task(64)), "batch_size": 4}
 
 def crashing(trial):
     if trial.number == 1:

@@ -5,25 +5,21 @@ from typing import Any
 import optuna
 import pytest
 import yaml
+from gymnasium import spaces
 
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.tabular.table import TableAlgorithm
+from polyak.cards import Search, Task, tune
 from polyak.core.loops.offline import OfflineAlgorithm
 from polyak.data import collect
 from polyak.envs import VecEnv, make_vec_env
-from polyak.zoo.hyperparams.spaces import SPACES, Task
 from polyak.zoo.models import new_model
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import interpret, load_settings
 from polyak.zoo.tuning.problem import is_plain, merged
 
-CONTINUOUS = (
-    *("crossq", "ddpg", "droq", "fast_td3", "redq", "sac", "sd3", "simba", "td3", "tqc"),
-    *("awac", "cql", "edac", "iql", "rebrac", "td3_bc"),
-)
-
-
 TUNED = [name for name in REGISTRY if not get(name).needs]
+CONTINUOUS = [name for name in TUNED if get(name).action_spaces == (spaces.Box,)]
 
 
 def random_trial(seed: int = 0) -> Any:
@@ -31,11 +27,27 @@ def random_trial(seed: int = 0) -> Any:
 
 
 def drawn(algo: str, task: Task, seed: int) -> dict[str, Any]:
-    return dict(SPACES[algo](random_trial(seed), task))
+    return get(algo).card.search(random_trial(seed), task)
 
 
 def test_every_algorithm_has_a_space() -> None:
-    assert set(SPACES) == set(TUNED)
+    assert [name for name in REGISTRY if get(name).card.search] == TUNED
+
+
+def test_of_parts_with_one_name_the_last_is_drawn_in_the_place_of_the_first() -> None:
+    search = Search(tune.rate(), tune.discount(), tune.rate(1e-2, 2e-2))
+    assert [part.name for part in search] == ["learning_rate", "gamma"]
+    values = Search(search, tune.choice("learning_rate", ["lin_1"]))(random_trial(), Task(100))
+    assert values.keys() == {"learning_rate", "gamma"}
+    assert values["learning_rate"] == "lin_1"
+    assert not Search()
+
+
+def test_entries_of_policy_kwargs_are_drawn_by_themselves() -> None:
+    search = Search(tune.of_policy(tune.whole("a", 3, 3)), tune.of_policy(tune.whole("b", 4, 4)), tune.network())
+    drawn_of = search(random_trial(), Task(100))["policy_kwargs"]
+    assert drawn_of.keys() == {"net_arch", "activation_fn", "a", "b"}
+    assert search(random_trial(), Task(100, images=True)) == {"policy_kwargs": {"a": 3, "b": 4}}
 
 
 @pytest.mark.parametrize("algo", TUNED)

@@ -14,7 +14,7 @@ from polyak.zoo.literals import import_name
 from polyak.zoo.peer_names import our_path
 from polyak.zoo.plain_yaml import read_yaml, write_yaml
 from polyak.zoo.registry import ALIASES, find_algorithm
-from polyak.zoo.settings import interpret, load_settings, read_blocks
+from polyak.zoo.settings import interpret, load_settings, read_conf_file, tuned_blocks
 
 THE_ZOOS_NAMES = ["a2c", "ddpg", "dqn", "ppo", "sac", "td3", "ars", "crossq", "qrdqn", "tqc", "trpo", "ppo_lstm"]
 ZOO_HYPERPARAMS = os.environ.get("POLYAK_ZOO_HYPERPARAMS", "")
@@ -24,7 +24,7 @@ ZOO_HYPERPARAMS = os.environ.get("POLYAK_ZOO_HYPERPARAMS", "")
 def test_every_algorithm_of_the_zoo_has_its_name_here(algo: str) -> None:
     assert issubclass(find_algorithm(algo), object)
     assert find_algorithm(algo.upper()) is find_algorithm(algo)
-    assert "default" in read_blocks(algo)[0]
+    assert "default" in tuned_blocks(find_algorithm(algo))[0]
 
 
 def test_other_names() -> None:
@@ -126,7 +126,7 @@ def test_every_file_of_an_installed_zoo_is_read() -> None:
         if path.stem == "her":  # of a class that is no more, there too
             continue
         algorithm = find_algorithm(path.stem)
-        blocks, source = read_blocks(path.stem, str(path))
+        blocks, source = read_conf_file(str(path))
         for block in blocks.values():
             settings = interpret(algorithm, path.stem, block, source)
             for spec_ in [*settings.env_wrapper, *settings.vec_env_wrapper]:
@@ -212,4 +212,4 @@ def test_mistakes_in_python_settings(
     if code is not None:
         (tmp_path / name).write_text(code)
     with pytest.raises(ZooError, match=message):
-        read_blocks("ppo", name)
+        read_conf_file(name)

@@ -12,7 +12,9 @@ import numpy as np
 
 from polyak.algorithms.tabular.choosing import choose, step_size
 from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.search import TABLE
 from polyak.algorithms.tabular.walking import COIN, TIE, Moment, Rule
+from polyak.cards import Card, Search
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
@@ -53,3 +55,12 @@ class DoubleQLearning(TabularLearning):
 
     def _rule(self) -> Rule:
         return RULE
+
+    card: ClassVar[Card] = Card(
+        idea="two tables: one chooses, the other says what the choice is worth",
+        learns_from="its own steps",
+        reference="Van Hasselt 2010",
+        search=Search(TABLE),
+        settings="double_q_learning.yml",
+        page="classics.md",
+    )

@@ -9,13 +9,15 @@ Shapes: S states, A actions, P = S A pairs, M a power of two of at least P.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from polyak.algorithms.tabular.choosing import best, step_size
 from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.search import TABLE
 from polyak.algorithms.tabular.walking import WIDTH, Moment, Rule
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Natural, NonNegative, require
 
 # -- the model ---------------------------------------------------------------------------------------------------------
@@ -199,3 +201,12 @@ class DynaQ(TabularLearning):
             "n_tried": np.zeros(n_states, np.int64),
             "priorities": np.zeros(2 * leaves),
         }
+
+    card: ClassVar[Card] = Card(
+        idea="a table, and planning with what was seen",
+        learns_from="its own steps",
+        reference="Sutton 1990",
+        search=Search(TABLE, tune.power_of_two("planning_steps", 1, 64), tune.choice("prioritized")),
+        settings="dyna_q.yml",
+        page="classics.md",
+    )

@@ -7,8 +7,11 @@ is.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from polyak.algorithms.tabular.search import LOOKAHEAD, TABLE
 from polyak.algorithms.tabular.temporal_difference import TemporalDifference
+from polyak.cards import Card, Search
 
 
 @dataclass(eq=False, repr=False)
@@ -17,3 +20,12 @@ class ExpectedSARSA(TemporalDifference):
 
     def _sampling(self) -> float:
         return 0.0
+
+    card: ClassVar[Card] = Card(
+        idea="SARSA without the noise of its choices, tree backup",
+        learns_from="its own steps",
+        reference="Van Seijen, van Hasselt, Whiteson and Wiering 2009",
+        search=Search(TABLE, LOOKAHEAD),
+        settings="expected_sarsa.yml",
+        page="classics.md",
+    )

@@ -15,7 +15,9 @@ import numpy as np
 
 from polyak.algorithms.tabular.choosing import best, step_size
 from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.search import EPSILON
 from polyak.algorithms.tabular.walking import Moment, Rule
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Fraction, require
 from polyak.core.schedules import Schedule
 
@@ -151,3 +153,18 @@ class MonteCarloControl(TabularLearning):
             more = ((0, 0), (0, max(needed, 2 * room) - room))
             names = ("states", "actions", "chances", "rewards")
             self.mind = self.mind._replace(**{name: np.pad(getattr(self.mind, name), more) for name in names})
+
+    card: ClassVar[Card] = Card(
+        idea="averages of returns, in a table",
+        learns_from="its own episodes",
+        reference="Sutton and Barto chapter 5",
+        search=Search(
+            tune.discount(),
+            EPSILON,
+            tune.choice("visits", ["first", "every"]),
+            tune.choice("exploring_starts"),
+            tune.choice("off_policy"),
+        ),
+        settings="monte_carlo_control.yml",
+        page="classics.md",
+    )

@@ -7,12 +7,14 @@ Shapes: S states, A actions.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyak.algorithms.tabular.planning import Planning
+from polyak.cards import Card, Search, tune
 from polyak.core.files.checkpoint import Saved
 from polyak.ops.dynamic_programming import greedy_actions, greedy_values
 
@@ -59,3 +61,12 @@ class PolicyIteration(Planning):
     def _load_state(self, saved: Saved) -> None:
         super()._load_state(saved)
         self.policy_table = saved.state["policy_table"].copy()
+
+    card: ClassVar[Card] = Card(
+        idea="a policy evaluated exactly and improved, until it is its own improvement",
+        learns_from="a known model",
+        reference="Howard 1960",
+        search=Search(tune.discount()),
+        settings="policy_iteration.yml",
+        page="classics.md",
+    )

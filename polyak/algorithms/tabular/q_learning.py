@@ -9,7 +9,9 @@ arXiv:1703.01327); with ``lambda_`` Watkins's Q(lambda), whose traces end with t
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
+from polyak.algorithms.tabular.search import LOOKAHEAD, TABLE
 from polyak.algorithms.tabular.temporal_difference import TemporalDifference
+from polyak.cards import Card, Search
 from polyak.core.hyperparameters import Fraction
 
 
@@ -25,3 +27,12 @@ class QLearning(TemporalDifference):
 
     def _sampling(self) -> float:
         return float(self.sigma)
+
+    card: ClassVar[Card] = Card(
+        idea="temporal differences with a table: values of the greedy policy",
+        learns_from="its own steps",
+        reference="Watkins 1989",
+        search=Search(TABLE, LOOKAHEAD),
+        settings="q_learning.yml",
+        page="classics.md",
+    )

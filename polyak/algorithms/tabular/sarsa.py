@@ -8,8 +8,11 @@ that the target is made with is the one that is taken then: it is chosen before 
 """
 
 from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
+from polyak.algorithms.tabular.search import LOOKAHEAD, TABLE
 from polyak.algorithms.tabular.temporal_difference import TemporalDifference
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Fraction
 
 
@@ -23,3 +26,12 @@ class SARSA(TemporalDifference):
 
     def _sampling(self) -> float:
         return float(self.sigma)
+
+    card: ClassVar[Card] = Card(
+        idea="temporal differences with a table: values of the policy that acts",
+        learns_from="its own steps",
+        reference="Rummery and Niranjan 1994",
+        search=Search(TABLE, LOOKAHEAD, tune.uniform("sigma", 0.0, 1.0)),
+        settings="sarsa.yml",
+        page="classics.md",
+    )

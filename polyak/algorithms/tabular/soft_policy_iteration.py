@@ -9,12 +9,14 @@ Shapes: N observations, S states, A actions.
 """
 
 from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyak.algorithms.tabular.policy_iteration import PolicyIteration
+from polyak.cards import Card, Search, tune
 from polyak.core.hyperparameters import Positive
 from polyak.ops.dynamic_programming import rewards_with_entropy, soft_policy
 from polyak.ops.soft_values import soft_value
@@ -59,3 +61,12 @@ class SoftPolicyIteration(PolicyIteration):
         shares = np.where(allowed, preferences, 0.0).cumsum(1)
         drawn: np.ndarray = (np.random.rand(len(shares), 1) * shares[:, -1:] < shares).argmax(1)
         return drawn
+
+    card: ClassVar[Card] = Card(
+        idea="policy iteration where the entropy of the policy counts as reward",
+        learns_from="a known model",
+        reference="arXiv:1801.01290",
+        search=Search(tune.discount(), tune.log_uniform("temperature", 1e-3, 1.0)),
+        settings="soft_policy_iteration.yml",
+        page="classics.md",
+    )

@@ -7,10 +7,12 @@ Shapes: S states, A actions.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from polyak.algorithms.tabular.planning import Planning
+from polyak.cards import Card, Search, tune
 from polyak.ops.dynamic_programming import greedy_values
 
 
@@ -24,3 +26,12 @@ class ValueIteration(Planning):
         change = (greedy_values(q, self.model.legal) - values).abs().max()
         self.q[0] = q.numpy()
         return float(change)
+
+    card: ClassVar[Card] = Card(
+        idea="Bellman's optimality equation as an assignment, over and over",
+        learns_from="a known model",
+        reference="Bellman 1957",
+        search=Search(tune.discount()),
+        settings="value_iteration.yml",
+        page="classics.md",
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-Infos = list[dict[str, Any]]
+Infos = Sequence[dict[str, Any]]
 """N of them."""
 FINAL, TRUNCATED, EPISODE, SUCCESS = "terminal_observation", "TimeLimit.truncated", "episode", "is_success"
 _MONITORED = {"r": "returns", "l": "lengths", "t": "seconds"}

@@ -14,7 +14,7 @@ from typing import Any
 from polyak.envs.names import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import find_algorithm
-from polyak.zoo.settings import Settings, load_settings, read_blocks
+from polyak.zoo.settings import Settings, load_settings, tuned_blocks
 
 _LANDER = {"a2c": None, "dqn": None, "ppo": None, "qrdqn": None, "trpo": None}
 _LANDER_CONTINUOUS = {"a2c": None, "ars": None, "ppo": None, "trpo": None, "ddpg": 50_000, "sac": 50_000}
@@ -95,8 +95,7 @@ def rows(suite: str, algos: Sequence[str] = (), envs: Sequence[str] = (), n_time
     found = []
     for env in envs or tasks:
         for algo in [algo.lower() for algo in algos] or tasks[env]:
-            find_algorithm(algo)
-            if algo in tasks[env] or env in read_blocks(algo)[0]:
+            if env in tuned_blocks(find_algorithm(algo))[0] or algo in tasks[env]:
                 steps = n_timesteps if n_timesteps > 0 else tasks[env].get(algo) or settings_of(algo, env).n_timesteps
                 found.append(Row(algo, env, steps))
     if not found:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from polyak.cards import Card, Search, Task
 from polyak.envs.names import did_you_mean
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.hyperparams.spaces import SPACES, Task
 from polyak.zoo.literals import parse_pairs, split_pairs
 from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.plain_yaml import plain
-from polyak.zoo.registry import Environment, algorithm_name, find_algorithm, find_env, registered_name
+from polyak.zoo.registry import Environment, algorithm_name, find_algorithm, find_env
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.settings import Settings, interpret, load_settings
 from polyak.zoo.tuning.options import TuneOptions
@@ -64,7 +64,7 @@ class Problem:
         n_timesteps = options.n_timesteps if options.n_timesteps > 0 else base.n_timesteps
         automatic = max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
         n_evaluations = options.n_evaluations if options.n_evaluations > 0 else min(automatic, n_timesteps)
-        space = find_space(options.space) if options.space else _packaged_space(algorithm)
+        space = find_space(options.space) if options.space else _space_of(algorithm)
         task = _look_at(algorithm, environment, base, options, n_timesteps)
         return cls(options, algorithm, environment, base, space, task, n_evaluations)
 
@@ -230,12 +230,12 @@ def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
     return function
 
 
-def _packaged_space(algorithm: type[Any]) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
-    """The space of an algorithm, or of the one that it derives from."""
-    name = registered_name(algorithm)
-    if name is None:
+def _space_of(algorithm: type[Any]) -> Search:
+    """What an algorithm's card says, or that of the one that it derives from."""
+    card: Card | None = getattr(algorithm, "card", None)
+    if card is None or not card.search:
         raise ZooError(f"There is no space for {algorithm.__name__} to search. Give one: --space file.py:FUNCTION.")
-    return SPACES[name]
+    return card.search
 
 
 def _look_at(

@@ -1,0 +1,11 @@
+"""Cards: what an algorithm says of itself beside its hyper-parameters, and what its search ranges are made of.
+
+Of cards follow `polyak tune`'s spaces, the settings of `polyak train`, and the algorithms' rows and pages in README and
+documentation (``python docs/from_cards.py``).
+"""
+
+from polyak.cards import tune
+from polyak.cards.card import Card
+from polyak.cards.search import Part, Search, Task
+
+__all__ = ["Card", "Part", "Search", "Task", "tune"]

@@ -1,0 +1,71 @@
+"""Ranges of hyper-parameters, as parts that are put together: where `polyak tune` looks for settings.
+
+A part draws numbers from an Optuna trial and returns settings as they stand in YAML files: plain numbers, strings,
+lists and dicts, keyed by the constructor's parameters and the run keys of `polyak.zoo.settings`. They replace those of
+the tuned file; what no part names stays as it is there.
+
+Ranges go from what is known to be too small to what is known to be too large for most tasks, on a logarithmic scale
+where a factor matters more than a difference. Where a setting costs experience (a rollout, a warm-up), the task's
+budget bounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a range may depend on: the budget of one training in environment steps, and what stays fixed in it.
+
+    ``continuous`` says whether actions are a Box; ``images`` whether the policy sees images; ``goals`` whether
+    experience is relabelled with other goals (HER).
+    """
+
+    n_timesteps: int
+    n_envs: int = 1
+    continuous: bool = False
+    images: bool = False
+    goals: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """One draw, or a few that belong together."""
+
+    name: str
+    """Of parts with one name in a :class:`Search` the last is drawn, in the place of the first."""
+    draw: Callable[[BaseTrial, Task, Mapping[str, Any]], Values]
+    """``(trial, task, settings drawn before) -> settings``"""
+
+
+class Search:
+    """Parts that are drawn one after the other: ``search(trial, task)`` returns the settings of all.
+
+    Args:
+        parts: each a :class:`Part`, or another search, whose parts are meant.
+    """
+
+    def __init__(self, *parts: Part | Search) -> None:
+        flat = [part for given in parts for part in ([given] if isinstance(given, Part) else given)]
+        self.parts = {part.name: part for part in flat}
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self.parts.values())
+
+    def __call__(self, trial: BaseTrial, task: Task) -> Values:
+        """Draw from ``trial`` for ``task``."""
+        drawn: Values = {}
+        for part in self:
+            drawn |= part.draw(trial, task, drawn)
+        return drawn

@@ -1,1 +1,0 @@
-"""Tuned settings, one YAML file per algorithm, and beside them the spaces in which `polyak tune` searches."""
