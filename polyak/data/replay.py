@@ -26,7 +26,6 @@ from polyak.data import own_arrays
 from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
 from polyak.data.datasets.dataset import Dataset
-from polyak.data.datasets.parts import each
 from polyak.data.hindsight.relabel import Relabel
 from polyak.data.placement import Placement, check_size
 from polyak.data.replay_state import check_columns, check_rows, load_relabel, load_sampler, parts_state, section
@@ -34,6 +33,7 @@ from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, un
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dtype
+from polyak.experience.arrays import mapped
 from polyak.experience.compact import CompactRing
 from polyak.experience.record import Experience
 from polyak.experience.records import record_dtype
@@ -340,7 +340,7 @@ class ReplayBuffer(BaseBuffer):
                 columns = {**zeros, **{c.name: part.columns[c.name] for c in kept}}
                 rows["extras"] = {c.name: columns[c.name].reshape(-1, 1, *c.shape) for c in self.schema}
             for name in ("observations", "next_observations"):
-                rows[name] = each(self._stacked, getattr(part, name), self.obs_shape)
+                rows[name] = mapped(self._stacked, getattr(part, name), self.obs_shape)
             self.storage.extend(Experience(rows), copy=True)
         filled = np.arange(first, self.size())
         if self.relabel is not None:

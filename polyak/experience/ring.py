@@ -138,7 +138,7 @@ class Ring:
         """Write one row: every column, [n_envs, ...], of either library. Other columns of ``row`` are left out."""
         at = self.written % self.length
         if type(row["rewards"]) is torch.Tensor:
-            row = arrays.mapped(lambda value: arrays.place(value, self.device), row)
+            row = arrays.mapped(lambda value: arrays.place(value, self.device), dict(row))
         for name, column in self._arrays:  # one by one, as this is done at every step of a training
             column[at] = row[name]
         for name, column in self._others:
@@ -151,16 +151,17 @@ class Ring:
     def extend(self, experience: Experience, copy: bool = False) -> None:
         """Write many rows [T, n_envs, ...]; those that fill an empty ring without frames sharing become its columns as
         they are, uncopied unless ``copy``: the ring then writes into them."""
-        whole = self.written == 0 and experience.lead == (self.length, self.n_envs) and not copy
+        lead = tuple(arrays.first(experience.columns).shape[:2])
+        whole = self.written == 0 and lead == (self.length, self.n_envs) and not copy
         if whole and not self.share_frames and experience.device == self.device and self._can_adopt(experience):
             self._set_columns({name: experience[name] for name in self.columns})
             self.records, self.written = None, self.length
             self.changes.note()
         elif self.share_frames:
-            for t in range(experience.lead[0]):
+            for t in range(lead[0]):
                 self.append(experience[t])
         else:
-            self._extend_at_once(experience)
+            self._extend_at_once(experience, lead[0])
 
     def _can_adopt(self, experience: Experience) -> bool:
         """Whether all columns are of the stored types and can be written into: those of another process cannot."""
@@ -170,9 +171,8 @@ class Ring:
             for path, column in arrays.paths(self.columns)
         )
 
-    def _extend_at_once(self, experience: Experience) -> None:
+    def _extend_at_once(self, experience: Experience, count: int) -> None:
         """Every column in one piece, or two where the ring begins again."""
-        count = experience.lead[0]
         kept = min(count, self.length)
         start = count - kept
         for piece in pieces((self.written + start) % self.length, kept, self.length):
