@@ -254,11 +254,10 @@ class RolloutBuffer(BaseBuffer):
     def flat_inputs(self) -> tuple[Any, ...]:
         """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...], and a dict of further
         columns if there are some; before :meth:`get`."""
-        rows = self.collected.flat()
-        inputs = self._tensors(rows.observations), self._tensor(rows.actions)
-        if not self.extras:
-            return inputs
-        return *inputs, {column.name: self._tensor(rows.extras[column.name]) for column in self.schema.columns}
+        columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
+        return tuple(
+            mapped(lambda column: self._tensor(column.reshape(-1, *column.shape[2:])), part) for part in columns
+        )
 
     def compute_returns_and_advantage(
         self, last_values: Tensor | np.ndarray, dones: np.ndarray, *, next_values: np.ndarray | None = None

@@ -524,7 +524,7 @@ class AdversarialImitation(DeepAlgorithm):
         size, network = self.demo_batch_size, cast(Any, self.learner.policy)
         shown = self.demonstrations.transitions(torch.randint(len(self.demonstrations), (size,)).numpy())
         filled = self.experience.size() * self.n_envs
-        made = self.experience.storage.at(torch.randint(filled, (size,)).numpy())
+        made = self.experience.storage.read(torch.randint(filled, (size,)).numpy())
         seen = _joined(self._of_space(shown.observations), self._of_space(made["observations"]))
         shape = (-1, *(self.action_space.shape or ()))
         actions = np.concatenate([np.reshape(shown.actions, shape), np.reshape(made["actions"], shape)])

@@ -125,7 +125,7 @@ class Pipeline(NamedTuple):
         source = self.source(len(cells) * self.gathered_rows)
         if not self.whole_rows:
             return self._windows(source, cells)
-        row = source.at(cells, shared).columns
+        row = source.read(cells, shared)
         return Rows(
             self.normalize_obs(row["observations"]),
             row["actions"],
@@ -142,12 +142,12 @@ class Pipeline(NamedTuple):
         cells, valid = windows(ring, cells, self.reduce.window, self.reduce.before)
         valid = self.reduce.cut(valid, self.rng)
         first, last, exists = self.reduce.ends(cells, valid)
-        row = source.at(first).columns
+        row = source.read(first)
         then, extras = row["next_observations"], row.get("extras", NO_EXTRAS)
         if last is not first:
             then = source.successors(last)
             if names := [name for name in extras if name.startswith(AFTER)]:
-                end = source.at(last)["extras"]
+                end = source.read(last)["extras"]
                 extras = {**extras, **{name: end[name] for name in names}}
         window = Window(cells, valid, ring.take(cells, "rewards"), row["observations"], then)
         if self.relabel is not None:
