@@ -240,7 +240,7 @@ class DAgger(BC):
         slots = np.arange(buffer.pos - steps, buffer.pos) % buffer.buffer_size
         cells = (slots[:, None] * buffer.n_envs + np.arange(buffer.n_envs)).reshape(-1)
         for start in range(0, len(cells), _ROWS):
-            yield buffer.storage.at(cells[start : start + _ROWS])["observations"]
+            yield buffer.storage.read(cells[start : start + _ROWS])["observations"]
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         rounds = max(timesteps // max(self.steps_per_round, 1), 1)

@@ -30,8 +30,9 @@ from polyak.core.loops.offline import DatasetAlgorithm
 from polyak.core.seeding import random_states_kept
 from polyak.data import Column, Dataset, Transition
 from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import Parts, count, each
+from polyak.data.datasets.parts import Parts, count
 from polyak.envs.shown import shown_to
+from polyak.experience.arrays import mapped
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
@@ -264,7 +265,7 @@ class FQE(DatasetAlgorithm):
         policy.set_training_mode(False)
         answers = []
         for at in slices(len(about), BATCH):
-            seen = policy.obs_to_tensor(each(lambda array, at=at: array[at], observations))[0]
+            seen = policy.obs_to_tensor(mapped(lambda array, at=at: array[at], observations))[0]
             told = torch.as_tensor(about[at], dtype=torch.float32, device=self.device)
             answers.append(getattr(policy, question)(policy.critic, seen, told).double().numpy(force=True))
         return np.concatenate(answers, 1) / self.reward_affine[0]

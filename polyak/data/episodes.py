@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from polyak.data.rollout import COLLECTED, FLATTENED, RolloutBuffer
 from polyak.data.step import Step
+from polyak.experience.arrays import mapped
 
 
 class EpisodeBuffer(RolloutBuffer):
@@ -72,16 +73,17 @@ class EpisodeBuffer(RolloutBuffer):
 
     def _resize(self, steps: int) -> None:
         self.buffer_size = steps
-        for owner, name in self._columns(*COLLECTED, "advantages", "returns", "counted"):
-            old = owner[name]
-            owner[name] = np.zeros((steps, *old.shape[1:]), old.dtype)
-            owner[name][: self.pos] = old[: self.pos]
+        self._change(self._of_size, *COLLECTED, "advantages", "returns", "counted")
 
-    def _columns(self, *names: str) -> Iterator[tuple[dict[str, Any], str]]:
-        """Where the arrays are: a dict, and the name in it."""
+    def _of_size(self, old: np.ndarray) -> np.ndarray:
+        """The steps that there are, with room for ``buffer_size``."""
+        new = np.zeros((self.buffer_size, *old.shape[1:]), old.dtype)
+        new[: self.pos] = old[: self.pos]
+        return new
+
+    def _change(self, function: Callable[[np.ndarray], np.ndarray], *names: str) -> None:
         for name in names:
-            column = vars(self)[name]
-            yield from ((column, key) for key in column) if isinstance(column, dict) else [(vars(self), name)]
+            setattr(self, name, mapped(function, getattr(self, name)))
 
     @property
     def _rows(self) -> int:
@@ -90,8 +92,7 @@ class EpisodeBuffer(RolloutBuffer):
     def _flatten(self) -> None:
         super()._flatten()
         counted = self.swap_and_flatten(self.counted).reshape(-1)
-        for owner, name in self._columns(*FLATTENED):
-            owner[name] = owner[name][counted]
+        self._change(lambda column: column[counted], *FLATTENED)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "counted": self.counted[: self.pos]}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from polyak.data.batch import TensorObs
-from polyak.experience import Experience, Ring
+from polyak.experience import Ring
 from polyak.experience.compact import CompactRing
 from polyak.experience.frames import FrameStack
 from polyak.experience.records import Records
@@ -34,12 +34,15 @@ class Mirror(Ring):
 
     def __init__(self, ring: Ring, device: torch.device):
         super().__init__(ring.layout, ring.length, ring.n_envs, device)
-        self._ring, self._seen = ring, 0
+        self._ring, self._seen, self._edits = ring, 0, 0
 
     def _stale(self) -> tuple[int, int]:
         """The rows to upload: where they begin in the ring, and how many."""
-        first, count = self._ring.changes.since(self._seen)
-        return (0, self._ring.filled) if count == self.length else (first, count)
+        ring, first = self._ring, self._seen
+        if ring.edits > self._edits:
+            first = min(first, ring.edited_from) if ring.edits == self._edits + 1 else 0
+        count = ring.written - first
+        return (first % self.length, count) if 0 <= count < self.length else (0, ring.filled)
 
     def stale(self) -> int:
         """How many transitions the next :meth:`update` uploads."""
@@ -53,13 +56,13 @@ class Mirror(Ring):
         for piece in pieces(*self._stale(), self.length):
             rows = slice(piece.start * self.n_envs, piece.stop * self.n_envs)
             upload(theirs.bytes[rows], ours.bytes[rows])
-        self._seen = self._ring.changes.count
+        self._seen, self._edits = self._ring.written, self._ring.edits
 
     def index(self, cells: np.ndarray) -> Tensor:
         return to_device(torch.from_numpy(cells), self._device)
 
-    def at(self, cells: np.ndarray, shared: bool = False) -> Experience:
-        return super().at(self.index(cells))
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
+        return super().read(self.index(cells))
 
     def successors(self, cells: np.ndarray, key: str | None = None) -> Any:
         return super().successors(self.index(cells), key)
@@ -84,13 +87,13 @@ class CompactMirror(Mirror):
         for frames in self._frames.values():
             frames.update()
 
-    def at(self, cells: np.ndarray, shared: bool = False) -> Experience:
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         flat = cells.reshape(-1)
         places = self.index(flat)
         columns = self._gathered(places)
         columns["observations"] = self._decode(columns["observations"])
         columns["next_observations"] = self._decode(self._successors(flat, places))
-        return Experience(shaped(columns, cells))
+        return shaped(columns, cells)
 
     def successors(self, cells: np.ndarray, key: str | None = None) -> Any:
         flat = cells.reshape(-1)

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from polyak.envs.games.game import Symmetry
+from polyak.experience import Experience, Ring
 from polyak.experience.randomness import Randomness
+from polyak.experience.records import record_dtype
 
 _COLUMNS = "observations", "policies", "legal", "values"
 
@@ -29,7 +31,7 @@ class Positions(NamedTuple):
 
 
 class PositionBuffer(Randomness):
-    """Ring of positions; each is drawn in any of the ways to look at it.
+    """The newest positions; each is drawn in any of the ways to look at it.
 
     Args:
         buffer_size: positions kept.
@@ -47,40 +49,35 @@ class PositionBuffer(Randomness):
         symmetries: Sequence[Symmetry],
         device: torch.device | str = "cpu",
     ) -> None:
-        self.buffer_size, self.device, self.pos, self.full = buffer_size, torch.device(device), 0, False
+        self.device = torch.device(device)
         self.cells = np.stack([symmetry.cells for symmetry in symmetries])
         self.moves = np.stack([symmetry.moves for symmetry in symmetries])
-        self.observations = np.zeros((buffer_size, *observation_shape), np.float32)
-        self.policies = np.zeros((buffer_size, n_moves), np.float32)
-        self.legal = np.zeros((buffer_size, n_moves), bool)
-        self.values = np.zeros(buffer_size, np.float32)
+        shapes = (np.float32, observation_shape), (np.float32, (n_moves,)), (np.bool_, (n_moves,)), (np.float32, ())
+        self.ring = Ring(record_dtype(dict(zip(_COLUMNS, map(np.dtype, shapes), strict=True))), buffer_size)
 
     def size(self) -> int:
         """Positions that it holds."""
-        return self.buffer_size if self.full else self.pos
+        return self.ring.filled
 
     def add(self, observations: np.ndarray, policies: np.ndarray, legal: np.ndarray, values: np.ndarray) -> None:
         """Take in positions [n, ...]; of more than there is room for, the last ones stay."""
-        slots = (self.pos + np.arange(len(values))) % self.buffer_size
-        for column, rows in zip(_COLUMNS, (observations, policies, legal, values), strict=True):
-            getattr(self, column)[slots[-self.buffer_size :]] = rows[-self.buffer_size :]
-        self.full |= self.pos + len(values) >= self.buffer_size
-        self.pos = (self.pos + len(values)) % self.buffer_size
+        rows = zip(_COLUMNS, (observations, policies, legal, values), strict=True)
+        self.ring.extend(Experience({name: column[:, None] for name, column in rows}), copy=True)
 
     def sample(self, batch_size: int) -> Positions:
         """Draw with replacement."""
-        rows = self.rng.randint(self.size(), size=batch_size)
+        found = self.ring.at(self.rng.randint(self.size(), size=batch_size))
         ways = self.rng.randint(len(self.cells), size=batch_size)
-        seen = self.observations[rows].reshape(batch_size, -1)
-        turned = np.take_along_axis(seen, self.cells[ways], 1).reshape(-1, *self.observations.shape[1:])
-        policies, legal = (np.take_along_axis(a[rows], self.moves[ways], 1) for a in (self.policies, self.legal))
-        arrays = turned, policies, legal, self.values[rows]
+        seen = found.observations.reshape(batch_size, -1)
+        turned = np.take_along_axis(seen, self.cells[ways], 1).reshape(found.observations.shape)
+        policies, legal = (np.take_along_axis(a, self.moves[ways], 1) for a in (found.policies, found.legal))
+        arrays = turned, policies, legal, np.ascontiguousarray(found["values"])
         return Positions(*(torch.from_numpy(array).to(self.device) for array in arrays))
 
     def state_dict(self) -> dict[str, Any]:
         """The filled part, and where the ring stands."""
-        filled = {column: getattr(self, column)[: self.size()].copy() for column in _COLUMNS}
-        return {**filled, "pos": self.pos, "full": self.full}
+        filled = {column: self.ring.columns[column][: self.size(), 0].copy() for column in _COLUMNS}
+        return {**filled, "pos": self.ring.written % self.ring.length, "full": self.size() == self.ring.length}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned.
@@ -89,9 +86,8 @@ class PositionBuffer(Randomness):
             ValueError: there is no room for it.
         """
         count = len(state["values"])
-        if count > self.buffer_size:
-            raise ValueError(f"the file holds {count} positions, more than buffer_size={self.buffer_size}.")
+        if count > self.ring.length:
+            raise ValueError(f"the file holds {count} positions, more than buffer_size={self.ring.length}.")
         for column in _COLUMNS:
-            getattr(self, column)[:count] = state[column]
-        self.full = count == self.buffer_size
-        self.pos = int(state["pos"]) if self.full else count % self.buffer_size
+            self.ring.columns[column][:count, 0] = state[column]
+        self.ring.written = count + int(state["pos"]) if count == self.ring.length else count

@@ -26,7 +26,6 @@ from polyak.data import own_arrays
 from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
 from polyak.data.datasets.dataset import Dataset
-from polyak.data.datasets.parts import each
 from polyak.data.hindsight.relabel import Relabel
 from polyak.data.placement import Placement, check_size
 from polyak.data.replay_state import check_columns, check_rows, load_relabel, load_sampler, parts_state, section
@@ -34,6 +33,7 @@ from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, un
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dtype
+from polyak.experience.arrays import mapped
 from polyak.experience.compact import CompactRing
 from polyak.experience.record import Experience
 from polyak.experience.records import record_dtype
@@ -340,7 +340,7 @@ class ReplayBuffer(BaseBuffer):
                 columns = {**zeros, **{c.name: part.columns[c.name] for c in kept}}
                 rows["extras"] = {c.name: columns[c.name].reshape(-1, 1, *c.shape) for c in self.schema}
             for name in ("observations", "next_observations"):
-                rows[name] = each(self._stacked, getattr(part, name), self.obs_shape)
+                rows[name] = mapped(self._stacked, getattr(part, name), self.obs_shape)
             self.storage.extend(Experience(rows), copy=True)
         filled = np.arange(first, self.size())
         if self.relabel is not None:
@@ -357,7 +357,7 @@ class ReplayBuffer(BaseBuffer):
             any -> copies [steps, n_envs, ...]; dicts of these for Dict observations and for extras.
         """
         slots = self._slots()
-        return self.storage.at(slots[:, None] * self.n_envs + self._lanes).columns
+        return self.storage.read(slots[:, None] * self.n_envs + self._lanes)
 
     def replace_rewards(self, reward: Callable[[Any, np.ndarray, Any, np.ndarray], np.ndarray]) -> None:
         """Let another function say what the stored steps were worth; sums over several steps are made of these.
@@ -373,11 +373,11 @@ class ReplayBuffer(BaseBuffer):
             raise ValueError(f"{type(self).__name__} stores steps in arrays of its own, whose rewards it must replace.")
         for start in range(0, self.size() * self.n_envs, ROWS_AT_ONCE):
             cells = np.arange(start, min(start + ROWS_AT_ONCE, self.size() * self.n_envs))
-            row = self.storage.at(cells)
+            row = self.storage.read(cells)
             ends = row["dones"] * (1 - row["timeouts"]) > 0
             found = reward(row["observations"], row["actions"], row["next_observations"], ends)
             self.storage.columns["rewards"].reshape(-1)[cells] = found
-        self.storage.changes.note()
+        self.storage.edited()
 
     @staticmethod
     def _stacked(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -416,17 +416,11 @@ class ReplayBuffer(BaseBuffer):
             extras = self.schema.checked(extras, self.n_envs)
         if self.relabel is not None:  # as long as the row is not there yet
             self._sync(self.relabel)
-        self.storage.append(
-            {
-                "observations": obs,
-                "next_observations": next_obs,
-                "actions": action,
-                "rewards": reward,
-                "dones": done,
-                "timeouts": timeouts,
-                "extras": extras,
-            }
-        )
+        row = {
+            "observations": obs, "next_observations": next_obs, "actions": action, "rewards": reward, "dones": done,
+            "timeouts": timeouts, "extras": extras,
+        }  # fmt: skip
+        self.storage.append(row)
         if self.relabel is not None or self.sampler.adaptive:
             self._announce(done, infos)
 
@@ -476,7 +470,7 @@ class ReplayBuffer(BaseBuffer):
             self.sampler.include(self.relabel.cut(running))
         columns["dones"][newest, running] = 1
         columns["timeouts"][newest, running] = 1
-        self.storage.changes.note(newest)
+        self.storage.edited(newest=1)
 
     def _sync(self, relabel: Relabel) -> None:
         """Let the relabelling catch up with rows written from elsewhere."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +23,9 @@ from polyak.data.batch import (
 from polyak.data.step import Step
 from polyak.data.trajectory import Trajectory, gae_of_arrays
 from polyak.envs.spaces import get_action_dtype
-from polyak.experience.arrays import assign
+from polyak.experience.arrays import assign, mapped
 from polyak.experience.memory import check_memory
+from polyak.experience.record import Experience
 from polyak.experience.schema import Column, Schema
 from polyak.ops.transfer import to_device
 
@@ -233,37 +234,30 @@ class RolloutBuffer(BaseBuffer):
         """Whether :meth:`state_dict` says all about a rollout that is being collected: no subclass stores otherwise."""
         return type(self).add is RolloutBuffer.add
 
+    @property
+    def collected(self) -> Experience:
+        """What is written step by step, [buffer_size, n_envs, ...]: the arrays themselves; before :meth:`get`."""
+        return Experience({name: getattr(self, name) for name in COLLECTED})
+
     def state_dict(self) -> dict[str, Any]:
         """The steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random state."""
-        written = {name: getattr(self, name) for name in COLLECTED}
-        rows = slice(self.pos)
-        return {"rng": self.rng_state()} | {
-            name: {key: part[rows] for key, part in column.items()} if isinstance(column, dict) else column[rows]
-            for name, column in written.items()
-        }
+        return {"rng": self.rng_state(), **self.collected[: self.pos].columns}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with the rollout that :meth:`state_dict` described."""
+        """Resume the rollout that :meth:`state_dict` described."""
         self.reset()
         self.load_rng_state(state["rng"])
         self.pos = len(state["rewards"])
         self.full = self.pos == self.buffer_size
-        for name in COLLECTED:
-            column, saved = getattr(self, name), state[name]
-            for mine, theirs in (
-                [(column[key], saved[key]) for key in column] if isinstance(column, dict) else [(column, saved)]
-            ):
-                mine[: self.pos] = theirs
+        assign(self.collected.columns, slice(self.pos), state)
 
     def flat_inputs(self) -> tuple[Any, ...]:
         """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...], and a dict of further
         columns if there are some; before :meth:`get`."""
-        observations = _map(lambda column: column.reshape(-1, *column.shape[2:]), self.observations)
-        inputs = self._tensors(observations), self._tensor(self.actions.reshape(-1, self.action_dim))
-        if not self.extras:
-            return inputs
-        extras = {column.name: self.extras[column.name].reshape(-1, *column.shape) for column in self.schema.columns}
-        return *inputs, {name: self._tensor(column) for name, column in extras.items()}
+        columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
+        return tuple(
+            mapped(lambda column: self._tensor(column.reshape(-1, *column.shape[2:])), part) for part in columns
+        )
 
     def compute_returns_and_advantage(
         self, last_values: Tensor | np.ndarray, dones: np.ndarray, *, next_values: np.ndarray | None = None
@@ -313,7 +307,7 @@ class RolloutBuffer(BaseBuffer):
         cuts = self._cuts(dones) > 0
         alive = ~cuts | self.truncated
         return Trajectory(
-            self._tensors(_map(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)),
+            self._tensors(mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)),
             self._tensor(self.actions),
             self._tensor(self.rewards),
             self._tensor((self.gamma * alive).astype(np.float32)),
@@ -377,7 +371,7 @@ class RolloutBuffer(BaseBuffer):
     def _flatten(self) -> None:
         """Join the steps of all environments into one axis, environment by environment."""
         for name in FLATTENED:
-            setattr(self, name, _map(self.swap_and_flatten, getattr(self, name)))
+            setattr(self, name, mapped(self.swap_and_flatten, getattr(self, name)))
         for column in self.schema.columns:  # [rows], not [rows, 1], of single numbers
             self.extras[column.name] = self.extras[column.name].reshape(-1, *column.shape)
         self.generator_ready = True
@@ -412,10 +406,3 @@ class DictRolloutBuffer(RolloutBuffer):
 
 def _flat(values: Tensor | np.ndarray) -> np.ndarray:
     return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)
-
-
-def _map(function: Callable[..., np.ndarray], *columns: Any) -> Any:
-    """A function of arrays applied to them, or to those of each key if they are dicts."""
-    if isinstance(columns[0], dict):
-        return {key: function(*(column[key] for column in columns)) for key in columns[0]}
-    return function(*columns)

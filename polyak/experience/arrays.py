@@ -22,14 +22,14 @@ Device = torch.device | None
 
 def mapped(function: Callable[..., Any], *columns: Column) -> Column:
     """A function of arrays applied to columns of the same keys."""
-    if isinstance(columns[0], Mapping):
+    if isinstance(columns[0], dict):
         return {key: mapped(function, *(column[key] for column in columns)) for key in columns[0]}
     return function(*columns)
 
 
 def leaves(column: Column) -> Iterator[Array]:
     """All arrays of a column."""
-    if isinstance(column, Mapping):
+    if isinstance(column, dict):
         for part in column.values():
             yield from leaves(part)
     else:
@@ -39,7 +39,7 @@ def leaves(column: Column) -> Iterator[Array]:
 def paths(columns: Mapping[str, Column], prefix: str = "") -> Iterator[tuple[str, Array]]:
     """All arrays of nested columns, with their keys joined by slashes."""
     for name, column in columns.items():
-        if isinstance(column, Mapping):
+        if isinstance(column, dict):
             yield from paths(column, f"{prefix}{name}/")
         else:
             yield prefix + name, column

@@ -148,7 +148,7 @@ class CompactRing(Ring):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def at(self, cells: np.ndarray, shared: bool = False) -> Experience:
+    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Column]:
         flat = cells.reshape(-1)
         columns = self.records.take(flat)  # type: ignore[union-attr]
         now, then = columns["observations"], self._successors(flat)
@@ -156,7 +156,7 @@ class CompactRing(Ring):
             columns["observations"], columns["next_observations"] = self.stacks[None].pairs(now, then)
         else:
             columns["observations"], columns["next_observations"] = self._decode(now), self._decode(then)
-        return Experience(shaped(columns, cells))
+        return shaped(columns, cells)
 
     def successors(self, cells: np.ndarray, key: str | None = None) -> Column:
         found = self._successors(cells.reshape(-1))

@@ -13,7 +13,7 @@ import torch
 
 from polyak.experience import arrays
 from polyak.experience.arrays import Array, Column, Device
-from polyak.experience.changes import Changes, Loans
+from polyak.experience.loans import Loans
 from polyak.experience.record import Experience
 from polyak.experience.records import Records, record_dtype
 
@@ -39,7 +39,7 @@ class Ring:
     Attributes:
         columns: name -> [length, n_envs, ...], as stored.
         records: what the columns are views of; ``None`` where these came from elsewhere.
-        changes: of the rows. Whatever writes into the columns from outside notes it here.
+        edits: how often rows were written otherwise than by the next ones: see :meth:`edited`.
         loans: columns that may be written into at any time.
 
     Raises:
@@ -77,7 +77,9 @@ class Ring:
             self._ended = arrays.full((), 0, np.int64, self.device)  # episodes since the beginning
         self.records: Records | None = Records(record_dtype(fields), length, n_envs, self.device, on_disk)
         self._set_columns(self.records.columns)
-        self.changes, self.loans = Changes(length), Loans()
+        self.edits, self.loans = 0, Loans()
+        self.edited_from = 0
+        """The number of the first row, counted from the beginning, that the newest of the edits may have changed."""
 
     def _set_columns(self, columns: dict[str, Column]) -> None:
         self.columns = columns
@@ -138,29 +140,29 @@ class Ring:
         """Write one row: every column, [n_envs, ...], of either library. Other columns of ``row`` are left out."""
         at = self.written % self.length
         if type(row["rewards"]) is torch.Tensor:
-            row = arrays.mapped(lambda value: arrays.place(value, self.device), row)
+            row = arrays.mapped(lambda value: arrays.place(value, self.device), dict(row))
         for name, column in self._arrays:  # one by one, as this is done at every step of a training
             column[at] = row[name]
         for name, column in self._others:
             arrays.assign(column, at, row[name])
         if self.share_frames:
             self._append_successors(row, at)
-        self.changes.note(at)
         self.written += 1
 
     def extend(self, experience: Experience, copy: bool = False) -> None:
         """Write many rows [T, n_envs, ...]; those that fill an empty ring without frames sharing become its columns as
         they are, uncopied unless ``copy``: the ring then writes into them."""
-        whole = self.written == 0 and experience.lead == (self.length, self.n_envs) and not copy
+        lead = tuple(arrays.first(experience.columns).shape[:2])
+        whole = self.written == 0 and lead == (self.length, self.n_envs) and not copy
         if whole and not self.share_frames and experience.device == self.device and self._can_adopt(experience):
             self._set_columns({name: experience[name] for name in self.columns})
             self.records, self.written = None, self.length
-            self.changes.note()
+            self.edited()
         elif self.share_frames:
-            for t in range(experience.lead[0]):
+            for t in range(lead[0]):
                 self.append(experience[t])
         else:
-            self._extend_at_once(experience)
+            self._extend_at_once(experience, lead[0])
 
     def _can_adopt(self, experience: Experience) -> bool:
         """Whether all columns are of the stored types and can be written into: those of another process cannot."""
@@ -170,9 +172,8 @@ class Ring:
             for path, column in arrays.paths(self.columns)
         )
 
-    def _extend_at_once(self, experience: Experience) -> None:
+    def _extend_at_once(self, experience: Experience, count: int) -> None:
         """Every column in one piece, or two where the ring begins again."""
-        count = experience.lead[0]
         kept = min(count, self.length)
         start = count - kept
         for piece in pieces((self.written + start) % self.length, kept, self.length):
@@ -180,11 +181,11 @@ class Ring:
             arrays.assign(self.columns, piece, experience[start:stop])
             start = stop
         self.written += count
-        self.changes.note()
 
     def clear(self) -> None:
         """Empty the ring."""
         self.written = 0
+        self.edited()
         if self.share_frames:
             self.columns["final"][...] = 0
             self._ended = 0 * self._ended
@@ -201,9 +202,14 @@ class Ring:
         arrays.assign(self.columns["observations"], (at + 1) % self.length, row["next_observations"])
         self._ended = self._ended + ended.sum()
 
+    def edited(self, newest: int | None = None) -> None:
+        """Columns were written into from outside: any rows, or no others than the ``newest`` so many."""
+        self.edits += 1
+        self.edited_from = 0 if newest is None else self.written - newest
+
     def lend(self, name: str) -> Column:
         """A column in main memory for others to read, and to write into while they keep it or any view of it."""
-        self.changes.note()
+        self.edited()
         return self.loans.lend(self.columns[name])
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -223,8 +229,12 @@ class Ring:
         column = self.columns[name] if key is None else self.columns[name][key]
         return arrays.mapped(lambda array: array[cells // self.n_envs, cells % self.n_envs], column)
 
-    def at(self, cells: Array, shared: bool = False) -> Experience:
-        """The rows of some cells [B] or [B, L]: copies; ``shared``: which may overlap one another."""
+    def at(self, cells: Array) -> Experience:
+        """The rows of some cells [B] or [B, L]: copies."""
+        return Experience(self.read(cells))
+
+    def read(self, cells: Array, shared: bool = False) -> dict[str, Column]:
+        """The columns of :meth:`at`; ``shared``: copies that may overlap one another."""
         flat = cells if cells.ndim == 1 else cells.reshape(-1)
         if self.records is None:
             columns = {name: self.take(flat, name) for name in self.columns}
@@ -232,7 +242,7 @@ class Ring:
             columns = self.records.take(flat)
         if self.share_frames:
             columns["next_observations"] = self._followed(flat, columns.pop("final"))
-        return Experience(shaped(columns, cells))
+        return shaped(columns, cells)
 
     def successors(self, cells: Array, key: str | None = None) -> Column:
         """The true successors of some cells of any shape, or one entry of these dicts: [*cells.shape, ...] copies."""
@@ -281,13 +291,13 @@ class Ring:
         """Put those ``saved`` [K] of a :meth:`rows_state` into ``rows`` [K]. How many were written is not changed."""
         for path, column in arrays.paths(self.columns):
             column[rows] = state[path][saved]
-        self.changes.note()
+        self.edited()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take back the :meth:`state` of a ring of the same layout and size."""
         arrays.assign(self.columns, slice(None), state["columns"])
         self.written = int(state["written"])
-        self.changes.note()
+        self.edited()
         if self.share_frames:
             arrays.assign(self._finals.cells["observations"], slice(None), state["finals"])
             self._ended = arrays.place(state["ended"], self.device)

@@ -108,7 +108,7 @@ def test_stored_rewards_are_by_the_present_policy() -> None:
     model = small("Pendulum-v1", "Pendulum-v1", generator="sac", generator_kwargs=OFF_POLICY, steps_per_round=50)
     model.learn(100)  # a round has just ended
     buffer: Any = model.generator.replay_buffer
-    row = buffer.storage.at(np.arange(100))
+    row = buffer.storage.read(np.arange(100))
     expected = model._rewards(row["observations"], 2 * row["actions"], row["next_observations"], np.zeros(100))
     np.testing.assert_allclose(buffer.rewards[:100, 0], expected, rtol=1e-4, atol=1e-4)
 

@@ -139,12 +139,12 @@ def test_of_more_positions_than_there_is_room_for_the_last_stay() -> None:
     for first, n in ((0, 3), (3, 4), (7, 12)):
         values = np.arange(first, first + n, dtype=np.float32)
         buffer.add(np.zeros((n, 2, 3, 3)), np.zeros((n, 9)), np.zeros((n, 9), bool), values)
-        kept = sorted(buffer.values[: buffer.size()].tolist())
+        kept = sorted(buffer.ring.all()["values"].ravel().tolist())
         assert kept == list(range(max(0, first + n - 5), first + n))
     again = PositionBuffer(5, game.observation_shape, 9, game.symmetries())
     again.load_state_dict(buffer.state_dict())
-    np.testing.assert_array_equal(again.values, buffer.values)
-    assert (again.pos, again.full) == (buffer.pos, buffer.full)
+    np.testing.assert_array_equal(again.ring.columns["values"], buffer.ring.columns["values"])
+    assert (again.ring.newest, again.size()) == (buffer.ring.newest, buffer.size())
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_what_is_kept_is_what_the_expert_says_whoever_acted() -> None:
     model = small(make_vec_env("CartPole-v1", n_envs=3, seed=1), beta=lambda progress: 0.0)
     model.learn(200)
     buffer: Any = model.replay_buffer
-    row = buffer.storage.at(np.arange(buffer.size() * 3))
+    row = buffer.storage.read(np.arange(buffer.size() * 3))
     assert [after_the_pole(obs) for obs in row["observations"]] == row["actions"][:, 0].tolist()
 
 
@@ -73,7 +73,7 @@ def test_observations_of_all_rounds_are_standardised() -> None:
     model = small(demonstrations=shown).learn(150)
     buffer: Any = model.replay_buffer
     seen = np.concatenate(
-        [shown.transitions().observations, buffer.storage.at(np.arange(buffer.size()))["observations"]]
+        [shown.transitions().observations, buffer.storage.read(np.arange(buffer.size()))["observations"]]
     )
     norm = next(m for m in model.policy.modules() if isinstance(m, StandardisedExtractor)).norm
     assert int(norm.count) == len(seen)
@@ -84,7 +84,7 @@ def test_observations_of_all_rounds_are_standardised() -> None:
 def test_continuous_actions_are_kept_in_the_units_of_the_network() -> None:
     model = small("Pendulum-v1", lambda obs: np.array([2 * obs[1]]), episodes_per_round=1).learn(200)
     buffer: Any = model.replay_buffer
-    row = buffer.storage.at(np.arange(200))
+    row = buffer.storage.read(np.arange(200))
     np.testing.assert_allclose(row["actions"], row["observations"][:, 1:2], atol=1e-6)
 
 
@@ -92,7 +92,7 @@ def test_a_model_is_asked_about_observations_before_normalisation() -> None:
     expert = PPO("MlpPolicy", "CartPole-v1", n_steps=32, batch_size=32, seed=1, device="cpu")
     model = small(VecNormalize(make_vec_env("CartPole-v1", n_envs=2, seed=1)), expert).learn(100)
     buffer: Any = model.replay_buffer
-    row = buffer.storage.at(np.arange(buffer.size() * 2))
+    row = buffer.storage.read(np.arange(buffer.size() * 2))
     expected, _ = expert.predict(row["observations"], deterministic=True)
     np.testing.assert_array_equal(row["actions"][:, 0], expected)
 

@@ -175,7 +175,7 @@ def test_stored_rewards_follow_the_reward_network() -> None:
     model = small(generator="dqn", generator_kwargs=options, steps_per_round=40)
     model.learn(200)  # the last of five rounds has just ended
     buffer: Any = model.generator.replay_buffer
-    row = buffer.storage.at(np.arange(buffer.size()))
+    row = buffer.storage.read(np.arange(buffer.size()))
     ends = row["dones"] * (1 - row["timeouts"])
     expected = model.reward(row["observations"], row["actions"][:, 0], row["next_observations"], ends)
     np.testing.assert_allclose(buffer.rewards[: buffer.size(), 0], expected, rtol=1e-5)
@@ -189,7 +189,7 @@ def test_continuous_actions_are_compared_in_the_units_of_the_environment() -> No
     assert model.experience is not None
     assert np.abs(model.experience.actions).max() > 1
     buffer: Any = model.generator.replay_buffer
-    row = buffer.storage.at(np.arange(buffer.size()))
+    row = buffer.storage.read(np.arange(buffer.size()))
     expected = model.reward(row["observations"], 2 * row["actions"], row["next_observations"], np.zeros(100))
     np.testing.assert_allclose(buffer.rewards[:100, 0], expected, rtol=1e-4, atol=1e-5)
 

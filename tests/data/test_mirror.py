@@ -77,7 +77,7 @@ def looked_at_main_memory(buffer, monkeypatch, draw):
     """Whether ``draw()`` read whole rows from the storage."""
     calls = []
     with monkeypatch.context() as patch:
-        patch.setattr(buffer.storage, "at", lambda *args: calls.append(args))
+        patch.setattr(buffer.storage, "read", lambda *args: calls.append(args))
         try:
             draw()
         except (AttributeError, TypeError):
@@ -374,28 +374,30 @@ def test_uploads_wait_until_they_pay(experience, monkeypatch):
     assert_draw_the_same(ours, theirs)
 
 
-def test_the_range_of_changes_covers_all_changes():
-    """Random writes: slot after slot, the newest again, jumps, and arrays lent."""
+def test_what_is_uploaded_covers_all_changes():
+    """Random writes: the next rows, the newest again, any row, arrays lent, and an empty ring."""
     rng = np.random.default_rng(0)
     for steps in (1, 2, 7):
-        ring, slot = Ring(record_dtype({"rewards": np.dtype(np.int64)}), steps, 2), -1
-        ring.written = steps
+        ring = Ring(record_dtype({"rewards": np.dtype(np.int64)}), steps, 2)
         device, column = Mirror(ring, torch.device("cpu")), ring.columns["rewards"]
         for t in range(400):
             kind = rng.integers(12)
             if kind == 0:
-                slot = int(rng.integers(steps))
-                column[slot] = t
-                ring.changes.note(slot)
+                column[int(rng.integers(steps))] = t
+                ring.edited()
             elif kind == 1:
                 ring.lend("rewards")[int(rng.integers(steps))] = t
+            elif kind == 2 and ring.written:
+                column[ring.newest] = t
+                ring.edited(newest=1)
+            elif kind == 3 and rng.random() < 0.2:
+                ring.clear()
             elif kind < 10:
-                slot = slot if kind == 2 and slot >= 0 else (slot + 1) % steps
-                column[slot] = t
-                ring.changes.note(slot)
+                ring.append({"rewards": np.full(2, t)})
             else:
                 device.update()
-                assert device.at(np.arange(2 * steps)).rewards.tolist() == column.ravel().tolist()
+                cells = np.arange(2 * ring.filled)
+                assert device.read(cells)["rewards"].tolist() == column.ravel()[cells].tolist()
 
 
 def test_pieces():

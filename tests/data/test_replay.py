@@ -114,7 +114,7 @@ def test_memory_saving_returns_the_same_bits(experience, kind, n_envs, padding):
 
 def assert_equal_content(naive, saving):
     cells = np.arange(naive.size() * naive.n_envs)
-    ours, theirs = saving.storage.at(cells), naive.storage.at(cells)
+    ours, theirs = saving.storage.read(cells), naive.storage.read(cells)
     for name in theirs:
         for a, b in leaves(ours[name], theirs[name]):
             assert a.dtype == b.dtype
@@ -379,7 +379,7 @@ def test_loading_into_another_size_keeps_the_newest_rows(experience, kind, savin
     for t in range(60, 70):
         chronological = [b._slots() for b in (buffer, fresh)]
         ours, theirs = (
-            b.storage.at((slots[:, None] * 2 + np.arange(2)).ravel())
+            b.storage.read((slots[:, None] * 2 + np.arange(2)).ravel())
             for b, slots in zip((buffer, fresh), chronological, strict=True)
         )
         for name in theirs:

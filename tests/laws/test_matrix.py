@@ -18,8 +18,8 @@ from polyak.core.deep import DeepAlgorithm
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.core.interaction import Interaction
 from polyak.data import Dataset, collect
-from polyak.data.datasets.parts import each
 from polyak.envs import make_vec_env
+from polyak.experience.arrays import mapped
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
@@ -193,7 +193,7 @@ def test_it_trains_is_saved_and_goes_on(name: str, cell: str, tmp_path: Path) ->
     callers = {name: getattr(model, name) for name in ("expert", "target") if hasattr(model, name)}  # in no file
     loaded = type(model).load(tmp_path / "model", env=model.dataset if env is None else env, **callers)
     start, state = np.ones(1, dtype=bool), None
-    observation = each(lambda array: array[:1], model.dataset.observations) if env is None else env.reset()
+    observation = mapped(lambda array: array[:1], model.dataset.observations) if env is None else env.reset()
     masked = is_masked(name, cell) and name not in HEEDLESS and env is not None
     masks = {"action_masks": np.stack(env.env_method("action_masks"))} if masked else {}
     for _ in range(3):

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import ReplayBuffer, Transition
+from polyak.experience import Experience
 from polyak.experience.samplers import Prioritized
 from polyak.scale import DQNConfig
 from polyak.scale.evaluation import Order
@@ -43,7 +44,7 @@ def fragment(start: int, steps: int = 3, envs: int = 2, source: tuple[str, int] 
         "truncated": np.zeros((steps, envs), bool),
         "extras": {},
     }
-    return Fragment(columns, {}, 0, source=source)
+    return Fragment(Experience(columns), {}, 0, source=source)
 
 
 def test_an_outbox_hands_on_what_it_was_given() -> None:

@@ -21,6 +21,7 @@ from polyak.compat.recurrent.type_aliases import (
 )
 from polyak.data import DictRolloutBuffer, RolloutBuffer
 from polyak.data.base import Normalizer
+from polyak.experience.arrays import mapped
 from polyak.experience.schema import Column, Schema
 from polyak.nn.policies.recurrent import ACTOR, CRITIC
 
@@ -215,7 +216,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
 
         nested = isinstance(self.observations, dict)
         return (RecurrentDictRolloutBufferSamples if nested else RecurrentRolloutBufferSamples)(
-            observations=_each(rows, self.observations),
+            observations=mapped(rows, self.observations),
             actions=rows(self.actions),
             old_values=flat(self.values[batch_inds]),
             old_log_prob=flat(self.log_probs[batch_inds]),
@@ -232,11 +233,6 @@ class RecurrentRolloutBuffer(RolloutBuffer):
 
 class RecurrentDictRolloutBuffer(RecurrentRolloutBuffer, DictRolloutBuffer):
     """:class:`RecurrentRolloutBuffer` under sb3-contrib's name for Dict observations, which that class takes too."""
-
-
-def _each(function: Callable[[np.ndarray], Tensor], column: Any) -> Any:
-    """A function of an array, or of each of a dict of them."""
-    return {key: function(part) for key, part in column.items()} if isinstance(column, dict) else function(column)
 
 
 def _array(value: Any) -> np.ndarray:

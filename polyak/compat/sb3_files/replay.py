@@ -13,10 +13,10 @@ from polyak.compat.sb3_files.translate import SavedObject, whole
 from polyak.core.files.serialise import UntrustedError
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.datasets.formats.source import Source
-from polyak.data.datasets.parts import DatasetError, Recording, each
+from polyak.data.datasets.parts import DatasetError, Recording
 from polyak.data.datasets.rings import recording_of_ring
 from polyak.experience import Ring
-from polyak.experience.arrays import paths
+from polyak.experience.arrays import mapped, paths
 
 _COLUMNS = ("observations", "actions", "rewards", "dones")
 
@@ -54,7 +54,7 @@ def recorded(source: Source) -> Recording:
         raise ValueError(f"{source}: {error}") from error
     # where each observation is kept once, the newest row's successor has taken the oldest one's place
     slots = rows.slots[1:] if rows.full and state.get("optimize_memory_usage") else rows.slots
-    columns = {name: each(lambda array: array[slots], column) for name, column in rows.columns.items()}
+    columns = {name: mapped(lambda array: array[slots], column) for name, column in rows.columns.items()}
     observation_space = source.observation_space or state.get("observation_space")
     action_space = source.action_space or state.get("action_space")
     if not isinstance(observation_space, spaces.Space) or not isinstance(action_space, spaces.Space):

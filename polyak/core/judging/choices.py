@@ -9,8 +9,9 @@ from gymnasium import spaces
 
 from polyak.core.judging.densities import distribution_of, has_distribution, networks_of, slices
 from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import count, each
+from polyak.data.datasets.parts import count
 from polyak.envs.shown import shown_to
+from polyak.experience.arrays import mapped
 from polyak.nn.distributions.discrete import Categorical, SparseCategorical
 from polyak.nn.policies.base import Policy
 
@@ -45,7 +46,7 @@ def choices_of(
         networks_of(policy)  # which refuses memory
     parts = []
     for at in slices(count(observations)):
-        seen = each(lambda array, at=at: array[at], observations)
+        seen = mapped(lambda array, at=at: array[at], observations)
         if not isinstance(action_space, spaces.Discrete):
             draws = n_samples if _draws(policy, deterministic) else 1
             parts.append(np.stack([_actions(policy, seen, action_space, deterministic) for _ in range(draws)], 1))
@@ -70,7 +71,7 @@ def _actions(policy: Any, observations: ArrayObs, space: spaces.Space, determini
         actions = np.asarray(policy.predict(shown_to(policy, observations), deterministic=deterministic)[0])
     else:
         rows = range(n)
-        actions = np.stack([np.asarray(policy(each(lambda array, r=row: array[r], observations))) for row in rows])
+        actions = np.stack([np.asarray(policy(mapped(lambda array, r=row: array[r], observations))) for row in rows])
     shape = (n, *(space.shape or ()))
     if actions.size != np.prod(shape):
         raise ValueError(f"{policy!r:.100} gave actions of shape {actions.shape}, but {space} wants {shape}.")

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from polyak.core.interaction import Interaction
 from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import count, each
+from polyak.data.datasets.parts import count
 from polyak.envs.shown import shown_to
+from polyak.experience.arrays import mapped
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.gaussian import Gaussian
@@ -98,7 +99,7 @@ def log_prob_of(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.n
         NotApplicableError: the model is deterministic, or acts on what it remembers.
     """
     parts = [
-        _log_prob(model, each(lambda array, at=at: array[at], observations), actions[at])
+        _log_prob(model, mapped(lambda array, at=at: array[at], observations), actions[at])
         for at in slices(count(observations))
     ]
     return np.concatenate(parts)

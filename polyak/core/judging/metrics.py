@@ -18,7 +18,7 @@ from polyak.core.judging.densities import NotApplicableError, log_prob_of, netwo
 from polyak.core.judging.recorded import acted_on, initial_observations
 from polyak.data import Dataset
 from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import each
+from polyak.experience.arrays import mapped
 
 Metric = Callable[[Any, Dataset], float]
 
@@ -47,7 +47,7 @@ def action_values(model: Any, observations: ArrayObs, actions: np.ndarray) -> np
     codes, chooses = np.asarray(policy.codec.from_env(actions)), isinstance(policy.action_space, spaces.Discrete)
     parts = []
     for at in slices(len(codes)):
-        seen = tensors_for(model, each(lambda array, at=at: array[at], observations))
+        seen = tensors_for(model, mapped(lambda array, at=at: array[at], observations))
         taken = torch.as_tensor(codes[at], device=policy.device)
         with torch.no_grad():
             parts.append(
@@ -75,7 +75,7 @@ def _values(model: Any, observations: ArrayObs) -> np.ndarray:
 
 
 def _states(dataset: Dataset) -> Any:
-    return each(lambda array: array[acted_on(dataset)], dataset.observations)
+    return mapped(lambda array: array[acted_on(dataset)], dataset.observations)
 
 
 def initial_value(model: Any, dataset: Dataset) -> float:

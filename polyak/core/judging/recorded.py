@@ -13,7 +13,7 @@ from polyak.core.judging.densities import log_prob_of
 from polyak.core.judging.estimate import Estimate, bootstrap
 from polyak.data import Dataset
 from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import each
+from polyak.experience.arrays import mapped
 from polyak.ops import importance_sampling as ops
 
 Method = Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"]
@@ -119,7 +119,7 @@ def _with_interval(method: str, arguments: dict[str, Any], confidence: float, n_
 
 def log_ratios_of(policy: Any, dataset: Dataset, behaviour: Any = None) -> np.ndarray:
     """log pi(a|s) - log b(a|s) of every transition: [N] float64. See :func:`estimate_from_ratios`."""
-    observations = each(lambda array: array[acted_on(dataset)], dataset.observations)
+    observations = mapped(lambda array: array[acted_on(dataset)], dataset.observations)
     taken = (
         _log_probs_of_behaviour(dataset) if behaviour is None else log_prob_of(behaviour, observations, dataset.actions)
     )
@@ -152,7 +152,7 @@ def acted_on(dataset: Dataset) -> np.ndarray:
 
 def initial_observations(dataset: Dataset) -> Any:
     """[E, ...] the first of each episode."""
-    return each(lambda array: array[dataset.starts + np.arange(dataset.n_episodes)], dataset.observations)
+    return mapped(lambda array: array[dataset.starts + np.arange(dataset.n_episodes)], dataset.observations)
 
 
 def padded(dataset: Dataset, column: np.ndarray, steps: int | None = None) -> Tensor:
@@ -167,7 +167,7 @@ def critic_arrays(critic: Critic, dataset: Dataset) -> tuple[Tensor, Tensor]:
     """What a critic says of recorded actions [E, T], and of states [E, T + 1]: 0 where an episode has ended in a
     terminal one."""
     q = padded(
-        dataset, _mean(critic.q_values(each(lambda a: a[acted_on(dataset)], dataset.observations), dataset.actions))
+        dataset, _mean(critic.q_values(mapped(lambda a: a[acted_on(dataset)], dataset.observations), dataset.actions))
     )
     values = _mean(critic.values(dataset.observations))
     v = padded(dataset, values[acted_on(dataset)], q.shape[1] + 1)

@@ -38,6 +38,7 @@ from polyak.envs import VecEnv, VecLearnedReward, VecNormalize, VecTransposeImag
 from polyak.envs.composed import is_composed
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
+from polyak.experience.arrays import mapped
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 
@@ -523,7 +524,7 @@ class AdversarialImitation(DeepAlgorithm):
         size, network = self.demo_batch_size, cast(Any, self.learner.policy)
         shown = self.demonstrations.transitions(torch.randint(len(self.demonstrations), (size,)).numpy())
         filled = self.experience.size() * self.n_envs
-        made = self.experience.storage.at(torch.randint(filled, (size,)).numpy())
+        made = self.experience.storage.read(torch.randint(filled, (size,)).numpy())
         seen = _joined(self._of_space(shown.observations), self._of_space(made["observations"]))
         shape = (-1, *(self.action_space.shape or ()))
         actions = np.concatenate([np.reshape(shown.actions, shape), np.reshape(made["actions"], shape)])
@@ -689,11 +690,9 @@ class Relay(BaseCallback):
         return True
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _joined(*observations: Any) -> Any:
     """Observations one after another."""
-    if isinstance(first, dict):
-        return {key: np.concatenate([first[key], second[key]]) for key in first}
-    return np.concatenate([first, second])
+    return mapped(lambda *parts: np.concatenate(parts), *observations)
 
 
 def _transposed(theirs: Any, ours: Any) -> bool:

@@ -35,6 +35,7 @@ from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
 from polyak.data.step import Observations, Step
 from polyak.data.trajectory import Trajectory
+from polyak.experience import arrays
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Policy
 from polyak.ops.returns import vtrace
@@ -75,7 +76,7 @@ class VTraceLearner(RolloutLearner):
         observations, actions = self.observations(unroll), rows_of(unroll.trajectory.actions)
         values, log_probs, entropy = policy.evaluate_actions(observations, actions, **named)
         with torch.no_grad():
-            followed = _each(unroll.trajectory.observations, lambda column: column[-1])
+            followed = arrays.mapped(lambda column: column[-1], unroll.trajectory.observations)
             last = policy.predict_values(followed, **unroll.memory)
         like = unroll.trajectory.rewards
         values = torch.cat([in_time(values, like), last.reshape(1, -1)])
@@ -83,7 +84,7 @@ class VTraceLearner(RolloutLearner):
 
     def observations(self, unroll: Unroll) -> Any:
         """What was acted on [N * T, ...]."""
-        return rows_of(_each(unroll.trajectory.observations, lambda column: column[:-1]))
+        return rows_of(arrays.mapped(lambda column: column[:-1], unroll.trajectory.observations))
 
     def columns(self, unroll: Unroll) -> dict[str, Tensor]:
         """Further columns of an unroll, as a policy reads them: memory, masks, and where episodes begin."""
@@ -114,7 +115,7 @@ class VTraceLearner(RolloutLearner):
 
 def rows_of(columns: TensorObs) -> Any:
     """[T, N, ...] -> [N * T, ...], one environment after another, so that sequences stay together."""
-    return _each(columns, lambda column: column.transpose(0, 1).flatten(0, 1))
+    return arrays.mapped(lambda column: column.transpose(0, 1).flatten(0, 1), columns)
 
 
 def in_time(rows: Tensor, like: Tensor) -> Tensor:
@@ -123,28 +124,15 @@ def in_time(rows: Tensor, like: Tensor) -> Tensor:
     return rows.reshape(columns, steps).t()
 
 
-def _each(observations: TensorObs, function: Callable[[Tensor], Tensor]) -> Any:
-    if isinstance(observations, dict):
-        return {key: function(column) for key, column in observations.items()}
-    return function(observations)
-
-
 def joined(unrolls: Iterable[Unroll]) -> Unroll:
     """Rollouts of equal length side by side: [T, N1, ...] and [T, N2, ...] -> [T, N1 + N2, ...]."""
     several = list(unrolls)
     if len(several) == 1:
         return several[0]
-    trajectories = [unroll.trajectory for unroll in several]
-    columns = {
-        name: _beside([getattr(trajectory, name) for trajectory in trajectories], 1) for name in Trajectory._fields
-    }
-    return Unroll(Trajectory(**columns), _beside([unroll.memory for unroll in several], 0))
-
-
-def _beside(columns: list[Any], axis: int) -> Any:
-    if isinstance(columns[0], dict):
-        return {key: torch.cat([column[key] for column in columns], axis) for key in columns[0]}
-    return torch.cat(columns, axis)
+    trajectories = [unroll.trajectory._asdict() for unroll in several]
+    columns = arrays.mapped(lambda *parts: torch.cat(parts, 1), *trajectories)
+    memory = arrays.mapped(lambda *parts: torch.cat(parts, 0), *(unroll.memory for unroll in several))
+    return Unroll(Trajectory(**columns), memory)
 
 
 class Rollout(NamedTuple):

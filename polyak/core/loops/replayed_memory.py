@@ -5,7 +5,6 @@ Shapes: B sequences of L steps, of which n are to be learned from; R = B n rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from polyak.data.batch import Transition
+from polyak.experience.arrays import mapped
 from polyak.nn.networks.recall import Sequences, Successors
 
 ETA = 0.9
@@ -49,7 +49,7 @@ class SequenceRows:
         memory = {name: batch.extras[name][:, 0] for name in self.memory}
         here: Any = Sequences(batch.observations, memory, keep, rows)
         last = here._replace(rows=(rows + self.n_steps - 1).minimum(newest))
-        then: Any = Successors(last, _each(batch.next_observations, lambda part: _picked(part, rows)))
+        then: Any = Successors(last, mapped(lambda part: _picked(part, rows), batch.next_observations))
         return Transition(
             here,
             _picked(batch.actions, rows).flatten(0, 1),
@@ -73,9 +73,3 @@ def _picked(column: Tensor, rows: Tensor) -> Tensor:
     """Of [B, L, ...] the ``rows`` [B, n]: [B, n, ...]"""
     index = rows.view(*rows.shape, *[1] * (column.ndim - 2))
     return column.gather(1, index.expand(-1, -1, *column.shape[2:]))
-
-
-def _each(columns: Any, function: Any) -> Any:
-    if isinstance(columns, Mapping):
-        return {key: function(column) for key, column in columns.items()}
-    return function(columns)

@@ -7,7 +7,7 @@ a rollout once, when the rollout is complete.
 Shapes: T steps of N environments; R = T * N rows, step by step; S successors, those of K cut episodes and N last ones.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from polyak.core.acting.actor import Actor
 from polyak.core.runner import Runner, flat, unflat
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
+from polyak.experience.arrays import mapped
 from polyak.nn.policies.base import State
 from polyak.ops.transfer import to_device
 
@@ -52,7 +53,7 @@ class States(NamedTuple):
         rows, masks = step.truncated, step.extras.get("next_masks")
         kept = torch.from_numpy(rows)
         return cls(
-            _each(lambda part: part[rows], step.next_observations),
+            mapped(lambda part: part[rows], step.next_observations),
             {name: state[kept.to(state.device)] for name, state in (memory or {}).items()},
             None if masks is None else masks[rows],
         )
@@ -64,7 +65,7 @@ class States(NamedTuple):
             return parts[0]
         masks = [part.masks for part in parts if part.masks is not None]
         return cls(
-            _each(lambda *own: np.concatenate(own), *(part.observations for part in parts)),
+            mapped(lambda *own: np.concatenate(own), *(part.observations for part in parts)),
             {name: torch.cat([part.memory[name] for part in parts]) for name in parts[0].memory},
             np.concatenate(masks) if masks else None,
         )
@@ -200,17 +201,9 @@ def columns_of(step: Step) -> Step:
     return step._replace(extras={name: column for name, column in step.extras.items() if name not in others})
 
 
-def _each(function: Callable[..., Any], *observations: Any) -> Any:
-    """A function of arrays applied to observations, or to each of their keys."""
-    first = observations[0]
-    if isinstance(first, dict):
-        return {key: function(*(part[key] for part in observations)) for key in first}
-    return function(*observations)
-
-
 def sliced(column: Any, rows: slice) -> Any:
     """Some rows of a column, or of a dict of them."""
-    return {key: part[rows] for key, part in column.items()} if isinstance(column, dict) else column[rows]
+    return mapped(lambda part: part[rows], column)
 
 
 def _tensors(observations: Any, space: spaces.Space, device: torch.device) -> Any:

@@ -10,12 +10,13 @@ import numpy as np
 
 from polyak.data.datasets.checks import as_actions
 from polyak.data.datasets.dataset import Dataset
-from polyak.data.datasets.parts import DatasetError, Parts, each
+from polyak.data.datasets.parts import DatasetError, Parts
 from polyak.envs.composed import is_composed
 from polyak.envs.shown import shown_to
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrap import as_vec_env
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
+from polyak.experience.arrays import mapped
 
 Acts = Callable[[Any, Any, np.ndarray], tuple[Any, Any]]
 """Observations [E, ...], the policy's memory, which of E episodes begin [E] -> actions [E, ...], memory."""
@@ -120,20 +121,20 @@ def _record(envs: VecEnv, act: Acts, lanes: list[_Lane]) -> None:
                 continue
             final = infos[i].get("terminal_observation") if starts[i] else None
             cut = final is not None and bool(infos[i].get("TimeLimit.truncated", False))
-            now, then = _row(observations, i), _row(successors, i) if final is None else each(np.array, final)
+            now, then = _row(observations, i), _row(successors, i) if final is None else mapped(np.array, final)
             lane.add(now, actions[i].copy(), float(rewards[i]), then, bool(starts[i]), bool(starts[i]) and not cut)
         observations = successors
 
 
 def _row(observations: Any, i: int) -> Any:
-    return each(lambda array: np.array(array[i]), observations)
+    return mapped(lambda array: np.array(array[i]), observations)
 
 
 def _joined(lanes: list[_Lane]) -> Parts:
     """The episodes of one environment after those of another."""
     offsets = np.cumsum([0, *(len(lane.actions) for lane in lanes)])
     return Parts(
-        each(lambda *rows: np.stack(rows), *(obs for lane in lanes for obs in lane.observations)),
+        mapped(lambda *rows: np.stack(rows), *(obs for lane in lanes for obs in lane.observations)),
         np.stack([action for lane in lanes for action in lane.actions]),
         np.array([reward for lane in lanes for reward in lane.rewards], np.float32),
         np.concatenate([np.array(lane.ends) + offset for lane, offset in zip(lanes, offsets, strict=False)]),

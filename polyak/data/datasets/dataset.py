@@ -24,12 +24,13 @@ from polyak.data.datasets.checks import action_space_of, check_numbers, check_sp
 from polyak.data.datasets.formats import own_names
 from polyak.data.datasets.formats.own_names import Columns
 from polyak.data.datasets.formats.source import damage_named
-from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, arrays_of, assemble, each
+from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, arrays_of, assemble
 from polyak.data.datasets.rings import Buffer, recording_of_ring
 from polyak.data.datasets.seen import channels_first, named_space
 from polyak.envs.make import make_env
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrap import as_vec_env
+from polyak.experience.arrays import mapped
 
 CHUNK = 1 << 16
 CHUNK_BYTES = 1 << 23
@@ -324,10 +325,10 @@ class Dataset:
         number = np.searchsorted(self.ends, at, side="right")
         ends = at + 1 == self.ends[number]
         return Transitions(
-            each(lambda array: array[at + number], self.observations),
+            mapped(lambda array: array[at + number], self.observations),
             self.actions[at],
             self.rewards[at],
-            each(lambda array: array[at + number + 1], self.observations),
+            mapped(lambda array: array[at + number + 1], self.observations),
             ends & self.terminated[number],
             ends & ~self.terminated[number],
             {name: column[at] for name, column in self.columns.items()},
@@ -355,7 +356,7 @@ class Dataset:
         steps = np.concatenate([np.arange(self.starts[e], self.ends[e]) for e in numbers])
         seen = np.concatenate([np.arange(self.starts[e] + e, self.ends[e] + e + 1) for e in numbers])
         parts = Parts(
-            each(lambda array: array[seen], self.observations),
+            mapped(lambda array: array[seen], self.observations),
             self.actions[steps],
             self.rewards[steps],
             np.cumsum(self.lengths[numbers]),
@@ -379,7 +380,7 @@ class Dataset:
         if self.columns.keys() != other.columns.keys():
             raise DatasetError(f"the datasets differ in columns: {sorted(self.columns)} and {sorted(other.columns)}.")
         parts = Parts(
-            each(lambda *arrays: np.concatenate(arrays), self.observations, other.observations),
+            mapped(lambda *arrays: np.concatenate(arrays), self.observations, other.observations),
             np.concatenate([self.actions, other.actions]),
             np.concatenate([self.rewards, other.rewards]),
             np.concatenate([self.ends, len(self) + other.ends]),

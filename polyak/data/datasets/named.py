@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import DatasetError, Parts, Recording, assemble, each
+from polyak.data.datasets.parts import DatasetError, Parts, Recording, assemble
+from polyak.experience.arrays import mapped
 from polyak.warning import warn_user
 
 NAMES = {
@@ -71,7 +72,7 @@ def recording_of(arrays: Mapping[str, Any], source: str) -> Recording:
         episode = np.asarray(known["episodes"])[order]
         last = order[np.append(episode[1:] != episode[:-1], True)]
         known["truncations"][last] |= ~known["terminations"][last]
-        known = {name: each(lambda array: np.asarray(array)[order], array) for name, array in known.items()}
+        known = {name: mapped(lambda array: np.asarray(array)[order], array) for name, array in known.items()}
         columns = {name: array[order] for name, array in columns.items()}
     recording = assemble(
         known["observations"],
@@ -160,8 +161,8 @@ def successors(parts: Parts) -> tuple[ArrayObs, ArrayObs]:
     numbers = np.repeat(np.arange(len(parts.ends)), np.diff(parts.ends, prepend=0))
     at = np.arange(len(parts.actions)) + numbers
     return (
-        each(lambda array: array[at], parts.observations),
-        each(lambda array: array[at + 1], parts.observations),
+        mapped(lambda array: array[at], parts.observations),
+        mapped(lambda array: array[at + 1], parts.observations),
     )
 
 

@@ -5,7 +5,7 @@ Shape letters: E episodes, N transitions in all of them, T steps of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from polyak.data.batch import ArrayObs
 from polyak.envs.composed import by_name
+from polyak.experience.arrays import mapped
 from polyak.warning import warn_user
 
 
@@ -60,7 +61,7 @@ class Parts(NamedTuple):
         """One episode, as views."""
         start, end = int(self.ends[number - 1]) if number else 0, int(self.ends[number])
         return Episode(
-            each(lambda array: array[start + number : end + number + 1], self.observations),
+            mapped(lambda array: array[start + number : end + number + 1], self.observations),
             self.actions[start:end],
             self.rewards[start:end],
             bool(self.terminated[number]),
@@ -82,14 +83,6 @@ class Recording(NamedTuple):
     env_id: str | None = None
     rows: np.ndarray | None = None
     """[N] the source's numbers of the transitions, for messages; None: they are as in ``parts``."""
-
-
-def each(function: Callable[..., Any], *observations: Any) -> Any:
-    """A function of arrays, applied to observations: once, or for each key of dicts of arrays."""
-    first = observations[0]
-    if isinstance(first, dict):
-        return {key: function(*(entry[key] for entry in observations)) for key in first}
-    return function(*observations)
 
 
 def arrays_of(observations: ArrayObs) -> dict[str | None, np.ndarray]:
@@ -172,7 +165,7 @@ def _from_pairs(
     def woven(now: np.ndarray, then: np.ndarray) -> np.ndarray:
         return np.insert(now, ends, then[ends - 1], axis=0)
 
-    return Parts(each(woven, observations, successors), actions, rewards, ends, terminations[ends - 1], columns)
+    return Parts(mapped(woven, observations, successors), actions, rewards, ends, terminations[ends - 1], columns)
 
 
 def _without_successors(
@@ -208,7 +201,7 @@ def _without_successors(
         return np.insert(now, again + 1, now[again], axis=0)
 
     parts = Parts(
-        each(with_last, observations),
+        mapped(with_last, observations),
         actions[kept],
         rewards[kept],
         np.cumsum(lengths - cut),

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from polyak.data.datasets.parts import DatasetError, Recording, assemble, each
+from polyak.data.datasets.parts import DatasetError, Recording, assemble
 from polyak.envs.composed import is_composed
 from polyak.envs.spaces import rounded, wide_bounds
+from polyak.experience.arrays import mapped
 
 
 class Buffer(Protocol):
@@ -59,7 +60,7 @@ def recording_of_ring(
         low, high = wide_bounds(action_space)
         near = np.clip(units, low, high)
         units = rounded(np.where(abs(near - units) <= 1e-5 * (high - low), near, units), action_space)
-    now, then = (each(in_order, rows[name]) for name in ("observations", "next_observations"))
+    now, then = (mapped(in_order, rows[name]) for name in ("observations", "next_observations"))
     recording = assemble(
         _shaped(now, observation_space),
         np.asarray(units).astype(action_space.dtype, copy=False),

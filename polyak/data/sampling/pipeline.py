@@ -23,6 +23,7 @@ from polyak.data.hindsight.relabel import Relabel
 from polyak.data.sampling.reduce import NStep, Reduce
 from polyak.data.sampling.window import Window, windows
 from polyak.data.step import AFTER, NO_EXTRAS
+from polyak.experience.arrays import mapped
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler, Uniform
 
@@ -48,15 +49,15 @@ class Rows(NamedTuple):
         """As SB3 has them, scalars as columns [B, 1]; ``cells`` are the indices if there are ``weights``."""
         samples = DictReplayBufferSamples if isinstance(self.observations, dict) else ReplayBufferSamples
         return samples(
-            _each(self.observations, tensor),
+            mapped(tensor, self.observations),
             tensor(self.actions),
-            _each(self.next_observations, tensor),
+            mapped(tensor, self.next_observations),
             tensor(self.terminated[..., None]),
             tensor(self.rewards[..., None]),
             None if self.discounts is None else tensor(self.discounts[..., None]),
             None if weights is None else tensor(weights[:, None]),
             None if weights is None else torch.from_numpy(cells),
-            _each(self.extras, tensor) if self.extras else None,
+            mapped(tensor, self.extras) if self.extras else None,
             None if self.valid is None else tensor(self.valid),
         )
 
@@ -67,13 +68,13 @@ class Rows(NamedTuple):
         if self.valid is not None:
             discounts *= self.valid
         return Transition(
-            _each(self.observations, single_precision, tensor),
+            mapped(tensor, single_precision(self.observations)),
             tensor(self.actions),
             tensor(self.rewards),
-            _each(self.next_observations, single_precision, tensor),
+            mapped(tensor, single_precision(self.next_observations)),
             tensor(discounts),
             weights,
-            _each(self.extras, tensor),
+            mapped(tensor, self.extras),
             None if self.valid is None else tensor(self.valid),
         )
 
@@ -124,7 +125,7 @@ class Pipeline(NamedTuple):
         source = self.source(len(cells) * self.gathered_rows)
         if not self.whole_rows:
             return self._windows(source, cells)
-        row = source.at(cells, shared).columns
+        row = source.read(cells, shared)
         return Rows(
             self.normalize_obs(row["observations"]),
             row["actions"],
@@ -141,12 +142,12 @@ class Pipeline(NamedTuple):
         cells, valid = windows(ring, cells, self.reduce.window, self.reduce.before)
         valid = self.reduce.cut(valid, self.rng)
         first, last, exists = self.reduce.ends(cells, valid)
-        row = source.at(first).columns
+        row = source.read(first)
         then, extras = row["next_observations"], row.get("extras", NO_EXTRAS)
         if last is not first:
             then = source.successors(last)
             if names := [name for name in extras if name.startswith(AFTER)]:
-                end = source.at(last)["extras"]
+                end = source.read(last)["extras"]
                 extras = {**extras, **{name: end[name] for name in names}}
         window = Window(cells, valid, ring.take(cells, "rewards"), row["observations"], then)
         if self.relabel is not None:
@@ -218,15 +219,6 @@ def late_batches(
     for _ in range(batches):
         rows, weights = map(torch.from_numpy, sampler.draw(batch_size, filled, None))
         yield TransitionRows(columns, rows, discount, weights, span), rows
-
-
-def _each(columns: Any, *steps: Callable[[Any], Any]) -> Any:
-    """Functions applied one after the other to a column, or to each of a dict of columns."""
-    if isinstance(columns, dict):
-        return {key: _each(column, *steps) for key, column in columns.items()}
-    for step in steps:
-        columns = step(columns)
-    return columns
 
 
 @lru_cache(maxsize=8)

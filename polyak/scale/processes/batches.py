@@ -13,6 +13,7 @@ import torch
 
 from polyak.data import Transition
 from polyak.data.batch import gathered
+from polyak.experience.arrays import mapped
 
 Columns = dict[str, Any]
 """Fields of a :class:`~polyak.data.Transition`: arrays [B, ...], dicts of them, or ``None``."""
@@ -51,9 +52,7 @@ def errors_of(parts: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 
 def _each(value: Any, function: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: function(part) for key, part in value.items()}
-    return None if value is None else function(value)
+    return None if value is None else mapped(function, value)
 
 
 def stacked(parts: Sequence[Columns]) -> Columns:

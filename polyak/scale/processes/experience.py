@@ -15,6 +15,7 @@ from gymnasium import spaces
 from polyak.data import ReplayBuffer
 from polyak.data.base import BaseBuffer
 from polyak.data.step import Step
+from polyak.experience import Experience, arrays
 from polyak.scale.processes.fragments import Fragment
 
 _SENT = ("observations", "actions", "rewards", "next_observations", "dones", "truncated", "extras")
@@ -43,7 +44,7 @@ class Outbox(ReplayBuffer):
 
     def record(self, step: Step) -> None:
         """Keep one step until it is sent."""
-        self._waiting.append({name: _copied(getattr(step, name)) for name in _SENT})
+        self._waiting.append({name: arrays.mapped(np.array, getattr(step, name)) for name in _SENT})
 
     @property
     def is_empty(self) -> bool:
@@ -53,16 +54,15 @@ class Outbox(ReplayBuffer):
     def taken(self, version: int) -> Fragment:
         """All that waits, [T, N, ...] each."""
         steps, self._waiting = self._waiting, []
-        return Fragment({name: _stacked([step[name] for step in steps]) for name in _SENT}, {}, version)
+        return Fragment(Experience(arrays.mapped(lambda *several: np.stack(several), *steps)), {}, version)
 
 
 def steps_in(fragment: Fragment) -> Iterator[Step]:
     """What was recorded, as far as a replay buffer wants to know of it."""
-    columns = fragment.columns
-    envs = columns["rewards"].shape[1]
+    length, envs = fragment.columns.lead
     nothing: list[dict[str, Any]] = [{}] * envs
-    for t in range(len(columns["rewards"])):
-        row = {name: _at(column, t) for name, column in columns.items()}
+    for t in range(length):
+        row = fragment.columns[t]
         dones, truncated = row["dones"], row["truncated"]
         yield Step(
             env_actions=None,
@@ -110,21 +110,3 @@ class Lanes:
         found |= dict(zip(free, strangers, strict=True))
         self._last = [found[block].source for block in range(len(self._last))]
         return [found[block] for block in range(len(self._last))], cut
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(part) for key, part in value.items()}
-    return np.array(value)
-
-
-def _stacked(values: Sequence[Any]) -> Any:
-    if isinstance(values[0], dict):
-        return {key: _stacked([value[key] for value in values]) for key in values[0]}
-    return np.stack(values)
-
-
-def _at(column: Any, t: int) -> Any:
-    if isinstance(column, dict):
-        return {key: part[t] for key, part in column.items()}
-    return column[t]

@@ -5,7 +5,7 @@ Shapes: T steps of N environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,18 +15,15 @@ import torch
 
 from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Rollout
 from polyak.data import RolloutBuffer
-from polyak.data.rollout import COLLECTED
-
-_COLUMNS = (*COLLECTED, "advantages", "returns")
-"""What a rollout buffer holds, [T, N, ...] each."""
+from polyak.experience import Experience, arrays
 
 
 @dataclass
 class Fragment:
     """A rollout of one runner, or several side by side."""
 
-    columns: dict[str, Any]
-    """Name -> [T, N, ...], or a dict of such."""
+    columns: Experience
+    """[T, N, ...], in numpy."""
     last: dict[str, Any]
     """Name -> [N, ...], or a dict of such: what there is after the last step, of algorithms that ask for it."""
     version: int
@@ -43,13 +40,13 @@ class Fragment:
     @property
     def rows(self) -> int:
         """Environment steps."""
-        steps, envs = self.columns["rewards"].shape
-        return int(steps * envs)
+        steps, envs = self.columns.lead
+        return steps * envs
 
 
 def taken_from(buffer: RolloutBuffer, version: int, rollout: Rollout | None = None) -> Fragment:
     """What a full buffer holds, before it is read; with what came after it, if that is known."""
-    columns = {name: getattr(buffer, name) for name in _COLUMNS}
+    columns = buffer.collected.plus(advantages=buffer.advantages, returns=buffer.returns)
     last: dict[str, Any] = {}
     if rollout is not None:
         memory = {name: tensor.numpy(force=True) for name, tensor in rollout.memory.items()}
@@ -76,8 +73,8 @@ def given_to(model: Any, fragments: Sequence[Fragment]) -> None:
 
 def _fill(buffer: RolloutBuffer, fragment: Fragment) -> None:
     buffer.reset()
-    for name, column in fragment.columns.items():
-        setattr(buffer, name, _mapped(np.array, column))
+    for name, column in fragment.columns.map(np.array).items():
+        setattr(buffer, name, column)
     buffer.pos, buffer.full = buffer.buffer_size, True
 
 
@@ -85,8 +82,8 @@ def joined(fragments: Sequence[Fragment]) -> Fragment:
     """Several of equal length side by side."""
     if len(fragments) == 1:
         return fragments[0]
-    columns = {name: _beside([one.columns[name] for one in fragments], 1) for name in fragments[0].columns}
-    last = {name: _beside([one.last[name] for one in fragments], 0) for name in fragments[0].last}
+    columns = Experience.joined([one.columns for one in fragments], 1)
+    last = arrays.mapped(lambda *several: np.concatenate(several), *(one.last for one in fragments))
     infos = [info for one in fragments for info in one.infos]
     return Fragment(columns, last, min(one.version for one in fragments), infos)
 
@@ -97,25 +94,13 @@ def split(fragment: Fragment, parts: int) -> list[Fragment]:
     Where these cannot be dealt out evenly, some stand in two parts: learners that learn as one must all make the same
     steps, or they wait for each other for ever.
     """
-    envs = fragment.columns["rewards"].shape[1]
+    envs = fragment.columns.lead[1]
     width = -(-envs // parts)
     return [of_envs(fragment, np.arange(part * width, (part + 1) * width) % envs) for part in range(parts)]
 
 
 def of_envs(fragment: Fragment, envs: np.ndarray) -> Fragment:
     """What some environments have brought."""
-    columns = _mapped(partial(np.take, indices=envs, axis=1), fragment.columns)
-    last = _mapped(partial(np.take, indices=envs, axis=0), fragment.last)
+    columns = fragment.columns.map(partial(np.take, indices=envs, axis=1))
+    last = arrays.mapped(partial(np.take, indices=envs, axis=0), fragment.last)
     return Fragment(columns, last, fragment.version)
-
-
-def _mapped(function: Callable[..., np.ndarray], column: Any) -> Any:
-    if isinstance(column, dict):
-        return {key: _mapped(function, part) for key, part in column.items()}
-    return function(column)
-
-
-def _beside(columns: Sequence[Any], axis: int) -> Any:
-    if isinstance(columns[0], dict):
-        return {key: _beside([column[key] for column in columns], axis) for key in columns[0]}
-    return np.concatenate(columns, axis)

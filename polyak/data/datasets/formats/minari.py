@@ -24,10 +24,11 @@ from gymnasium.error import Error as GymnasiumError
 from polyak.data.datasets.formats.minari_checks import check
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.named import numeric
-from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, each
+from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording
 from polyak.data.datasets.seen import named_space
 from polyak.data.datasets.writing import replacing
 from polyak.envs.composed import SEPARATOR, by_name
+from polyak.experience.arrays import mapped
 
 _DATA = "data"
 _ABOUT = "metadata.json"
@@ -64,7 +65,7 @@ def read(source: Source) -> Recording:
         raise DatasetError(f"{source} has no episodes.")
     lengths = [len(episode.rewards) for episode in episodes]
     parts = Parts(
-        each(lambda *arrays: np.concatenate(arrays), *(_named(episode.observations) for episode in episodes)),
+        mapped(lambda *arrays: np.concatenate(arrays), *(_named(episode.observations) for episode in episodes)),
         np.concatenate([_actions(source, episode.actions) for episode in episodes]),
         np.concatenate([episode.rewards for episode in episodes]),
         np.cumsum(lengths),
