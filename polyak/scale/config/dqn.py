@@ -280,6 +280,10 @@ class DQNConfig(ReplayConfig):
         found = self.schedule("epsilon")
         return found if callable(found) else LinearSchedule(found, found, 1.0)
 
+    def _told_epsilon(self) -> Any:
+        """What a module that explores by itself is given."""
+        return 0.0 if self.noisy else self.epsilon
+
     def _exploration(self) -> dict[str, Any]:
         """Keyword arguments of the first straight line; :meth:`exploration_schedule` has them all."""
         if self.noisy:
@@ -312,7 +316,7 @@ class DQNConfig(ReplayConfig):
         agree = own is None or "hiddens" not in self._given or list(own) == hiddens
         fix = f"model_config['head_fcnet_hiddens']={own} says otherwise. Give one of them."
         require(agree, "hiddens", self.hiddens, fix)
-        kwargs["model_config"] = {**networks.options, "double_q": self.double_q}
+        kwargs["model_config"] = {**networks.options, "double_q": self.double_q, "epsilon": self._told_epsilon()}
         if own is None or not isinstance(self.model_config, dict):
             kwargs["model_config"]["head_fcnet_hiddens"] = hiddens
         if networks.remembers:

@@ -128,7 +128,9 @@ def can_be_taken_apart(module: Any, default: type[RLModule], methods: tuple[str,
 
 def as_it_stands(observation_space: spaces.Space) -> Any:
     """A features extractor without a catalog: the parts of a Dict each by itself, all else as one vector."""
-    return (CombinedExtractor if isinstance(observation_space, spaces.Dict) else FlattenExtractor)(observation_space)
+    if isinstance(observation_space, spaces.Dict):
+        return CombinedExtractor(observation_space)
+    return FlattenExtractor(observation_space)
 
 
 class CatalogFeatures(EncoderFeatures):
