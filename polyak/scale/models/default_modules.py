@@ -115,8 +115,8 @@ class DefaultDQNTorchRLModule(TorchRLModule):
 
     @torch.no_grad()
     def _forward_exploration(self, batch: Batch, t: int = 0, **kwargs: Any) -> Batch:
-        """Random actions with the probability that ``epsilon_schedule`` has after ``t`` environment steps, else those of
-        the largest values."""
+        """Random actions with the probability that ``epsilon_schedule`` has after ``t`` environment steps, else
+        those of the largest values."""
         values = self.compute_q_values(batch)[QF_PREDS]
         drawn = torch.randint_like(values[..., 0], values.shape[-1], dtype=torch.int64)
         rarely = torch.rand_like(values[..., 0]) < self.epsilon_schedule.update(t)
