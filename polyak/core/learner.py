@@ -266,11 +266,15 @@ class Learner(nn.Module):
                 p.grad = grad
         grads = [p.grad for p in free if p.grad is not None]
         if max_grad_norm is not None and grads:
-            clip_gradients(grads, max_grad_norm)
+            self.limit(grads, max_grad_norm)
         if isinstance(optimizer, TracedOptimizer):
             optimizer.step(unless)
         elif unless is None or not unless:
             optimizer.step()
+
+    def limit(self, grads: list[Tensor], most: Tensor | float) -> None:
+        """Limit gradients in place: here their norm, taken of all together. A subclass may do otherwise."""
+        clip_gradients(grads, most)
 
     def load_optimizer(self, name: str, state: dict[str, Any]) -> None:
         """Load an optimizer's state dict. A learning rate that is a tensor stays one, so that graphs see it move."""

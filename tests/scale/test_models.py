@@ -413,3 +413,19 @@ def test_modules_can_be_copied_and_pickled() -> None:
 def test_catalogs_of_dqn_need_choices() -> None:
     with pytest.raises(ValueError, match="Discrete"):
         DQNCatalog(VECTOR, FORCE, {}).build_af_head()
+
+
+@pytest.mark.parametrize(("name", "fix"), [("save_state", "save_to_path"), ("config", "observation_space")])
+def test_names_that_a_module_once_had_say_what_to_use(name: str, fix: str) -> None:
+    module = DefaultDQNTorchRLModule(observation_space=VECTOR, action_space=CHOICE, model_config={"fcnet_hiddens": [4]})
+    with pytest.raises(AttributeError, match=f"has no {name}. Use .*{fix}"):
+        getattr(module, name)
+
+
+def test_advantages_have_a_distribution_of_their_own() -> None:
+    options = {"fcnet_hiddens": [4], "num_atoms": 3, "dueling": True, "v_min": -1.0, "v_max": 1.0}
+    module = DefaultDQNTorchRLModule(observation_space=VECTOR, action_space=CHOICE, model_config=options)
+    found = module.compute_advantage_distribution({"obs": torch.zeros(2, *VECTOR.shape)})
+    assert found["qf_probs"].shape == (2, int(CHOICE.n), 3)
+    torch.testing.assert_close(found["qf_probs"].sum(-1), torch.ones(2, int(CHOICE.n)))
+    torch.testing.assert_close(found["atoms"], torch.tensor([-1.0, 0.0, 1.0]))

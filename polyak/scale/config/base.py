@@ -29,7 +29,8 @@ from polyak.core.hyperparameters import declared, described, fitted, require
 from polyak.core.schedules import PiecewiseSchedule
 from polyak.envs.names import did_you_mean
 from polyak.scale import not_called
-from polyak.scale.config import replaced
+from polyak.scale.config import dumps, replaced
+from polyak.scale.config.clipping import CLIPS
 from polyak.scale.config.settings import (
     GROUPS,
     CallbackSettings,
@@ -48,6 +49,7 @@ from polyak.scale.config.settings import (
 )
 from polyak.scale.filters import filter_of
 from polyak.scale.overrides import refuse
+from polyak.warning import warn_user
 
 HORIZON = 1_000_000
 """Environment steps by which schedules count: they go on past it."""
@@ -167,6 +169,7 @@ class AlgorithmConfig(
 
     def _put(self, group: str, settings: Mapping[str, Any]) -> Self:
         """Set some; none, if one of them cannot be."""
+        settings = dumps.meant(settings, _hints(type(self)), self.name)
         values = {name: self._checked(name, value, group) for name, value in settings.items()}
         for name, value in values.items():
             self._set(name, value)
@@ -240,7 +243,9 @@ class AlgorithmConfig(
         return cls().update_from_dict(settings)
 
     def update_from_dict(self, settings: Mapping[str, Any]) -> Self:
-        """Set some by their names, wherever they belong."""
+        """Set some by their names, wherever they belong: also all that RLlib's ``to_dict()`` has. What asks for nothing
+        is left out."""
+        settings = dumps.meant(settings, _hints(type(self)), self.name)
         values = {name: self._checked(name, value) for name, value in settings.items()}
         for name, value in values.items():
             self._set(name, value)
@@ -300,8 +305,14 @@ class AlgorithmConfig(
     @property
     def total_train_batch_size(self) -> int:
         """Rows that all learners get at once."""
-        per_learner = self.train_batch_size_per_learner or self.train_batch_size
-        return per_learner * max(1, self.num_learners)
+        if self.train_batch_size_per_learner is None or self._says_total:
+            return self.train_batch_size
+        return self.train_batch_size_per_learner * max(1, self.num_learners)
+
+    @property
+    def _says_total(self) -> bool:
+        """Whether ``train_batch_size`` was set, and ``train_batch_size_per_learner`` was not."""
+        return "train_batch_size" in self._given and "train_batch_size_per_learner" not in self._given
 
     def get_rollout_fragment_length(self) -> int:
         """Steps of each environment between two looks of the learner."""
@@ -386,6 +397,11 @@ class AlgorithmConfig(
 
     def _algorithm(self, algorithm: type[Any]) -> type[Any]:
         """The class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`."""
+        if self.grad_clip is not None and self.grad_clip_by != "global_norm":
+            return with_learner(self._of_learner(algorithm), CLIPS[self.grad_clip_by])
+        return self._of_learner(algorithm)
+
+    def _of_learner(self, algorithm: type[Any]) -> type[Any]:
         own, chosen = algorithm.learner_class, self.learner_class or self.get_default_learner_class()
         if chosen is own:
             return algorithm
@@ -405,8 +421,7 @@ class AlgorithmConfig(
         for name in sorted(self._given):
             fix = "Only ray.tune.Tuner(trainable, param_space=config) chooses from it. Set a value."
             require(searched(getattr(self, name)) is None, name, getattr(self, name), fix)
-        named = self.train_batch_size_per_learner is None or "train_batch_size" not in self._given
-        agree = named or self.train_batch_size == self.train_batch_size_per_learner
+        agree = "train_batch_size" not in self._given or self.train_batch_size == self.total_train_batch_size
         fix = f"train_batch_size_per_learner={self.train_batch_size_per_learner} says otherwise. Give one of them."
         require(agree, "train_batch_size", self.train_batch_size, fix)
         needs = self.evaluation_num_env_runners > 0 or not self.evaluation_parallel_to_training
@@ -418,6 +433,8 @@ class AlgorithmConfig(
         fix = "a function of one's own evaluates in this process: set evaluation_num_env_runners=0."
         alone = self.custom_evaluation_function is None or self.evaluation_num_env_runners == 0
         require(alone, "custom_evaluation_function", self.custom_evaluation_function, fix)
+        if self.log_gradients:
+            warn_user("log_gradients=True: norms of gradients are not among the results here.")
         filter_of(self.env_to_module_connector)
         self.evaluation_settings()
         algorithm, policy, kwargs = self.plain()

@@ -27,12 +27,14 @@ from polyak.scale.models.values import (
     ExploresItself,
     LossesOfModule,
     ModuleValuePolicy,
+    SquaredErrors,
     TargetsOfModule,
     chooses_itself,
     explores_itself,
     refuse_of_dqn,
 )
 from polyak.scale.processes.shards import ShardedReplayBuffer
+from polyak.warning import warn_user
 
 BUFFERS = {"EpisodeReplayBuffer": False, "PrioritizedEpisodeReplayBuffer": True}
 """Types of replay buffers -> whether they are prioritised."""
@@ -44,10 +46,12 @@ OLD_BUFFERS = {
     "MultiAgentEpisodeReplayBuffer": "EpisodeReplayBuffer",
     "MultiAgentPrioritizedEpisodeReplayBuffer": "PrioritizedEpisodeReplayBuffer",
 }
+OLD_ALPHAS = {"prioritized_replay_alpha": "alpha", "prioritized_replay_beta": "beta"}
+"""Old names of entries that still mean the same."""
+IDLE = [("_enable_replay_buffer_api", False), ("replay_sequence_length", 1), ("prioritized_replay_eps", 1e-6)]
+"""Old entries at values that ask for nothing else than what is done."""
 OLD_OPTIONS = {
     "_enable_replay_buffer_api": "nothing: it is always so",
-    "prioritized_replay_alpha": "'alpha'",
-    "prioritized_replay_beta": "'beta'",
     "prioritized_replay_eps": "nothing: 'alpha' and 'beta' are all",
     "replay_sequence_length": "rl_module(model_config={'use_lstm': True, 'max_seq_len': ...})",
     "learning_starts": "training(num_steps_sampled_before_learning_starts=...)",
@@ -74,8 +78,12 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
     name = "replay_buffer_config"
     kind = config.get("type", "PrioritizedEpisodeReplayBuffer")
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
-    fix = f"Use {OLD_BUFFERS[kind]!r}." if kind in OLD_BUFFERS else f"there are {', '.join(BUFFERS)}."
+    if kind in OLD_BUFFERS:
+        warn_user(f"{name}['type']={kind!r} is an old name. Use {OLD_BUFFERS[kind]!r}.")
+        kind = OLD_BUFFERS[kind]
+    fix = f"there are {', '.join(BUFFERS)}."
     require(kind in BUFFERS, f"{name}['type']", kind, fix + did_you_mean(kind, BUFFERS))
+    config = _renamed(config)
     known = (
         "type",
         "capacity",
@@ -104,6 +112,18 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
     return ReplayOptions(
         capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards, once
     )
+
+
+def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries of ``replay_buffer_config`` in today's names, without those that ask for nothing."""
+    found = {}
+    for key, value in config.items():
+        if key in OLD_ALPHAS:
+            warn_user(f"replay_buffer_config[{key!r}] is an old name. Use {OLD_ALPHAS[key]!r}.")
+            found[OLD_ALPHAS[key]] = value
+        elif (key, value) not in IDLE:
+            found[key] = value
+    return found
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -223,8 +243,9 @@ class DQNConfig(ReplayConfig):
     """Widths of the hidden layers of each head, unless ``model_config`` has ``head_fcnet_hiddens``."""
     double_q: bool = True
     """Double Q-learning (arXiv:1509.06461)."""
-    td_error_loss_fn: Literal["huber"] = "huber"
-    """Of the temporal-difference error."""
+    td_error_loss_fn: Literal["huber", "mse"] = "huber"
+    """Of the temporal-difference error: Huber's loss, whose gradient is at most 1, or the square of the error. Without
+    ``num_atoms``."""
     categorical_distribution_temperature: Annotated[float, Only("1", lambda x: x == 1)] = 1.0
     """Probabilities are the softmax of logits as they are."""
     burn_in_len: Natural = 0
@@ -261,6 +282,10 @@ class DQNConfig(ReplayConfig):
             "policy_kwargs": policy_kwargs,
         }
         algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
+        if self.td_error_loss_fn == "mse":
+            fix = "distributions of returns are learned by their cross-entropy: set num_atoms=1, or leave it out."
+            require(self.num_atoms == 1, "td_error_loss_fn", self.td_error_loss_fn, fix)
+            algorithm = with_learner(algorithm, SquaredErrors)
         module_class = policy_kwargs["module_class"]
         if explores_itself(module_class):
             algorithm = type(algorithm.__name__, (ExploresItself, algorithm), {"__module__": __name__})
@@ -279,6 +304,10 @@ class DQNConfig(ReplayConfig):
             return None
         found = self.schedule("epsilon")
         return found if callable(found) else LinearSchedule(found, found, 1.0)
+
+    def _told_epsilon(self) -> Any:
+        """What a module that explores by itself is given."""
+        return 0.0 if self.noisy else self.epsilon
 
     def _exploration(self) -> dict[str, Any]:
         """Keyword arguments of the first straight line; :meth:`exploration_schedule` has them all."""
@@ -312,7 +341,7 @@ class DQNConfig(ReplayConfig):
         agree = own is None or "hiddens" not in self._given or list(own) == hiddens
         fix = f"model_config['head_fcnet_hiddens']={own} says otherwise. Give one of them."
         require(agree, "hiddens", self.hiddens, fix)
-        kwargs["model_config"] = {**networks.options, "double_q": self.double_q}
+        kwargs["model_config"] = {**networks.options, "double_q": self.double_q, "epsilon": self._told_epsilon()}
         if own is None or not isinstance(self.model_config, dict):
             kwargs["model_config"]["head_fcnet_hiddens"] = hiddens
         if networks.remembers:

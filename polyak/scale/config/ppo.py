@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from polyak.algorithms.ppo import PPO
-from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
+from polyak.core.hyperparameters import Count, Fraction, NonNegative, Only, Positive, require
 from polyak.scale.config.actor_critic import ActorCriticConfig
 from polyak.scale.config.base import Plain, with_learner
 from polyak.scale.config.settings import Points
 from polyak.scale.models.actor_critics import DivergenceOfModule, WholeModulePolicy
+
+_SHUFFLES = "True: minibatches of neighbouring rows would be of one episode each"
+_CRITIC = "True: without state values the algorithm is REINFORCE, polyak.REINFORCE('MlpPolicy', env)"
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -29,9 +32,9 @@ class PPOConfig(ActorCriticConfig):
     """Passes over a rollout."""
     minibatch_size: Count | None = 128
     """Rows in one gradient step; ``None``: the whole rollout."""
-    shuffle_batch_per_epoch: Literal[True] = True
+    shuffle_batch_per_epoch: Annotated[bool, Only(_SHUFFLES, bool)] = True
     """Rows come in another order in each pass."""
-    use_critic: Literal[True] = True
+    use_critic: Annotated[bool, Only(_CRITIC, bool)] = True
     """State values are learned: without them there is REINFORCE."""
     use_gae: bool = True
     """``False`` takes ``lambda_`` as 1: advantages are returns less state values."""

@@ -15,7 +15,7 @@ from polyak.scale.config.settings import Points
 from polyak.scale.models.catalog import Catalog
 from polyak.scale.models.default_modules import DefaultSACTorchRLModule
 from polyak.scale.models.layers import activation_called
-from polyak.scale.models.parts import CatalogFeatures, as_it_stands
+from polyak.scale.models.parts import AsItStands, CatalogFeatures
 from polyak.scale.models.rl_module import RLModuleSpec
 
 
@@ -111,7 +111,7 @@ class SACConfig(ReplayConfig):
             "activation_fn": activation_called(activation),
             "n_critics": 2 if self.twin_q else 1,
             "optimizer_kwargs": {"eps": 1e-8},
-            "features_extractor_class": as_it_stands,
+            "features_extractor_class": AsItStands,
         }
         if options["use_lstm"]:
             kwargs |= {

@@ -18,6 +18,14 @@ Points = Annotated[Any, Only("points [[environment step, value], ...]", lambda v
 """Straight lines between points, the first at step 0."""
 Function = Any
 """A function or ``None``."""
+_BATCHES = (
+    "'truncate_episodes': rollouts have a number of steps, and what they cut off is estimated by the value function. "
+    "Longer ones cut less: train_batch_size_per_learner"
+)
+_EXPLORES = (
+    "True: what is learned from was chosen with exploration. evaluation(evaluation_config={'explore': False}) and "
+    "compute_single_action(observation, explore=False) act without"
+)
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -60,12 +68,12 @@ class EnvRunnerSettings:
     """Step the environments of a runner one after another, or each in a process of its own."""
     rollout_fragment_length: Count | Literal["auto"] = "auto"
     """Steps of each environment between two looks of the learner: see each algorithm."""
-    batch_mode: Literal["truncate_episodes"] = "truncate_episodes"
+    batch_mode: Annotated[str, Only(_BATCHES, lambda mode: mode == "truncate_episodes")] = "truncate_episodes"
     """Batches end wherever they are full."""
     env_to_module_connector: Any = None
     """A :class:`~polyak.scale.MeanStdFilter`, or a function that returns one: observations are learned from less their
     running mean, divided by their deviation. Statistics are those of all runners."""
-    explore: Literal[True] = True
+    explore: Annotated[bool, Only(_EXPLORES, bool)] = True
     """Training explores; evaluation as ``evaluation_config`` says."""
     num_cpus_per_env_runner: NonNegative = 1
     """On Ray: processors that each runner reserves."""
@@ -117,12 +125,12 @@ class TrainingSettings:
     """Learning rate: a number, or points [[environment step, value], ...]."""
     grad_clip: NonNegative | None = None
     """Largest norm of the gradient; ``None``: any."""
-    grad_clip_by: Literal["global_norm"] = "global_norm"
-    """Of all parameters together."""
+    grad_clip_by: Literal["global_norm", "norm", "value"] = "global_norm"
+    """Limit the norm of the gradients of all parameters together, that of each parameter's, or each number."""
     train_batch_size_per_learner: Count | None = None
     """Rows that each learner gets at once; ``None`` takes ``train_batch_size``."""
     train_batch_size: Count = 32
-    """Rows of a batch, where ``train_batch_size_per_learner`` is not given."""
+    """Rows that all learners get at once, where ``train_batch_size_per_learner`` is not given."""
     num_epochs: Count = 1
     """Passes over a batch."""
     minibatch_size: Count | None = None
@@ -217,8 +225,8 @@ class ReportingSettings:
     """Least environment steps of one ``train()``."""
     min_train_timesteps_per_iteration: Natural = 0
     """Least rows that one ``train()`` learns from, counted as often as they are."""
-    log_gradients: Literal[False] = False
-    """Norms of gradients are not reported."""
+    log_gradients: bool = False
+    """Norms of gradients are not reported; with ``True`` a warning says so."""
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -205,8 +205,8 @@ class Catalog(MayBeNamed):
         model_config_dict: dict[str, Any],
         action_space: spaces.Space | None = None,
     ) -> ModelConfig:
-        """A perceptron for vectors, convolutions for images, both for the parts of a Dict, and an LSTM behind any of them
-        with ``use_lstm``.
+        """A perceptron for vectors, convolutions for images, both for the parts of a Dict, and an LSTM behind any of
+        them with ``use_lstm``.
 
         Raises:
             ValueError: another observation space.
@@ -229,9 +229,9 @@ class Catalog(MayBeNamed):
         if (shapes := shapes_in(observation_space)) is not None:
             return _of_parts(observation_space, shapes, options)
         raise ValueError(
-            f"There is no default encoder for the observation space {observation_space}: it must be a Box, or a Dict of "
-            "these. Wrap the environment (gymnasium.wrappers.FlattenObservation), or override _get_encoder_config() of "
-            f"{cls.__name__}."
+            f"There is no default encoder for the observation space {observation_space}: it must be a Box, or a Dict "
+            "of these. Wrap the environment (gymnasium.wrappers.FlattenObservation), or override _get_encoder_config() "
+            f"of {cls.__name__}."
         )
 
     @classmethod
@@ -337,9 +337,10 @@ def _of_images(shape: tuple[int, ...], options: Mapping[str, Any]) -> CNNEncoder
 
 def _of_parts(space: spaces.Space, shapes: Mapping[str, tuple[int, ...]], options: Mapping[str, Any]) -> ModelConfig:
     parts: dict[str, ModelConfig | None] = dict.fromkeys(shapes)
-    for name, shape in shapes.items():
-        if isinstance(space, spaces.Dict) and is_image_space(space[name]):
-            last = shape if not is_image_space_channels_first(space[name]) else (*shape[1:], shape[0])
+    for name, part in space.spaces.items() if isinstance(space, spaces.Dict) else ():
+        if is_image_space(part):
+            shape = part.shape
+            last = (*shape[1:], shape[0]) if is_image_space_channels_first(part) else shape
             parts[name] = _of_images(last, options)
     width = sum(width_of(shape, parts[name]) for name, shape in shapes.items())
     return NestedEncoderConfig(parts=parts, base_encoder_config=_of_vectors((width,), options))

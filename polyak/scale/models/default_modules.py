@@ -26,6 +26,7 @@ from polyak.scale.columns import (
     Columns,
 )
 from polyak.scale.models.catalog import DQNCatalog, PPOCatalog
+from polyak.scale.models.exploration import EpsilonSchedule
 from polyak.scale.models.rl_module import Batch, TorchRLModule, as_pictures
 
 
@@ -79,7 +80,8 @@ class DefaultDQNTorchRLModule(TorchRLModule):
     """``encoder``, head ``af`` of advantages or action values, and ``vf`` of a dueling network, from a
     :class:`~polyak.scale.models.catalog.DQNCatalog`.
 
-    ``model_config`` may also hold ``num_atoms``, ``v_min``, ``v_max``, ``dueling`` and ``sigma0``.
+    ``model_config`` may also hold ``num_atoms``, ``v_min``, ``v_max``, ``dueling``, ``sigma0`` and
+    ``epsilon``.
     """
 
     default_catalog: ClassVar[Any] = DQNCatalog
@@ -93,6 +95,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         self.af = catalog.build_af_head(framework="torch")
         support = torch.linspace(options.get("v_min", -10.0), options.get("v_max", 10.0), self.num_atoms)
         self.register_buffer("support", support, persistent=False)
+        self.epsilon_schedule = EpsilonSchedule(options.get("epsilon", 0.0))
         self._target: tuple[DefaultDQNTorchRLModule, ...] = ()  # in which torch looks for no parameters
 
     def output_specs_inference(self) -> list[str]:
@@ -109,6 +112,15 @@ class DefaultDQNTorchRLModule(TorchRLModule):
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         values = self.compute_q_values(batch)[QF_PREDS]
         return {Columns.ACTIONS: values.argmax(-1), Columns.ACTION_DIST_INPUTS: values}
+
+    @torch.no_grad()
+    def _forward_exploration(self, batch: Batch, t: int = 0, **kwargs: Any) -> Batch:
+        """Random actions with the probability that ``epsilon_schedule`` has after ``t`` environment steps, else
+        those of the largest values."""
+        values = self.compute_q_values(batch)[QF_PREDS]
+        drawn = torch.randint_like(values[..., 0], values.shape[-1], dtype=torch.int64)
+        rarely = torch.rand_like(values[..., 0]) < self.epsilon_schedule.update(t)
+        return {Columns.ACTIONS: torch.where(rarely, drawn, values.argmax(-1))}
 
     def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
         """Values of what was observed; where the batch has the next observations, too, theirs by the target networks,
@@ -148,6 +160,13 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         probs = logits.softmax(-1)
         preds = (probs * self.support).sum(-1)
         return {QF_PREDS: preds, ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: probs}
+
+    def compute_advantage_distribution(self, batch: Batch) -> dict[str, Tensor]:
+        """Of a dueling module with atoms: what its head of advantages says alone, [B, A, K]."""
+        n_actions = int(self.action_space.n)  # type: ignore[union-attr]
+        features = self.encoder(as_pictures(batch))[ENCODER_OUT]
+        logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions)).transpose(-1, -2)
+        return {ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: logits.softmax(-1)}
 
     # -- the lagging copy ----------------------------------------------------------------------------------------------
 

@@ -159,8 +159,7 @@ class RecurrentEncoder(TorchModel, Encoder):
         return {ENCODER_OUT: outputs, Columns.STATE_OUT: {names[mine]: part[-1] for mine, part in then.items()}}
 
     def tokens(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
-        """What the recurrent layers read of observations, of one step or of many: [..., *input_dims], or a dict of such,
-        -> [..., F]"""
+        """What the recurrent layers read of observations [B, T, *input_dims], or of a dict of such: [B, T, F]"""
         if self.tokenizer is None:
             assert isinstance(observations, Tensor)
             return observations

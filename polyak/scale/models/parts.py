@@ -126,9 +126,16 @@ def can_be_taken_apart(module: Any, default: type[RLModule], methods: tuple[str,
     return isinstance(module, default) and all(getattr(type(module), m) is getattr(default, m) for m in methods)
 
 
-def as_it_stands(observation_space: spaces.Space) -> Any:
-    """A features extractor without a catalog: the parts of a Dict each by itself, all else as one vector."""
-    return (CombinedExtractor if isinstance(observation_space, spaces.Dict) else FlattenExtractor)(observation_space)
+class AsItStands(nn.Module):
+    """What is called for a features extractor without a catalog: of the parts of a Dict, or of one vector.
+
+    It is a class of modules, of which files can hold the name.
+    """
+
+    def __new__(cls, observation_space: spaces.Space) -> Any:
+        if isinstance(observation_space, spaces.Dict):
+            return CombinedExtractor(observation_space)
+        return FlattenExtractor(observation_space)
 
 
 class CatalogFeatures(EncoderFeatures):

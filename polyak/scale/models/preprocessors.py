@@ -1,7 +1,7 @@
 """Observations of any space as one array, as ``Catalog.get_preprocessor`` offers it to programs.
 
-Modules here do not need it: polyak's policies make choices one-hot by themselves, and default encoders read the parts of
-a Dict or Tuple.
+Modules here do not need it: polyak's policies make choices one-hot by themselves, and default encoders read the parts
+of a Dict or Tuple.
 """
 
 from __future__ import annotations

@@ -275,6 +275,11 @@ class TorchRLModule(nn.Module, RLModule):
     def _forward_exploration(self, batch: Batch, **kwargs: Any) -> Batch:
         return self._forward(batch, **kwargs)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in REPLACED:
+            raise AttributeError(f"{type(self).__name__} has no {name}. Use {REPLACED[name]}.")
+        return super().__getattr__(name)
+
     def forward(self, batch: Batch, **kwargs: Any) -> Batch:
         """As :meth:`forward_train`."""
         return self.forward_train(batch, **kwargs)
@@ -381,6 +386,16 @@ class TorchRLModule(nn.Module, RLModule):
                 module = module_class(**options)
             module.set_state(state)
         return module
+
+
+REPLACED = {
+    "config": "its attributes observation_space, action_space, inference_only, learner_only, model_config and catalog",
+    "as_multi_agent": "as_multi_rl_module()",
+    "save_state": "save_to_path(path)",
+    "load_state": "restore_from_path(path)",
+    "save_to_checkpoint": "save_to_path(path)",
+}
+"""What RLlib had in earlier versions."""
 
 
 def _names(given: Any) -> list[str]:

@@ -11,7 +11,9 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.algorithms.dqn import taken
 from polyak.core.hyperparameters import require
+from polyak.core.learner import Objective
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.nn.errors import PolicyError
 from polyak.nn.fast.acting import Chain, plain
@@ -309,6 +311,15 @@ class ExploresItself:
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """The policy's actions."""
         return super(ActsEpsilonGreedily, self).predict(*args, **kwargs)  # type: ignore[misc]
+
+
+class SquaredErrors:
+    """Before a learner of DQN: its loss is the mean of squared errors."""
+
+    def objective(self, batch: Any, q: Tensor, target: Tensor) -> Objective:
+        """q [B, A] of every action, target [B] of those taken"""
+        error = taken(q, batch.actions.long()) - target
+        return Objective((batch.weights * error**2).mean(), td_error=error.detach().abs())
 
 
 class LossesOfModule:
