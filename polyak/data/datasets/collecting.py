@@ -11,6 +11,7 @@ import numpy as np
 from polyak.data.datasets.checks import as_actions
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.datasets.parts import DatasetError, Parts
+from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import is_composed
 from polyak.envs.shown import shown_to
 from polyak.envs.vec.vec_env import VecEnv
@@ -108,22 +109,20 @@ def _check(envs: VecEnv) -> None:
 
 
 def _record(envs: VecEnv, act: Acts, lanes: list[_Lane]) -> None:
-    space = envs.action_space
+    rows, space = FromVecEnv(envs), envs.action_space
     state, starts = None, np.ones(envs.num_envs, bool)
-    observations: Any = envs.reset()
+    observations = rows.reset().observations
     while any(lane.open for lane in lanes):
         chosen, state = act(observations, state, starts)
         named = lambda i: f"step {len(lanes[i].actions)} of environment {i}"  # noqa: E731
         actions = as_actions(chosen, space, envs.num_envs, "the policy", named)
-        successors, rewards, starts, infos = envs.step(actions)
+        step = rows.step(actions)
         for i, lane in enumerate(lanes):
-            if not lane.open:
-                continue
-            final = infos[i].get("terminal_observation") if starts[i] else None
-            cut = final is not None and bool(infos[i].get("TimeLimit.truncated", False))
-            now, then = _row(observations, i), _row(successors, i) if final is None else mapped(np.array, final)
-            lane.add(now, actions[i].copy(), float(rewards[i]), then, bool(starts[i]), bool(starts[i]) and not cut)
-        observations = successors
+            if lane.open:
+                now, then = _row(observations, i), _row(step.successors, i)
+                ended = bool(step.dones[i]), bool(step.terminated[i])
+                lane.add(now, actions[i].copy(), float(step.rewards[i]), then, *ended)
+        observations, starts = step.observations, step.dones
 
 
 def _row(observations: Any, i: int) -> Any:

@@ -111,8 +111,8 @@ class FromVecEnv:
         masks, extras = None, NOTHING
         if self.masks is not None:
             masks = self.masks.after_step(unchanged, dones, infos)
-            extras = {"next_masks": self._final_masks(self.masks, masks, then, dones, infos)}
-        episodes = episode_columns(infos, dones)
+            extras = {"next_masks": self._final_masks(self.masks, masks, then, dones, infos) if ended else masks}
+        episodes = episode_columns(infos, dones if ended else None)
         return Outcome(
             then, rewards, terminated, truncated, observations, dones, ended, infos, episodes, masks, stored, extras
         )
@@ -159,9 +159,7 @@ class FromVecEnv:
     def _final_masks(
         self, masks: Masks, allowed: np.ndarray, successors: Any, dones: np.ndarray, infos: Infos
     ) -> np.ndarray:
-        """What is allowed in the true successors [N, M]: all, where that is unknown."""
-        if True not in dones.tolist():
-            return allowed
+        """What is allowed in the true successors [N, M] where episodes have ended: all, if that is unknown."""
         allowed = allowed.copy()
         for i in dones.nonzero()[0].tolist():
             final = masks.final(i, successors, infos[i])

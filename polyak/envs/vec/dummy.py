@@ -49,14 +49,18 @@ class DummyVecEnv(VecEnv):
         self.buf_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         self.actions: Sequence[Any] | np.ndarray = ()
         self._alone = self.action_space.shape == ()  # an action is one number
+        self._take_buffers()
+
+    def _take_buffers(self) -> None:
         self._slots = [EnvSlot(index, self.buf_obs) for index in range(self.num_envs)]
+        self._single = self.buf_obs.get(None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_slots"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_slots", "_single")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)  # a copy's slots must write into the copy's buffers
-        self._slots = [EnvSlot(index, self.buf_obs) for index in range(self.num_envs)]
+        self.__dict__.update(state)
+        self._take_buffers()  # a copy's slots must write into the copy's buffers
 
     def reset(self) -> VecEnvObs:
         self.resets += 1
@@ -79,13 +83,13 @@ class DummyVecEnv(VecEnv):
             if reset_info is not None:
                 self.reset_infos[index] = reset_info
         self.buf_infos = infos
-        return self._observations(), rewards.copy(), dones.copy(), list(infos)
+        observations = self._observations() if self._single is None else self._single.copy()  # spares a call
+        return observations, rewards.copy(), dones.copy(), list(infos)
 
     def _observations(self) -> VecEnvObs:
         # A copy: the buffers are written again at the next step.
-        single = self.buf_obs.get(None)
-        if single is not None:
-            return single.copy()
+        if self._single is not None:
+            return self._single.copy()
         return dict_to_obs(self.observation_space, {key: array.copy() for key, array in self.buf_obs.items()})
 
     def get_state(self) -> dict[str, Any]:
