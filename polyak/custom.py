@@ -13,6 +13,7 @@ from polyak.core.loops.on_policy import OnPolicyAlgorithm
 from polyak.core.loops.rollout_learner import OnPolicyLearner
 from polyak.core.schedules import Schedule
 from polyak.nn.catalog import policy_aliases
+from polyak.ops.policy_gradient import entropy_loss
 
 __all__ = [
     "Card",
@@ -33,6 +34,7 @@ __all__ = [
     "Schedule",
     "Search",
     "Update",
+    "entropy_loss",
     "policy_aliases",
     "register",
     "tune",

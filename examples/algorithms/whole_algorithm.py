@@ -1,7 +1,9 @@
 """Advantage-weighted regression (AWR) on fresh rollouts: imitate one's own actions, the better ones more so.
 
 Peng et al. 2019, "Advantage-Weighted Regression: Simple and Scalable Off-Policy Reinforcement Learning",
-arXiv:1910.00177. Shapes: B rows of a rollout.
+arXiv:1910.00177.
+
+Shapes: B rows of a rollout.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -26,7 +28,10 @@ class AWRLearner(custom.OnPolicyLearner):
 
     temperature: Dial[Tensor]
     largest_weight: Dial[float]
+    normalize_advantage: Dial[bool]
     vf_coef: Dial[Tensor]
+    ent_coef: Dial[Tensor]
+    entropy_index: Dial[float]
     max_grad_norm: Dial[Tensor | None]
 
     def __init__(self, recipe: custom.LearnerRecipe) -> None:
@@ -35,17 +40,18 @@ class AWRLearner(custom.OnPolicyLearner):
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """One step on the whole rollout; compiled where that pays."""
-        values, log_prob, _ = self.evaluated(batch)
-        objective = self.objective(batch, values.flatten(), log_prob)
+        values, log_prob, entropy = self.evaluated(batch)
+        objective = self.objective(batch, values.flatten(), log_prob, entropy)
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update(objective.metrics)
 
-    def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor) -> Objective:
-        """Imitation and value loss. values [B], log_prob [B] by the policy as it is"""
-        imitation = imitation_loss(log_prob, batch.advantages, self.temperature, self.largest_weight)
-        value = (values - batch.returns).square().mean()
+    def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
+        """Imitation, value and entropy loss. Of the policy as it is: values [B], log_prob [B], entropy [B]"""
+        advantages = self.normalized(batch.advantages) if self.normalize_advantage else batch.advantages
+        imitation = imitation_loss(log_prob, advantages, self.temperature, self.largest_weight)
+        value, bonus = (values - batch.returns).square().mean(), custom.entropy_loss(entropy, log_prob)
         metrics = {"imitation_loss": imitation.detach(), "value_loss": value.detach()}
-        return Objective(imitation + self.vf_coef * value, metrics)
+        return Objective(imitation + self.vf_coef * value + self.ent_coef * bonus, metrics)
 
 
 @dataclass(eq=False, repr=False)

@@ -21,8 +21,10 @@ def load(name: str, **more: Any) -> Any:
     return get(CASES[name][0]).load(FOLDER / name, **more)
 
 
-def test_each_algorithm_has_a_file() -> None:
-    assert set(FILES) == set(CASES)
+def test_each_file_is_of_an_algorithm_that_there_is() -> None:
+    """Algorithms that came later have none."""
+    assert set(FILES) <= set(CASES)
+    assert len(FILES) >= 54
 
 
 @pytest.mark.parametrize("name", FILES)

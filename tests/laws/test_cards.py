@@ -49,13 +49,17 @@ def test_a_card_says_what_tables_show(name: str) -> None:
 def test_settings_lie_beside_the_class(name: str) -> None:
     cls = CLASSES[name]
     file = Path(inspect.getfile(cls))
-    beside = {path.name for path in file.parent.glob("*.yml")}
-    assert cls.card.settings == (f"{file.stem}.yml" if f"{file.stem}.yml" in beside else None)
+    settings = cls.card.settings
+    if isinstance(settings, str):
+        assert settings == f"{file.stem}.yml"
+        assert file.with_suffix(".yml").is_file()
+    else:
+        assert not file.with_suffix(".yml").exists(), f"{name}: its card does not name its file of settings"
 
 
 def test_no_file_of_settings_is_left_over() -> None:
-    named = {Path(inspect.getfile(cls)).parent / cls.card.settings for cls in CLASSES.values() if cls.card.settings}
-    assert named == set((PACKAGE / "algorithms").rglob("*.yml"))
+    stems = {Path(inspect.getfile(cls)).with_suffix("") for cls in CLASSES.values()}
+    assert {path.with_suffix("") for path in (PACKAGE / "algorithms").rglob("*.yml")} <= stems
 
 
 def test_what_follows_from_cards_is_up_to_date(generator: ModuleType) -> None:
