@@ -63,6 +63,7 @@ class Algorithm:
         config.validate()
         config.freeze()
         self.config, self.iteration = config, 0
+        self._since_restore = [0.0, 0.0]  # iterations and their seconds in this process
         self.setup(config)
         fix = f"setup() of {type(self).__name__} has made no model: let it call super().setup(config)."
         require("model" in vars(self), "algo_class", type(self), fix)
@@ -210,7 +211,15 @@ class Algorithm:
             result["timers"]["evaluation_iteration"] = time.perf_counter() - evaluated
             seconds = time.perf_counter() - began
         self._counters["seconds"] += seconds
-        result |= {"time_this_iter_s": seconds, "time_total_s": self._counters["seconds"]}
+        self._since_restore[0] += 1
+        self._since_restore[1] += seconds
+        result |= {
+            "time_this_iter_s": seconds,
+            "time_total_s": self._counters["seconds"],
+            "iterations_since_restore": int(self._since_restore[0]),
+            "time_since_restore": self._since_restore[1],
+            "num_env_steps_sampled_lifetime_throughput": (model.num_timesteps - steps) / seconds,
+        }
         if config.log_sys_usage:
             result["perf"] = results.of_machine()
         self._hooks("on_train_result", algorithm=self, result=result)
@@ -236,6 +245,8 @@ class Algorithm:
             "num_episodes_kept": len(self._episodes),
             "num_env_steps_sampled": steps,
             "num_env_steps_sampled_lifetime": self.model.num_timesteps,
+            "num_agent_steps_sampled": {"default_agent": steps},
+            "num_agent_steps_sampled_lifetime": {"default_agent": self.model.num_timesteps},
             "num_module_steps_sampled": by_module,
             "num_module_steps_sampled_lifetime": lifetime,
             "weights_seq_no": float(self.model.learner.steps),
@@ -244,7 +255,10 @@ class Algorithm:
 
     def _of_learners(self, rows: int) -> dict[str, Any]:
         parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad)
-        return results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"])
+        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"])
+        if "entropy_coeff" in self.config.to_dict():
+            found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.dials["ent_coef"])
+        return found
 
     def _timers(self, before: Mapping[str, float], seconds: float, calls: int) -> dict[str, float]:
         after = self.model.time_split
@@ -343,6 +357,11 @@ class Algorithm:
         return in_units_of(self.action_space, action)
 
     @property
+    def training_iteration(self) -> int:
+        """As :attr:`iteration`."""
+        return self.iteration
+
+    @property
     def observation_space(self) -> gym.Space:
         """The environment's."""
         return self._spaces[0]
@@ -406,6 +425,8 @@ class Algorithm:
 
     def save_to_path(self, path: Any) -> str:
         """Write a checkpoint: a folder with one file, which takes the place of an older one only when it is complete.
+        The module by itself is in it, too, for
+        ``RLModule.from_checkpoint(path + "/learner_group/learner/rl_module")``.
 
         Returns:
             the folder.
@@ -490,6 +511,7 @@ _REPLACED = {
     "eval_env_runner_group": "eval_env_runner, or evaluate()",
     "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
+    "logdir": "on_train_result, or save_to_path(path): no files are written beside a run",
     "export_policy_model": "get_module().save_to_path(path)",
     "export_policy_checkpoint": "get_module().save_to_path(path)",
 }

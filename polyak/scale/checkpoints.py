@@ -1,6 +1,6 @@
-"""Checkpoints: a folder with one file, ``model.zip``.
+"""Checkpoints: a folder with one file, ``model.zip``, and beside it the module by itself, for programs that only act.
 
-It is a file of :mod:`polyak.core.files.checkpoint`, which the plain algorithm loads too, with one member more:
+The file is a file of :mod:`polyak.core.files.checkpoint`, which the plain algorithm loads too, with one member more:
 ``algorithm.json``, the settings and the counters of what stands around it. No part of it runs when it is read.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import warnings
 import zipfile
 from pathlib import Path
@@ -22,10 +23,13 @@ from polyak.core.files.damage import damage_named
 from polyak.core.files.parameters import saved_parameters, set_parameters
 from polyak.core.files.serialise import decode, is_plain
 from polyak.envs.reading import plain_json
+from polyak.scale.columns import DEFAULT_MODULE_ID
 from polyak.scale.config.base import AlgorithmConfig
 from polyak.scale.filters import filter_around, moments_in
 
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
+MODULES = Path("learner_group") / "learner" / "rl_module"
+"""The folder of modules in that of a checkpoint, as RLlib has it."""
 
 
 def save(algorithm: Any, path: Any) -> str:
@@ -50,7 +54,18 @@ def save(algorithm: Any, path: Any) -> str:
         archive.writestr(MEMBER, json.dumps(described, indent=1, allow_nan=False))
     with replacing(folder / FILE) as file:
         file.write(written.getbuffer())
+    if hasattr(model.policy, "rl_module"):
+        _save_module(model.policy.rl_module, folder / MODULES)
     return str(folder)
+
+
+def _save_module(module: Any, folder: Path) -> None:
+    """Write a module for ``RLModule.from_checkpoint``; one whose class no file can name is in ``model.zip`` alone."""
+    target = folder / DEFAULT_MODULE_ID
+    try:
+        module.save_to_path(target)
+    except ValueError:
+        shutil.rmtree(target, ignore_errors=True)
 
 
 def described_in(path: Any) -> dict[str, Any]:

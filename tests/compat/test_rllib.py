@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -109,3 +110,38 @@ print(ray.is_initialized(), PPOConfig.__module__)
     result = outcome([sys.executable, "program.py"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["2.60.0", "True", "False", "polyak.scale.config.ppo"]
+
+
+CELLS = [
+    "%matplotlib inline\nimport ray\nprint(ray.__version__)",
+    """
+from ray.tune.registry import get_trainable_cls, register_env
+import gymnasium as gym
+
+class Kind:
+    algo, training_kwargs = "PPO", {"train_batch_size_per_learner": 32, "minibatch_size": 32, "num_epochs": 1}
+
+register_env("mine", lambda config: gym.make("CartPole-v1"))
+config = (
+    get_trainable_cls(Kind.algo)
+    .get_default_config()
+    .api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
+    .environment("mine")
+    .env_runners(num_env_runners=0)
+    .evaluation(evaluation_interval=1, evaluation_duration=1)
+    .rl_module(model_config={"fcnet_hiddens": [8]})
+    .training(**Kind.training_kwargs)
+)
+""",
+    'algo = config.build()\nresult = algo.train()\nprint(result["training_iteration"], algo.save_to_path("here"))',
+    "algo.stop()\ntype(algo.get_module()).__name__",
+]
+
+
+def test_a_notebook_trains(tmp_path: Path) -> None:
+    cells = [{"cell_type": "code", "source": source} for source in CELLS]
+    (tmp_path / "nb.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}))
+    result = outcome([sys.executable, "-m", "polyak", "run", "--only", "ray", "nb.ipynb"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split()[1:] == ["1", "here", "'DefaultPPOTorchRLModule'"]
+    assert (tmp_path / "here").is_dir()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from polyak.scale import APPOConfig, DQNConfig, IMPALAConfig, MeanStdFilter, PPOConfig
+from polyak.scale import APPOConfig, DQNConfig, IMPALAConfig, MeanStdFilter, PPOConfig, SACConfig
 
 pytestmark = pytest.mark.learn
 SEEDS = range(5)
@@ -53,6 +53,16 @@ def dqn_on_cart_pole() -> Any:
     return made.rl_module(model_config={"fcnet_hiddens": [256], "fcnet_activation": "linear"})
 
 
+def sac_on_pendulum() -> Any:
+    made = SACConfig().environment("Pendulum-v1").env_runners(rollout_fragment_length=1)
+    made.training(actor_lr=2e-4, critic_lr=8e-4, alpha_lr=9e-4, n_step=(2, 5))
+    made.training(num_steps_sampled_before_learning_starts=256)
+    buffer = {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 100_000, "alpha": 1.0, "beta": 0.0}
+    made.training(replay_buffer_config=buffer).rl_module(model_config={"fcnet_activation": "relu"})
+    made.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=1000)
+    return made.reporting(metrics_num_episodes_for_smoothing=5)
+
+
 def asynchronous(cls: Any, within: int) -> Any:
     made = cls().environment("CartPole-v1")
     made.training(lr=[[0, 1e-3], [within, 1e-5]], vf_loss_coeff=0.05, entropy_coeff=0.0)
@@ -66,8 +76,9 @@ def impala_on_cart_pole() -> Any:
 
 def appo_on_cart_pole() -> Any:
     made = asynchronous(APPOConfig, 500_000)
-    # the target network follows every 4 updates; with a weight of 0.05 a third of all trainings stay below 300
-    return made.training(target_network_update_freq=0.25, vf_loss_coeff=0.5)
+    # The target network follows every 4 updates; with a weight of 0.05 a third of all trainings stay below 300. Without
+    # an entropy bonus 3 of 21 stayed there: their actions are nearly certain before poles are held for long.
+    return made.training(target_network_update_freq=0.25, vf_loss_coeff=0.5, entropy_coeff=0.005)
 
 
 TASKS = {
@@ -76,12 +87,13 @@ TASKS = {
     "impala": Task(impala_on_cart_pole, 10, 450, 1_000_000),
     "appo": Task(appo_on_cart_pole, 10, 450, 500_000),
     "ppo-pendulum": Task(ppo_on_pendulum, 8, -300, 300_000),
+    "sac": Task(sac_on_pendulum, 1, -250, 20_000),
     "ppo-lstm": Task(ppo_that_remembers, 8, 350, 300_000),
 }
 
 
 def reaches(config: Any, goal: float, within: int) -> tuple[float, int]:
-    """The mean return of the latest 100 episodes, and the steps, once it has reached the goal or the steps are over."""
+    """The mean return of the latest episodes, and the steps, once it has reached the goal or the steps are over."""
     with config.build() as algo:
         while True:
             result = algo.train()

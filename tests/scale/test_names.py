@@ -129,3 +129,20 @@ def test_a_spec_of_modules_is_that_of_the_one_agent(tmp_path: Path) -> None:
     specs = {"a": RLModuleSpec.from_module(module()), "b": RLModuleSpec.from_module(module(4))}
     assert list(MultiRLModuleSpec(specs).build()) == ["a", "b"]
     assert MultiRLModuleSpec(specs).build("b").model_config == {"fcnet_hiddens": [4]}
+
+
+def test_modules_are_built_from_specs() -> None:
+    spec = RLModuleSpec(
+        module_class=PPOTorchRLModule,
+        observation_space=spaces.Box(-1.0, 1.0, (2,)),
+        action_space=spaces.Discrete(2),
+        model_config={"fcnet_hiddens": [4]},
+    )
+    modules = MultiRLModule(rl_module_specs={"a": spec, "b": spec})
+    assert sorted(modules) == ["a", "b"]
+    assert modules["a"] is not modules["b"]
+    assert modules["a"].vf is not None
+    assert MultiRLModule(rl_module_specs={"a": spec}, inference_only=True)["a"].vf is None
+    assert not spec.inference_only
+    with pytest.raises(HyperparameterError, match="rl_module_specs"):
+        MultiRLModule(rl_module_specs={"a": modules["a"]})  # type: ignore[dict-item]

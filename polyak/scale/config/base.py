@@ -14,7 +14,7 @@ import copy
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -48,6 +48,7 @@ from polyak.scale.config.settings import (
     TrainingSettings,
 )
 from polyak.scale.filters import filter_of
+from polyak.scale.models.catalog import DefaultModelConfig
 from polyak.scale.overrides import refuse
 from polyak.warning import warn_user
 
@@ -292,6 +293,8 @@ class AlgorithmConfig(
         values = {}
         for name in sorted(self._given):
             value = getattr(self, name)
+            if name == "model_config" and isinstance(value, DefaultModelConfig):
+                value = asdict(value)  # all of them, since it is not an algorithm's defaults that it leaves as they are
             try:
                 held = encode(value)
                 readable = "$pickle" not in json.dumps(held)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,15 +21,27 @@ class MultiRLModule(Mapping[str, Any]):
 
     Args:
         modules: name -> module.
+        rl_module_specs: name -> spec of one, which is built here.
+        inference_only: build of these what acting needs, and nothing else.
 
     Raises:
-        HyperparameterError: a name that cannot be one of a folder, or what is no module.
+        HyperparameterError: a name that cannot be one of a folder or that was given twice, or what is no module.
     """
 
-    def __init__(self, modules: Mapping[str, RLModule]) -> None:
+    def __init__(
+        self,
+        modules: Mapping[str, RLModule] | None = None,
+        *,
+        rl_module_specs: Mapping[str, RLModuleSpec] | None = None,
+        inference_only: bool = False,
+    ) -> None:
         self._modules: dict[str, Any] = {}
-        for name, module in modules.items():
+        for name, module in (modules or {}).items():
             self.add_module(name, module)
+        for name, spec in (rl_module_specs or {}).items():
+            fix = "give an RLModuleSpec."
+            require(isinstance(spec, RLModuleSpec), f"rl_module_specs[{name!r}]", spec, fix)
+            self.add_module(name, replace(spec, inference_only=inference_only or spec.inference_only).build())
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._modules:

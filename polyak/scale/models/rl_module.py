@@ -235,6 +235,13 @@ class RLModule:
         """Put back what :meth:`get_state` returned."""
         raise NotImplementedError
 
+    @classmethod
+    def from_checkpoint(cls, path: Any) -> Any:
+        """The module in a folder, or the modules of several: see :meth:`TorchRLModule.from_checkpoint`."""
+        if (Path(path) / DESCRIPTION).is_file():
+            return TorchRLModule.from_checkpoint(path)
+        return resolve_name("polyak.scale.models.multi:MultiRLModule").from_checkpoint(path)
+
     def as_multi_rl_module(self) -> Any:
         """A :class:`~polyak.scale.MultiRLModule` with this one alone, as that of the only agent."""
         return resolve_name("polyak.scale.models.multi:MultiRLModule")({DEFAULT_MODULE_ID: self})
