@@ -90,6 +90,26 @@ def joined(arrays: Sequence[Array], axis: int) -> Array:
     return torch.cat(list(arrays), axis) if isinstance(arrays[0], Tensor) else np.concatenate(arrays, axis)
 
 
+def maximum(a: Array, b: Array) -> Array:
+    """The larger one of each two numbers."""
+    return torch.maximum(a, b) if isinstance(a, Tensor) else np.maximum(a, b)
+
+
+def along(array: Array, columns: Array) -> Array:
+    """[B, n] values in some columns [B, m] of their own: [B, m]."""
+    return array.gather(1, columns) if isinstance(array, Tensor) else np.take_along_axis(array, columns, 1)
+
+
+def backwards(array: Array) -> Array:
+    """[B, n] with the last column first."""
+    return array.flip(1) if isinstance(array, Tensor) else array[:, ::-1]
+
+
+def all_so_far(flags: Array) -> Array:
+    """[B, n] flags -> [B, n] whether all up to this column are True."""
+    return flags.cumprod(1) > 0 if isinstance(flags, Tensor) else np.logical_and.accumulate(flags, 1)
+
+
 def single(array: Array) -> Array:
     """As float32."""
     return array.to(torch.float32) if isinstance(array, Tensor) else array.astype(np.float32)

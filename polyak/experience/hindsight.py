@@ -79,10 +79,15 @@ class GoalRelabel:
         return window._replace(rewards=rewards, goals=goals)
 
     def goal_cells(self, cells: np.ndarray) -> np.ndarray:
-        """Draw the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
-        step, first, last = self.episodes.bounds(cells)
-        if self.strategy == "final":
-            chosen = last
-        else:
-            chosen = self.random.randint(step if self.strategy == "future" else first, last + 1)
-        return self.episodes.cell(chosen, cells % self.episodes.envs)
+        """:func:`goal_cells` of this strategy."""
+        return goal_cells(self.episodes, cells, self.strategy, self.random)
+
+
+def goal_cells(episodes: Episodes, cells: np.ndarray, strategy: Strategy, random: np.random.RandomState) -> np.ndarray:
+    """Draw the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
+    step, first, last = episodes.bounds(cells)
+    if strategy == "final":
+        chosen = last
+    else:
+        chosen = random.randint(step if strategy == "future" else first, last + 1)
+    return episodes.cell(chosen, cells % episodes.envs)

@@ -29,7 +29,8 @@ class Replay:
         relabel: for goals in hindsight, of the same ring.
 
     Raises:
-        ValueError: a number is out of range, or ``burn_in`` has no sequences to belong to.
+        ValueError: a number is out of range, ``burn_in`` has no sequences to belong to, or the ring has fewer rows than
+            a sequence and its returns look at.
     """
 
     def __init__(
@@ -52,6 +53,10 @@ class Replay:
         self.ring, self.gamma, self.n_steps, self.relabel = ring, gamma, n_steps, relabel
         self.length, self.burn_in = length, burn_in
         self.window = burn_in + (length or 1) + n_steps - 1
+        if self.window > ring.length:
+            raise ValueError(
+                f"A window of {self.window} rows does not fit a ring of length={ring.length}: use a longer ring."
+            )
         self.sampler = sampler.prepare(ring.length, ring.n_envs)
         self.drawn = np.empty(0, np.int64)  # of the newest batch
         self._lanes = np.arange(ring.n_envs)

@@ -31,35 +31,30 @@ class Window(NamedTuple):
     """[C, ...] what replaces ``desired_goal`` in both observations of the first C windows; ``None``: of none."""
 
 
-def look(ring: Ring, cells: Array, n: int, before: int = 0) -> Window:
+def look(
+    ring: Ring, cells: Array, n: int, before: int = 0, ends: tuple[str, ...] = ("terminated", "truncated")
+) -> Window:
     """The ``n`` rows of which a cell is number ``before``, for each of some cells [B].
 
-    A window never crosses the end of an episode, the newest row or the oldest one.
-
-    Raises:
-        ValueError: the ring has fewer rows than a window.
+    A window never crosses the end of an episode, the newest row or the oldest one. ``ends`` names the columns that are
+    positive in an episode's last row.
     """
-    if n > ring.length:
-        raise ValueError(f"A window of n={n} rows does not fit a ring of length={ring.length}: use a longer ring.")
     cells = ring.index(cells)
-    steps = ring.index(np.arange(-before, n - before))
-    age = (cells // ring.n_envs - ring.oldest) % ring.length  # rows since the oldest one
-    at = age[:, None] + steps
-    rows = (at + ring.oldest) % ring.length
-    around = rows * ring.n_envs + (cells % ring.n_envs)[:, None]
-    ended = ring.take(around, "terminated") | ring.take(around, "truncated")
-    outside = (at < 0) | (at >= ring.filled)
-    inside = [None] * n  # type: list[Array]
-    inside[before] = age >= 0
-    for i in range(before + 1, n):
-        inside[i] = inside[i - 1] & ~ended[:, i - 1] & ~outside[:, i]
-    for i in range(before - 1, -1, -1):
-        inside[i] = inside[i + 1] & ~ended[:, i] & ~outside[:, i]
-    valid = arrays.joined([flag[:, None] for flag in inside], 1)
+    envs, steps = cells % ring.n_envs, ring.index(np.arange(-before, n - before))
+    drawn = (cells // ring.n_envs)[:, None]
+    rows = (drawn + steps) % ring.length
+    around = rows * ring.n_envs + envs[:, None]
+    last = rows == ring.newest
+    for name in ends:
+        last |= ring.take(around, name) > 0
+    valid = arrays.all_so_far(arrays.joined([drawn >= 0, ~last[:, before:-1]], 1))
     if before:
-        first = (~valid[:, : before + 1]).sum(1)
-        place = arrays.where(steps + before < first[:, None], first[:, None] + 0 * steps, steps + before + 0 * at)
-        around = around[ring.index(np.arange(len(cells)))[:, None], place]
+        age = (drawn - ring.oldest) % ring.length  # rows since the oldest one
+        follows = ~last[:, :before] & (age + steps[:before] >= 0)
+        earlier = arrays.backwards(arrays.all_so_far(arrays.backwards(follows)))
+        valid = arrays.joined([earlier, valid], 1)
+        first = (~earlier).sum(1)[:, None]
+        around = arrays.along(around, arrays.maximum(steps + before, first))
     return Window(around, valid, ring.take(around, "rewards"))
 
 
@@ -76,7 +71,7 @@ def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> E
     """
     length = window.cells.shape[1] - n_steps + 1
     steps, span = ring.index(np.arange(length)), window.valid.shape[1]
-    newest = span - 1 - _reversed(window.valid, span).argmax(1)[:, None]  # [B, 1] the last one inside
+    newest = span - 1 - arrays.single(arrays.backwards(window.valid)).argmax(1)[:, None]  # [B, 1] the last one inside
     start = arrays.where(steps < newest, steps + 0 * newest, 0 * steps + newest)
     stop = arrays.where(start + n_steps - 1 < newest, start + n_steps - 1, 0 * start + newest)
     batch = ring.index(np.arange(len(window.cells)))[:, None]
@@ -100,8 +95,3 @@ def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> E
         discounts=arrays.single(discounts * ~columns["terminated"]),
         valid=exists,
     )
-
-
-def _reversed(flags: Array, span: int) -> Array:
-    """[B, n] flags as numbers from the last to the first: of numbers the first largest is found in both libraries."""
-    return arrays.single(flags)[:, list(range(span - 1, -1, -1))]

@@ -15,6 +15,7 @@ from polyak.data.sampling.window import Window
 from polyak.envs.vec.env_slot import add_note
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.experience.episodes import Episodes
+from polyak.experience.hindsight import goal_cells
 from polyak.experience.randomness import Randomness
 from polyak.experience.ring import Ring
 
@@ -179,14 +180,8 @@ class Hindsight(Randomness):
 
     def goal_cells(self, cells: np.ndarray) -> np.ndarray:
         """Draw the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
-        step, first, last = self.episodes.bounds(cells)
-        if self.goal_selection_strategy is GoalSelectionStrategy.FINAL:
-            chosen = last
-        elif self.goal_selection_strategy is GoalSelectionStrategy.FUTURE:
-            chosen = self.rng.randint(step, last + 1)
-        else:
-            chosen = self.rng.randint(first, last + 1)
-        return self.episodes.cell(chosen, cells % self.episodes.envs)
+        strategy: Any = self.goal_selection_strategy.name.lower()
+        return goal_cells(self.episodes, cells, strategy, self.rng)
 
     def judge(self, achieved: np.ndarray, desired: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Rewards [B] float32 of reaching ``achieved`` [B, ...] when ``desired`` [B, ...] was wanted."""

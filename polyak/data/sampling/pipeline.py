@@ -21,11 +21,12 @@ from polyak.data.batch import (
 )
 from polyak.data.hindsight.relabel import Relabel
 from polyak.data.sampling.reduce import NStep, Reduce
-from polyak.data.sampling.window import Window, windows
+from polyak.data.sampling.window import Window
 from polyak.data.step import AFTER, NO_EXTRAS
 from polyak.experience.arrays import mapped
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler, Uniform
+from polyak.experience.windows import look
 
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
 DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
@@ -139,7 +140,7 @@ class Pipeline(NamedTuple):
 
     def _windows(self, source: Ring, cells: np.ndarray) -> Rows:
         ring = self.ring
-        cells, valid = windows(ring, cells, self.reduce.window, self.reduce.before)
+        cells, valid, rewards, _ = look(ring, cells, self.reduce.window, self.reduce.before, ("dones", "timeouts"))
         valid = self.reduce.cut(valid, self.rng)
         first, last, exists = self.reduce.ends(cells, valid)
         row = source.read(first)
@@ -149,7 +150,7 @@ class Pipeline(NamedTuple):
             if names := [name for name in extras if name.startswith(AFTER)]:
                 end = source.read(last)["extras"]
                 extras = {**extras, **{name: end[name] for name in names}}
-        window = Window(cells, valid, ring.take(cells, "rewards"), row["observations"], then)
+        window = Window(cells, valid, rewards, row["observations"], then)
         if self.relabel is not None:
             self.relabel(ring, window)
         rewards, discounts = self.reduce.returns(self.normalize_reward(window.rewards), valid)
