@@ -15,7 +15,6 @@ Infos = Sequence[dict[str, Any]]
 FINAL, TRUNCATED, EPISODE, SUCCESS = "terminal_observation", "TimeLimit.truncated", "episode", "is_success"
 _MONITORED = {"r": "returns", "l": "lengths", "t": "seconds"}
 """Name in a Monitor's statistics -> column."""
-_SHORT = {name: key for key, name in _MONITORED.items()}
 SUCCEEDED = "success"
 """Column of whether episodes were successful."""
 _KEPT = "monitor/"
@@ -62,37 +61,37 @@ def episode_columns(infos: Infos, dones: np.ndarray | None = None) -> dict[str, 
             asked.
 
     Returns:
-        ``returns``, ``lengths`` (0 where no episode ended), ``seconds`` since the environments were made, ``success``
-        from 0 to 1, and ``monitor/NAME`` of what else a Monitor keeps of the last info, [N] each. NaN, or ``None``
-        among other objects, where nothing is known. Empty if that is so everywhere.
+        ``returns``, ``lengths`` and ``seconds`` since the environments were made, [N] each, 0 where no episode ended;
+        ``success`` [N] from 0 to 1, NaN where that is not known; ``monitor/NAME`` [N] of what else a Monitor keeps of
+        the last info, ``None`` where there is nothing. Columns that would say nothing are left out.
     """
     columns: dict[str, np.ndarray] = {}
-    said = infos.made if type(infos) is InfoRows else infos
+    n, said = len(infos), infos.made if type(infos) is InfoRows else infos
     for i, info in said.items() if isinstance(said, dict) else enumerate(said):
         if EPISODE in info and isinstance(episode := info[EPISODE], dict) and "r" in episode and "l" in episode:
-            for key, value in episode.items():
-                name = _MONITORED.get(key) or f"{_KEPT}{key}"
-                if name not in columns:
-                    columns[name] = _blank(name, len(infos))
-                columns[name][i] = value.item() if key in _MONITORED and isinstance(value, np.ndarray) else value
+            if "returns" not in columns:
+                columns |= {"returns": np.zeros(n), "lengths": np.zeros(n, np.int64), "seconds": np.zeros(n)}
+            columns["returns"][i], columns["lengths"][i] = _number(episode["r"]), _number(episode["l"])
+            columns["seconds"][i] = _number(episode.get("t", np.nan))
+            for key in episode if len(episode) > len(_MONITORED) else ():
+                if key not in _MONITORED:
+                    columns.setdefault(f"{_KEPT}{key}", np.empty(n, object))[i] = episode[key]
     for i in () if dones is None else dones.nonzero()[0].tolist():
         if (success := said[i].get(SUCCESS)) is not None:
-            if SUCCEEDED not in columns:
-                columns[SUCCEEDED] = _blank(SUCCEEDED, len(infos))
-            columns[SUCCEEDED][i] = success.item() if isinstance(success, np.ndarray) else success
+            columns.setdefault(SUCCEEDED, np.full(n, np.nan))[i] = _number(success)
     return columns
 
 
 def as_monitored(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     """The inverse of :func:`episode_columns`: what a Monitor says of each ended episode, ``r``, ``l``, ``t`` and the
     rest, in the order of the environments."""
-    if "lengths" not in columns:
-        return []
-    rows, parts = columns["lengths"].nonzero()[0], {}
-    for name, column in columns.items():
-        if name != SUCCEEDED:
-            parts[_SHORT.get(name) or name.removeprefix(_KEPT)] = column[rows].tolist()
-    return [dict(zip(parts, episode, strict=True)) for episode in zip(*parts.values(), strict=True)]
+    found: list[dict[str, Any]] = []
+    for i in columns["lengths"].nonzero()[0].tolist() if "lengths" in columns else ():
+        found.append({key: columns[name].item(i) for key, name in _MONITORED.items()})
+        for name, column in columns.items() if len(columns) > len(_MONITORED) else ():
+            if name.startswith(_KEPT):
+                found[-1][name.removeprefix(_KEPT)] = column[i]
+    return found
 
 
 def cut_short(infos: Infos, dones: np.ndarray, successors: Any) -> list[dict[str, Any]]:
@@ -110,11 +109,5 @@ def _row(observations: Any, i: int) -> Any:
     return np.array(observations[i])
 
 
-def _blank(name: str, n: int) -> np.ndarray:
-    """A column [n] of which nothing is known yet."""
-    if name == "lengths":
-        return np.zeros(n, np.int64)
-    column = np.empty(n, object if name.startswith(_KEPT) else np.float64)
-    if column.dtype != object:  # whose entries are None
-        column.fill(np.nan)
-    return column
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) else value

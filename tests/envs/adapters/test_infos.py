@@ -13,9 +13,9 @@ def test_statistics_become_columns_and_come_back_in_the_order_of_the_environment
     second = {"r": -1.0, "l": 2, "t": 0.75, "level": "caves"}
     infos: list[dict[str, Any]] = [{"episode": first}, {}, {"episode": second, "is_success": True}, {"is_success": 0}]
     columns = episode_columns(infos, np.array([True, False, True, True]))
-    np.testing.assert_array_equal(columns["returns"], [3.25, np.nan, -1.0, np.nan])
+    np.testing.assert_array_equal(columns["returns"], [3.25, 0.0, -1.0, 0.0])
     np.testing.assert_array_equal(columns["lengths"], [7, 0, 2, 0])
-    np.testing.assert_array_equal(columns["seconds"], [0.5, np.nan, 0.75, np.nan])
+    np.testing.assert_array_equal(columns["seconds"], [0.5, 0.0, 0.75, 0.0])
     np.testing.assert_array_equal(columns["success"], [np.nan, np.nan, 1.0, 0.0])
     assert columns["monitor/level"].tolist() == ["hills", None, "caves", None]
     assert as_monitored(columns) == [first, second]

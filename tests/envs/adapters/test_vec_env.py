@@ -74,7 +74,7 @@ def test_successors_are_true_and_termination_is_told_from_truncation(keyed: bool
 def test_statistics_of_ended_episodes_are_columns() -> None:
     steps = acting(FromVecEnv(vector(2, -3)), 3)
     assert steps[0].episodes == {}
-    np.testing.assert_array_equal(steps[1].episodes["returns"], [3.0, np.nan])
+    np.testing.assert_array_equal(steps[1].episodes["returns"], [3.0, 0.0])
     np.testing.assert_array_equal(steps[1].episodes["success"], [1.0, np.nan])
     assert steps[2].episodes["lengths"].tolist() == [0, 3]
     assert [info["is_success"] for info in steps[1].infos] == [True, False]
