@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,8 +162,8 @@ def tuned_blocks(algorithm: type[Any]) -> tuple[dict[str, dict[str, Any]], str]:
         return {"default": {}}, f"the defaults of {algorithm.__name__}"
     source = f"tuned settings of {registered_as(owner) or owner.__name__}"
     if not isinstance(settings, str):
-        return _checked({key: dict(block) for key, block in settings.items()}, source), source
-    path = Path(sys.modules[owner.__module__].__file__ or "").with_name(settings)
+        return _checked(settings, source), source
+    path = Path(getattr(sys.modules[owner.__module__], "__file__", None) or "none").with_name(settings)
     if not path.is_file():
         raise ZooError(f"The card of {owner.__name__} names settings={settings!r}, but there is no file {path}.")
     return _checked(read_yaml_file(path, source) or {}, source), source
@@ -197,9 +197,9 @@ def read_conf_file(conf_file: str) -> tuple[dict[str, dict[str, Any]], str]:
 
 
 def _checked(blocks: Any, source: str) -> dict[str, dict[str, Any]]:
-    if not isinstance(blocks, dict) or not all(isinstance(block, dict) for block in blocks.values()):
+    if not isinstance(blocks, Mapping) or not all(isinstance(block, Mapping) for block in blocks.values()):
         raise ZooError(f"{source} must map environment ids to blocks of key: value lines.")
-    return blocks
+    return {key: dict(block) for key, block in blocks.items()}
 
 
 def _python_blocks(conf_file: str) -> Any:

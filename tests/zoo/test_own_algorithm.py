@@ -6,12 +6,13 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+import yaml
 
 from polyak import PPO, algorithms
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_name, find_algorithm, parameter_names, registered_name
 from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.settings import load_settings
+from polyak.zoo.settings import Settings, load_settings
 from tests.zoo.test_cli import run
 
 CODE = '''
@@ -113,6 +114,71 @@ def test_settings_are_those_of_the_algorithm_it_derives_from(home: Path, capsys:
     assert load_settings(bare, "mine.py:Bare", "CartPole-v1").source == "the defaults of Bare [default]"
     assert run("list", "--algo", "mine.py:Halved") == 0
     assert "CartPole-v1:" in capsys.readouterr().out
+
+
+CARDS = """
+import polyak
+from polyak.cards import Card, Search, tune
+
+BLOCKS = {"default": {"n_steps": 8, "n_timesteps": 64}, "CartPole-v1": {"n_steps": 16, "batch_size": 16}}
+
+
+class InCode(polyak.PPO):
+    card = Card("x", "y", settings=BLOCKS, search=Search(polyak.PPO.card.search, tune.rate(1e-3, 2e-3)))
+
+
+class InFile(polyak.PPO):
+    card = Card("x", "y", settings="tuned.yml")
+
+
+class Lost(polyak.PPO):
+    card = Card("x", "y", settings="lost.yml")
+
+
+class Wrong(polyak.PPO):
+    card = Card("x", "y", settings={"default": 3})
+
+
+class Unknown(polyak.PPO):
+    card = Card("x", "y", settings={"default": {"n_stepz": 3}})
+
+
+class Heir(InCode):
+    pass
+"""
+
+
+def test_settings_are_those_of_its_card(home: Path) -> None:
+    (home / "cards.py").write_text(CARDS)
+    (home / "tuned.yml").write_text("default: {n_steps: 32, batch_size: 8}")
+
+    def settings_of(name: str, env: str = "CartPole-v1") -> Settings:
+        return load_settings(find_algorithm(f"cards.py:{name}"), f"cards.py:{name}", env)
+
+    assert settings_of("InCode").arguments == settings_of("Heir").arguments == {"n_steps": 16, "batch_size": 16}
+    assert settings_of("InCode", "Acrobot-v1").n_timesteps == 64
+    assert settings_of("InCode").source == "tuned settings of InCode [CartPole-v1]"
+    assert settings_of("InFile").arguments == {"n_steps": 32, "batch_size": 8}
+    with pytest.raises(ZooError, match=r"The card of Lost names settings='lost.yml', but there is no file .*lost.yml"):
+        settings_of("Lost")
+    with pytest.raises(ZooError, match="tuned settings of Wrong must map environment ids to blocks"):
+        settings_of("Wrong")
+    with pytest.raises(ZooError, match="Unknown setting 'n_stepz' for cards.py:Unknown .* Did you mean 'n_steps'"):
+        settings_of("Unknown")
+
+
+def test_the_space_is_that_of_its_card(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    (home / "cards.py").write_text(CARDS)
+    (home / "tuned.yml").write_text("default: {n_steps: 32, batch_size: 8}")
+    words = ["-n", 64, "--n-trials", 1, "--n-evaluations", 1, "--eval-episodes", 1, "--no-optim-plots"]
+    assert run("tune", "--algo", "cards.py:Heir", *words, "-params", "n_steps:16", "batch_size:16", "n_envs:1") == 0
+    [report] = (home / "logs" / "heir").glob("report_CartPole-v1_*.yml")
+    rate = yaml.safe_load(report.read_text())["CartPole-v1"]["learning_rate"]
+    assert 1e-3 <= float(str(rate).removeprefix("lin_")) <= 2e-3
+    capsys.readouterr()
+    assert run("tune", "--algo", "cards.py:InFile", *words) == 2
+    assert "There is no space for InFile to search. Give one: --space" in capsys.readouterr().err
 
 
 def test_one_that_takes_few_arguments_trains(home: Path) -> None:
