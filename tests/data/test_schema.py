@@ -281,9 +281,9 @@ def test_schemas_are_values():
 
 def brute_force(data, t, env, transitions, n, stop, size=1, before=0):
     """The times of a sequence's transitions, of which ``before`` at most precede t, and of the windows that each of
-    them spans; a buffer of ``size`` slots is looked at back to its first slot."""
+    them spans; a buffer of ``size`` slots is looked at back to its oldest row."""
     times = [t]
-    while before and times[0] > stop - size and times[0] % size and not data.rows[times[0] - 1]["done"][env]:
+    while before and times[0] > max(stop - size, 0) and not data.rows[times[0] - 1]["done"][env]:
         times.insert(0, times[0] - 1)
         before -= 1
     while not data.rows[times[-1]]["done"][env] and times[-1] + 1 < stop:
