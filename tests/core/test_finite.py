@@ -251,7 +251,7 @@ def test_gradients_that_ruin_a_parameter_in_the_last_update_of_all(tmp_path: Pat
 
 def test_an_optimizer_that_had_no_state_has_none_again() -> None:
     model = make(A2C, Spoiled())
-    guard = Guard(model.learner)
+    guard = Guard(model.learner, rarely=True)  # as on another device than the CPU
     model.learn(16)
     assert model.policy.optimizer.state
     assert guard.put_back()
@@ -286,8 +286,7 @@ def test_an_unusual_end_of_training_leaves_the_guard_behind() -> None:
 
 def test_an_accelerator_is_not_waited_for_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(A2C, Spoiled()).learn(16)
-    guard = Guard(model.learner)
-    guard._device = torch.device("meta")  # stands for another device than the CPU
+    guard = Guard(model.learner, rarely=True)  # as on another device than the CPU
     looked: list[int] = []
 
     class Loss:
