@@ -16,10 +16,10 @@ from polyak.envs.composed import is_composed
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent
+from polyak.nn.plain import plain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Noise, Outcome, State, n_rows
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
@@ -110,9 +110,6 @@ class ModulePolicy(ActorCriticPolicy):
         if isinstance(self.action_family, GaussianFamily):
             return distribution_of(self.action_family, self.action_net(latent_pi))
         return super()._get_action_dist_from_latent(latent_pi)
-
-    def acting_chain(self) -> Chain | None:
-        return None if isinstance(self.action_family, GaussianFamily) else super().acting_chain()
 
 
 class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from polyak.core.hyperparameters import require
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.networks.streams import Dueling
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Noise, Outcome, State, n_rows
 from polyak.nn.policies.value import CategoricalQNetwork, QNetwork, ValuePolicy
 from polyak.ops.updates import polyak_update
@@ -124,9 +124,6 @@ class WholeQNetwork(QNetwork):
 
     def forward(self, obs: Obs) -> Tensor:
         return self._outputs(obs)[QF_PREDS]
-
-    def chain(self, policy: Any) -> Chain | None:
-        return None
 
 
 class WholeCategoricalQNetwork(WholeQNetwork, CategoricalQNetwork):
@@ -263,9 +260,6 @@ class ModuleValuePolicy(ValuePolicy):
         shape = len(actions), int(self.action_space.n)  # type: ignore[attr-defined]
         check_output(module, f"forward_train(), {QF_PREDS!r}", outputs.get(QF_PREDS), shape)
         return outputs
-
-    def acting_chain(self) -> Chain | None:
-        return None if self._asks(True) or self._asks(False) else super().acting_chain()
 
     # -- networks ------------------------------------------------------------------------------------------------------
 
