@@ -110,7 +110,7 @@ def through(modules: Iterable[nn.Module], inputs: Tensor, errors: Tensor | float
 def parts(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
     """Layers in the order in which they are applied."""
     for module in modules:
-        if isinstance(module, ResidualBlock) or not list(module.children()):
+        if isinstance(module, ResidualBlock | nn.Linear) or not list(module.children()):
             yield module
         else:
             yield from parts(module.children())

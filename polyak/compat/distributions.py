@@ -578,12 +578,3 @@ def make_proba_distribution(
         return MultiCategoricalDistribution(family.action_dims, **kwargs)
     assert isinstance(family, BernoulliFamily)
     return BernoulliDistribution(family.action_dim, **kwargs)
-
-
-def stands_for(dist: Any, family: values.Family, noise: ExplorationNoise | None) -> bool:
-    """Whether ``dist`` is of a class of polyak's, of this family and with these draws.
-
-    A user's subclass may sample in its own way.
-    """
-    ours = isinstance(dist, _OfFamily) and type(dist).__module__.startswith("polyak.compat.")
-    return ours and dist.family == family and getattr(dist, "noise", None) is noise

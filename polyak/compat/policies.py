@@ -24,7 +24,6 @@ from polyak.compat.distributions import (
     SquashedDiagGaussianDistribution,
     StateDependentNoiseDistribution,
     make_proba_distribution,
-    stands_for,
 )
 from polyak.compat.signatures import with_defaults
 from polyak.core.engine.device import get_device
@@ -34,7 +33,6 @@ from polyak.core.learner import OptimizerRecipe
 from polyak.core.schedules import Schedule
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
-from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import (
     CombinedExtractor,
@@ -45,6 +43,7 @@ from polyak.nn.networks.encoders import (
     make_extractor,
 )
 from polyak.nn.options import keywords_of
+from polyak.nn.plain import plain
 from polyak.nn.policies import actor_critic, direct, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import crossq as crossq_policy
@@ -310,10 +309,6 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return {}  # action_dist draws by itself
-
-    def acting_chain(self) -> Chain | None:
-        noise = getattr(self, "exploration_noise", None)
-        return super().acting_chain() if stands_for(self.action_dist, self.action_family, noise) else None
 
     def reset_noise(self, n_envs: int = 1) -> None:
         if not isinstance(self.action_dist, StateDependentNoiseDistribution):
@@ -786,14 +781,6 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return {}  # action_dist draws by itself
-
-    def acting_chain(self) -> Chain | None:
-        actor = self.actor
-        if isinstance(actor, SACActor):
-            noise = getattr(actor, "exploration_noise", None)
-            if not stands_for(actor.action_dist, actor.action_family, noise):
-                return None
-        return super().acting_chain()
 
     def _get_constructor_parameters(self) -> Kwargs:
         return super()._get_constructor_parameters() | {

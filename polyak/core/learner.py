@@ -18,8 +18,8 @@ from polyak.core.engine.optimizer_rules import TracedOptimizer
 from polyak.core.group import Group
 from polyak.data.batch import gathered
 from polyak.nn.compiled import keep_plain_names, plain_name
-from polyak.nn.fast.precision import products_in
 from polyak.nn.policies.base import Policy
+from polyak.nn.precision import products_in
 from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
@@ -134,7 +134,7 @@ class Learner(nn.Module):
     steps: int
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
-    """Of the layers' products in what :meth:`run` calls: see :func:`~polyak.nn.fast.precision.products_in`."""
+    """Of the layers' products in what :meth:`run` calls: see :func:`~polyak.nn.precision.products_in`."""
     counters: ClassVar[frozenset[str]] = frozenset({"steps"})
     """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
     engine: Executor | None

@@ -22,7 +22,6 @@ from polyak.data import Dataset
 from polyak.envs import DummyVecEnv, Monitor, make_vec_env
 from polyak.envs.composed import parts
 from polyak.nn import PolicyError
-from polyak.nn.fast.acting import ArrayActor
 from polyak.nn.networks.encoders import make_preprocess
 from polyak.zoo.enjoy import play
 from tests.tolerance import drift
@@ -154,7 +153,7 @@ def test_the_rollout_holds_flat_actions_and_acting_goes_through_arrays() -> None
     assert model.rollout_buffer.actions.shape[-1] == 4 + 2 + 1 + 2
     assert model.rollout_buffer.actions.dtype == np.float32
     assert model.policy.log_std.shape == (4,)
-    assert isinstance(model.runner.actor._quick._arrays, ArrayActor)
+    assert model.runner.actor._decide.reason is None
     values, log_probs, entropy = model.policy.evaluate_actions(
         torch.zeros(5, 3), model.policy.act(torch.zeros(5, 3)), entropy_index=2.0
     )

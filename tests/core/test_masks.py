@@ -18,6 +18,7 @@ from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.composed import parts
 from polyak.envs.masks import find_masks, mask_size, sample_allowed
 from polyak.experience.schema import Column
+from polyak.nn.backends.numpy import Numpy
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.discrete import (
     BernoulliFamily,
@@ -25,7 +26,6 @@ from polyak.nn.distributions.discrete import (
     MultiCategoricalFamily,
     SparseCategoricalFamily,
 )
-from polyak.nn.fast.acting import Acting
 from polyak.ops.tsallis import sparsemax
 from tests.tolerance import bound
 
@@ -450,7 +450,7 @@ def test_arrays_choose_as_torch_does(name: str, rows: int) -> None:
     else:
         algo, options = DISCRETE_ONLY[name]
         model = getattr(polyak, algo)("MlpPolicy", vector(), **options)
-    policy, acting = model.policy, Acting(model.policy)
+    policy, acting = model.policy, Numpy(model.policy)
     policy.set_training_mode(False)
     sizes = Forbidding(model.action_space)._sizes()
     for seed in range(20):
@@ -458,10 +458,10 @@ def test_arrays_choose_as_torch_does(name: str, rows: int) -> None:
         obs = np.random.default_rng(seed).random((rows, masks.shape[1])).astype(np.float32)
         for deterministic in (True, False):
             torch.manual_seed(seed)
-            quick = acting(obs, deterministic, masks)
+            quick = acting(obs, deterministic, masks)[0]
             torch.manual_seed(seed)
             with torch.no_grad():
                 noise = None if deterministic else policy.draw_noise(rows)
                 slow = policy.decide(torch.from_numpy(obs), noise, None, torch.from_numpy(masks)).actions
-            assert quick is not None
+            assert acting.reason is None
             np.testing.assert_allclose(quick, slow.numpy(), rtol=0, atol=bound())

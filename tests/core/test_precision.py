@@ -13,7 +13,7 @@ from polyak import PPO, SAC
 from polyak.core.engine.program import Program
 from polyak.data import Transition
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox
-from polyak.nn.fast.precision import products_in
+from polyak.nn.precision import products_in
 from tests.tolerance import bound, drift
 
 

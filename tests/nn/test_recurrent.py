@@ -18,6 +18,7 @@ from polyak.data import Transition
 from polyak.data.sampling.reduce import NStep
 from polyak.envs import DummyVecEnv, MaskVelocityWrapper, make_vec_env
 from polyak.envs.testing import BitFlippingEnv
+from polyak.nn.backends.eager import Eager
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.recall import Recalled, Recurrence
 from polyak.nn.networks.recurrent import Recurrent, side_by_side
@@ -322,17 +323,12 @@ def test_recurrence_is_an_extractor_of_its_size() -> None:
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 
-class NoArrays:
-    def __call__(self, *_: Any) -> None:
-        return None
-
-
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("name", "kind"), [(n, k) for n, k in EACH if n not in ("A2C", "TRPO", "C51")])
 def test_arrays_remember_and_act_as_torch(name: str, kind: str, layers: int) -> None:
     model = model_of(name, kind, kwargs={"memory_layers": layers})
     arrays, torchs = Actor(model.policy), Actor(model.policy)
-    torchs._quick = NoArrays()  # type: ignore[assignment]
+    torchs._decide = Eager(model.policy)  # type: ignore[assignment]
     arrays.begin(3)
     rng = np.random.default_rng(0)
     near = 12 * bound(30, size=3)
@@ -351,7 +347,7 @@ def test_arrays_remember_and_act_as_torch(name: str, kind: str, layers: int) -> 
         assert ours.extras.keys() == theirs.extras.keys() == model.policy.initial_memory(1).keys()
         for key, before in ours.extras.items():
             np.testing.assert_allclose(before, theirs.extras[key], rtol=0, atol=near)
-    assert arrays._quick._arrays is not None
+    assert arrays._decide.reason is None
 
 
 @pytest.mark.parametrize(("name", "kind"), EACH)

@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 import polyak
 from polyak.core.watching.callbacks import BaseCallback
+from polyak.nn.backends.numpy import Numpy
 from polyak.scale import (
     Algorithm,
     APPOConfig,
@@ -199,7 +200,9 @@ def test_acting_goes_the_quick_way() -> None:
     """Default perceptrons act by arrays, as those of the plain API do."""
     for config in (ppo(), dqn(), ppo().rl_module(model_config={"vf_share_layers": True})):
         with config.build() as algo:
-            assert algo.model.policy.acting_chain() is not None
+            acting = Numpy(algo.model.policy)
+            acting(np.zeros((1, *algo.model.observation_space.shape), np.float32))
+            assert acting.reason is None
 
 
 def test_rollouts_of_a_shared_encoder_are_judged_right() -> None:

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from polyak.core.acting.exploration import Arrays, Exploration
 from polyak.core.runner import Acted
 from polyak.data.step import Observations
-from polyak.nn.fast.acting import Acting
+from polyak.nn.backends.numpy import Numpy
 from polyak.nn.policies.base import Policy, State, n_rows, renewed
 
 
@@ -50,7 +50,7 @@ class Actor:
         self.policy, self.codec = policy, policy.codec
         self._remembers = policy.initial_memory(1) is not None
         self.memory: State | None = None
-        self._quick = Acting(policy)
+        self._decide = Numpy(policy)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
@@ -63,7 +63,7 @@ class Actor:
     def prepare(self, observations: Observations) -> None:
         """Make ready for observations like these [N, ...], so that the first step takes no longer than any other."""
         self.policy.set_training_mode(False)
-        self._quick.prepare(observations)
+        self._decide.prepare(observations)
 
     def begin(self, rows: int, anew: bool = True) -> None:
         """Make policy and exploration ready for a series of steps in N environments.
@@ -73,7 +73,7 @@ class Actor:
             anew: ``False`` goes on with a series that was interrupted.
         """
         self.policy.set_training_mode(False)
-        self._quick.begin()
+        self._decide.begin()
         if anew:
             for begin in self._begin:
                 begin(self.policy, rows)
@@ -100,33 +100,13 @@ class Actor:
                 break
         if actions is None or self._remembers:  # a memory moves on, whoever acts
             memory = self.recall(starts)
-            chosen = self._quick(observations, self.deterministic, masks, memory)
-            if chosen is None:
-                chosen, extras = self._decide(observations, memory, masks)
-            elif memory is not None:
-                self.memory, extras = self._quick.remembered(), {name: part.numpy() for name, part in memory.items()}
+            chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
+            if memory is not None:
+                extras = {**{name: part.numpy(force=True) for name, part in memory.items()}, **extras}
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
         return Acted(self.codec.to_env(actions), actions, extras)
-
-    @torch.no_grad()
-    def _decide(
-        self, observations: Observations, memory: State | None, masks: np.ndarray | None
-    ) -> tuple[np.ndarray, Arrays]:
-        """The policy's own actions [N, ...] in its units, and what it says besides."""
-        policy = self.policy
-        tensors = policy.obs_to_tensor(observations)[0]
-        allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
-        actions, said = self._chosen(tensors, memory, allowed)
-        return actions.numpy(force=True), {name: value.numpy(force=True) for name, value in said.items()}
-
-    def _chosen(self, observations: Any, state: State | None, masks: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
-        """The same in tensors."""
-        noise = None if self.deterministic else self.policy.draw_noise(n_rows(observations))
-        outcome = self.policy.decide(observations, noise, state, masks)
-        self.memory = outcome.state
-        return outcome.actions, {**(state or {}), **outcome.extras}
 
     def recall(self, starts: np.ndarray) -> State | None:
         """What the policy remembers before the next step: nothing of episodes that are over. ``starts`` [N]: where
@@ -162,7 +142,7 @@ class Actor:
 
     def __getstate__(self) -> dict[str, Any]:
         policy = copy_of(self.policy)
-        return {**vars(self), "policy": policy, "_quick": Acting(policy)}
+        return {**vars(self), "policy": policy, "_decide": Numpy(policy)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Actor":
         memo[id(self)] = copied = type(self).__new__(type(self))

@@ -12,7 +12,9 @@ from torch.func import functional_call, vmap
 
 from polyak.core.runner import Acted
 from polyak.data.step import Observations
-from polyak.nn.fast.stacked import StackedActor, stacked_actor
+from polyak.nn.backends.inputs import Seen, kind_of, parts
+from polyak.nn.backends.program import Program
+from polyak.nn.backends.watch import Watch
 from polyak.nn.policies.base import Policy
 
 
@@ -29,17 +31,17 @@ class CandidateActor:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.weights = torch.empty(0)
-        self._stacked: StackedActor | None = None
+        self._quick: _Quick | None = None
+        self._translates = True
 
     def begin(self, policy: Policy, weights: Tensor) -> None:
         """Act with these parameters [N, P] of this policy from now on."""
         policy.set_training_mode(False)
         fits = policy is self.policy and weights.shape == self.weights.shape and weights.device == self.weights.device
-        if fits and self._stacked is not None and self._stacked.unchanged():
+        if fits and self._quick is not None and self._quick.watch.unchanged():
             self.weights.copy_(weights)
         else:
-            self.policy, self.weights = policy, weights.clone()
-            self._stacked = stacked_actor(policy, self.weights)
+            self.policy, self.weights, self._quick, self._translates = policy, weights.clone(), None, True
 
     def prepare(self, observations: Observations) -> None:
         """Nothing: there are no candidates yet."""
@@ -48,30 +50,35 @@ class CandidateActor:
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
     ) -> Acted:
         """Actions for observations [N, ...]."""
-        actions = None
-        if self._stacked is not None and self._stacked.current():
-            actions = self._stacked.act(observations, deterministic=True)
-        if actions is None:
-            actions = self._by_torch(observations)
+        if self._quick is None or not self._quick.suits(observations):
+            self._quick = None
+            if self._translates:
+                try:
+                    self._quick = _Quick(self, observations)
+                except Exception:  # torch acts, or says what is wrong
+                    self._translates = False
+        if self._quick is None:
+            actions = self.choose(self.policy.obs_to_tensor(observations)[0]).numpy(force=True)
+        else:
+            actions = self._quick(observations)
         return Acted(self.policy.codec.to_env(actions), actions, {})
 
     @torch.no_grad()
-    def _by_torch(self, observations: Observations) -> np.ndarray:
-        """[N, ...]"""
+    def choose(self, seen: Any) -> Tensor:
+        """Actions [N, ...] for observations as the policy reads them, in torch."""
         chooser = _Chooser(self.policy)
         named = {name: p for name, p in chooser.named_parameters() if p.requires_grad}
-        parts = self.weights.split([p.numel() for p in named.values()], dim=1)
-        rows = {name: part.unflatten(1, p.shape) for (name, p), part in zip(named.items(), parts, strict=True)}
+        columns = self.weights.split([p.numel() for p in named.values()], dim=1)
+        rows = {name: part.unflatten(1, p.shape) for (name, p), part in zip(named.items(), columns, strict=True)}
 
         def choose(parameters: dict[str, Tensor], observation: Any) -> Tensor:
             return functional_call(chooser, parameters, (observation,))
 
-        seen = self.policy.obs_to_tensor(observations)[0]
         if not any(isinstance(module, nn.Conv2d) for module in chooser.modules()):
-            return vmap(choose)(rows, seen).numpy(force=True)
+            return vmap(choose)(rows, seen)
         # The memory layout that convolutions are fastest in cannot be asked for inside of vmap.
         each = [choose(_row(rows, n), _row(seen, n)) for n in range(len(self.weights))]
-        return torch.stack(each).numpy(force=True)
+        return torch.stack(each)
 
     def state(self) -> dict[str, np.ndarray]:
         """Nothing: whose turn it is, the algorithm knows."""
@@ -81,7 +88,36 @@ class CandidateActor:
         """There is nothing to take back."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_stacked": None}  # which looks at the weights of this one
+        return {**vars(self), "_quick": None}  # which looks at the weights of this one
+
+
+class _Quick:
+    """What candidates do about observations of one kind, by numpy.
+
+    Args:
+        actor: whose candidates.
+        observations: such as those to come.
+
+    Raises:
+        Untranslatable: torch has to act.
+    """
+
+    def __init__(self, actor: CandidateActor, observations: Observations) -> None:
+        self._seen, self._kind = Seen(actor.policy, observations), kind_of(observations)
+        inputs = [actor.weights, *parts(self._seen.tensors)]
+        self._program = Program(lambda: actor.choose(self._seen.tensors), inputs)
+        self._actions = self._program.result.numpy()
+        self.watch = Watch([actor.policy, *self._program.modules], self._program.reads)
+
+    def suits(self, observations: Observations) -> bool:
+        """Whether it is about such observations, and the policy as it is."""
+        return bool(kind_of(observations) == self._kind) and self.watch.current()
+
+    def __call__(self, observations: Observations) -> np.ndarray:
+        """Actions [N, ...], a new array."""
+        self._seen.read(observations)
+        self._program()
+        return self._actions.copy()
 
 
 def _row(tensors: Any, n: int) -> Any:

@@ -33,7 +33,7 @@ from polyak.core.engine.quiet import quiet
 from polyak.core.engine.shared_library import loaded
 from polyak.core.engine.twin import twin
 from polyak.core.learner import Learner
-from polyak.nn.fast.watch import Watch
+from polyak.nn.backends.watch import Watch
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from polyak.core.acting.exploration import Exploration
 from polyak.core.runner import Acted
 from polyak.core.tensors.exploration import in_tensors
 from polyak.nn.export.actions import EnvironmentActions
-from polyak.nn.policies.base import Policy, State
+from polyak.nn.policies.base import Policy, n_rows
 
 
 class TensorActor(Actor):
@@ -24,12 +24,9 @@ class TensorActor(Actor):
     It reads no value of them, so that the host never waits for the device.
 
     Args:
-        policy: chooses.
+        policy: chooses; it has no recurrent state.
         exploration: what is done to its actions, by name, in the order in which it is asked.
     """
-
-    def __init__(self, policy: Policy, exploration: Mapping[str, Exploration] | None = None) -> None:
-        super().__init__(policy, exploration)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on.
@@ -56,21 +53,10 @@ class TensorActor(Actor):
         for before in self._before:
             if (actions := before(self.policy, episode_starts, masks)) is not None:
                 break
-        if actions is None or self._remembers:  # a recurrent state moves on, whoever acts
-            chosen, extras = self._chosen(observations, self.recall(episode_starts), masks)
-            actions = chosen if actions is None else actions
+        if actions is None:
+            noise = self.policy.draw_noise(n_rows(observations))
+            outcome = self.policy.decide(observations, noise, None, masks)
+            actions, extras = outcome.actions, dict(outcome.extras)
         for after in self._after:
             actions = after(actions)
         return Acted(self._to_env(actions)[0], actions, extras)
-
-    def recall(self, starts: Any) -> State | None:
-        """The recurrent state before the next step: the initial one where episodes begin, ``starts`` [N] bool."""
-        if not self._remembers:
-            return None
-        fresh = self.policy.initial_memory(len(starts)) or {}
-        if self.memory is None:
-            return fresh
-        return {
-            name: torch.where(starts.view(-1, *[1] * (old.ndim - 1)), fresh[name], old)
-            for name, old in self.memory.items()
-        }

@@ -25,6 +25,8 @@ class Categorical(Distribution):
 
     logits: Tensor
     """Log-probabilities [B, N]; -inf for a class that is forbidden."""
+    scores: Tensor | None = None
+    """:attr:`logits` up to a constant for each row, where they are at hand: enough to choose by, not normalised."""
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probability of the choices [B]."""
@@ -47,13 +49,19 @@ class Categorical(Distribution):
         The noise is kept finite, so that a forbidden class cannot win.
         """
         exponential = noise.clamp_min(torch.finfo(noise.dtype).tiny)
-        return (self.logits.detach() - exponential.log()).argmax(dim=-1)
+        return (self._scores.detach() - exponential.log()).argmax(dim=-1)
 
     def mode(self) -> Tensor:
-        return self.logits.argmax(dim=-1)
+        return self._scores.argmax(dim=-1)
 
     def masked(self, masks: Tensor) -> Self:
-        return type(self)(self.logits.masked_fill(~masks, -math.inf).log_softmax(dim=-1))
+        forbidden = ~masks
+        logits = self.logits.masked_fill(forbidden, -math.inf).log_softmax(dim=-1)
+        return type(self)(logits, self._scores.masked_fill(forbidden, -math.inf))
+
+    @property
+    def _scores(self) -> Tensor:
+        return self.logits if self.scores is None else self.scores
 
     def kl(self, other: Self) -> Tensor:
         """[B]; huge where ``other`` forbids what self allows."""
@@ -128,7 +136,7 @@ class CategoricalFamily(Family):
 
     def __call__(self, logits: Tensor) -> Categorical:
         """Unnormalised log-probabilities [B, N]; -inf forbids a choice."""
-        return Categorical(logits.log_softmax(dim=-1))
+        return Categorical(logits.log_softmax(dim=-1), logits)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from polyak.envs.spaces import get_flattened_obs_dim, is_image_space
 from polyak.nn.errors import PolicyError
@@ -94,10 +93,11 @@ def _picture_to_unit(obs: Tensor) -> Tensor:
 def one_hot(obs: Tensor, sizes: tuple[int, ...], starts: tuple[int, ...]) -> Tensor:
     """[B], [B, 1] or [B, ...] indices -> [B, sum(sizes)]."""
     indices = obs.long().reshape(obs.shape[0], len(sizes))
-    columns = [
-        F.one_hot(indices[:, i] - start, size) for i, (size, start) in enumerate(zip(sizes, starts, strict=True))
+    columns = [  # without F.one_hot, which reads values to check them
+        torch.zeros(obs.shape[0], size, device=obs.device).scatter(1, indices[:, i : i + 1] - start, 1.0)
+        for i, (size, start) in enumerate(zip(sizes, starts, strict=True))
     ]
-    return torch.cat(columns, dim=1).float()
+    return torch.cat(columns, dim=1)
 
 
 def _each_key(obs: dict[str, Tensor], parts: dict[str, Preprocess]) -> dict[str, Tensor]:

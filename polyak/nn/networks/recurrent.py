@@ -112,7 +112,8 @@ def side_by_side(
     core, several = cores[0], len(cores) > 1
     if keep is None:
         keep = inputs[0].new_ones(inputs[0].shape[:2])
-    run = core._steps if core.in_operations else core._whole
+    # The operation for whole sequences prepares the weights first, which one step does not repay.
+    run = core._steps if core.in_operations or len(inputs[0]) == 1 else core._whole
     then: list[tuple[Tensor, ...]] = []
     for k in range(core.layers):
         if k and core.dropout:

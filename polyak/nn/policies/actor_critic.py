@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,29 +11,13 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.masks import mask_size
-from polyak.nn.distributions.base import Distribution, Family
+from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import make_family
-from polyak.nn.distributions.discrete import (
-    BernoulliFamily,
-    CategoricalFamily,
-    MultiCategoricalFamily,
-    SparseCategoricalFamily,
-)
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.distributions.product import ProductFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, is_plain, plain
-from polyak.nn.fast.array_layers import (
-    BernoulliHead,
-    CategoricalHead,
-    GaussianHead,
-    Head,
-    MultiCategoricalHead,
-    ProductHead,
-    StateDependentHead,
-)
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import (
     Activation,
@@ -44,6 +27,7 @@ from polyak.nn.networks.layers import (
     unwrap_legacy_arch,
 )
 from polyak.nn.options import warn_without_sde
+from polyak.nn.plain import is_plain, plain
 from polyak.nn.policies.base import Noise, Outcome, Policy, State, chosen, family_noise, shaped
 
 
@@ -182,7 +166,6 @@ class ActorCriticPolicy(Policy):
 
     # --- features, distribution, value --------------------------------------------------------------------------------
 
-    @plain
     def extract_features(self, obs: Obs, features_extractor: nn.Module | None = None) -> Any:
         """Raw observations [B, ...] -> features [B, F] of the extractor given; without one, those of the shared
         extractor, or a pair: actor's and value function's."""
@@ -311,29 +294,6 @@ class ActorCriticPolicy(Policy):
             return {"actions": self.exploration_noise.of(batch)}
         return family_noise(self.action_family, batch, self.device, generator)
 
-    def acting_chain(self) -> Chain | None:
-        methods = ("act", "get_distribution", "extract_features", "_get_action_dist_from_latent", "_shaped")
-        if self.acts_by_forward or not is_plain(self, *methods) or type(self.mlp_extractor) is not MlpExtractor:
-            return None
-        layers = self._acting_layers()
-        family, owners = self.action_family, (self, self.mlp_extractor)
-        if type(family) is StateDependentGaussianFamily:
-            head = partial(
-                StateDependentHead,
-                mean=self.action_net,
-                log_std=self.log_std,
-                family=family,
-                draws=self.exploration_noise,
-            )
-            return Chain(owners, layers[:-1], head, weights=(self.action_net, self.log_std))
-        log_std = getattr(self, "log_std", None)
-        found = _array_head(family, log_std)
-        return None if found is None else Chain(owners, layers, found, weights=() if log_std is None else (log_std,))
-
-    def _acting_layers(self) -> tuple[nn.Module, ...]:
-        """From observations to what the action distribution is made of."""
-        return self.pi_features_extractor, self.mlp_extractor.policy_net, self.action_net
-
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.get_distribution(observation).get_actions(deterministic)
 
@@ -358,22 +318,3 @@ class ActorCriticPolicy(Policy):
             super().reset_noise(n_envs)
             return
         self.exploration_noise.draw(self.log_std, self.action_family.action_dim, n_envs)
-
-
-def _array_head(family: Family, log_std: Tensor | None) -> Callable[..., Head] | None:
-    """What repeats the distributions of a family on arrays; ``None`` of families that nothing repeats."""
-    if type(family) is CategoricalFamily:
-        return CategoricalHead
-    if type(family) is SparseCategoricalFamily:
-        return partial(CategoricalHead, sparse=True)
-    if type(family) is MultiCategoricalFamily:
-        return partial(MultiCategoricalHead, sizes=family.action_dims, sparse=family.sparse)
-    if type(family) is BernoulliFamily:
-        return BernoulliHead
-    if type(family) is GaussianFamily and not family.squash and log_std is not None:
-        return partial(GaussianHead, log_std=log_std)
-    if type(family) is ProductFamily:
-        found = [(part.n_outputs, _array_head(part, own)) for part, own in family.with_deviations(log_std)]
-        heads = [(size, head) for size, head in found if head is not None]
-        return partial(ProductHead, parts=heads) if len(heads) == len(found) else None
-    return None

@@ -19,10 +19,10 @@ from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
 from polyak.nn.distributions.base import Family
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, is_plain, plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
 from polyak.nn.networks.recall import Recalled, Recurrence, RecurrentExtractor, Sequences, Successors
 from polyak.nn.options import keywords_of
+from polyak.nn.plain import is_plain, plain
 from polyak.ops.transfer import to_device
 
 NumpyObs = np.ndarray | dict[str, np.ndarray]
@@ -63,12 +63,10 @@ class Network(nn.Module):
         self._preprocess = make_preprocess(observation_space, normalize_images)
         self._switch: _Switch | None = None
 
-    @plain
     def preprocess(self, obs: Obs) -> Obs:
         """Raw observations as float32 tensors: see :func:`~polyak.nn.networks.encoders.preprocess_obs`."""
         return self._preprocess(obs)
 
-    @plain
     def extract_features(self, obs: Obs, features_extractor: nn.Module) -> Any:
         """Raw observations [B, ...] -> features [B, F] of ``features_extractor``."""
         if isinstance(obs, Recalled | Sequences | Successors):
@@ -314,14 +312,6 @@ class Policy(Network, ABC):
         extractors = list(self.extractors().values())
         return extractors[0].initial(batch) if extractors else self.initial_memory(batch)
 
-    def with_memory(self, chain: Chain | None) -> Chain | None:
-        """A chain of the acting network, and all that remembers besides."""
-        extractors = list(self.extractors().values())
-        if chain is None or not extractors:
-            return chain
-        memories = {extractor.prefix: extractor.core for extractor in extractors}
-        return chain._replace(memories=memories, besides=tuple(extractors[1:]))
-
     def state_of(self, memory: State) -> tuple[np.ndarray, ...]:
         """State as :meth:`predict` returns it: the arrays of :meth:`acting_memory` in their order; of recurrent layers
         as ``torch.nn.LSTM`` has them, layers first, [K, B, H] each."""
@@ -333,14 +323,6 @@ class Policy(Network, ABC):
         names, arrays = self.acting_memory(1) or {}, map(np.asarray, state)
         rows_first = (np.moveaxis(array, 0, 1) if array.ndim == 3 else array for array in arrays)
         return {name: torch.as_tensor(array, device=self.device) for name, array in zip(names, rows_first, strict=True)}
-
-    def acting_chain(self) -> Chain | None:
-        """The network behind :meth:`act` for :mod:`polyak.nn.fast.acting`, which repeats it at less cost.
-
-        ``None`` where the actions do not come from layers applied one after another to flat observations, where a
-        subclass has a say in how they come about, or where :meth:`decide` has more to say.
-        """
-        return None
 
     @plain
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:

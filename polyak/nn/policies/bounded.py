@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily
-from polyak.nn.fast.acting import plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, create_mlp
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Network
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 0.0

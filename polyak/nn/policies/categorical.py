@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from polyak.nn.distributions.discrete import Categorical, CategoricalFamily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, is_plain, plain
-from polyak.nn.fast.array_layers import CategoricalHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise
 
 
@@ -210,12 +209,3 @@ class CategoricalPolicy(Policy):
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator)
-
-    def acting_chain(self) -> Chain | None:
-        actor = self.actor
-        methods = ("forward", "get_distribution", "extract_features", "preprocess")
-        if not is_plain(self, "act", "_predict") or not isinstance(actor, CategoricalActor):
-            return None
-        if not is_plain(actor, *methods) or type(actor.action_family) is not CategoricalFamily:
-            return None
-        return Chain((self, actor), (actor.features_extractor, actor.logits), CategoricalHead)

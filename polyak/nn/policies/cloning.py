@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import make_family
-from polyak.nn.fast.acting import plain
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise, shaped
 from polyak.nn.policies.bounded import BoundedGaussianActor
 

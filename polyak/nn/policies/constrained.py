@@ -12,10 +12,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.networks.recall import Recalled
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Noise, Outcome, State
 from polyak.nn.policies.value import QNetwork, ValuePolicy
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -17,12 +16,11 @@ from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, is_plain, plain
-from polyak.nn.fast.array_layers import DeterministicHead, Head, SquashedGaussianHead, StateDependentHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.options import check_keywords, keywords_of, warn_without_sde
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise, check_bounded, shaped
 
 LOG_STD_MIN, LOG_STD_MAX = -20, 2
@@ -272,14 +270,12 @@ class ContinuousCritic(Network):
         shared = "features_extractor." if self.share_features_extractor else None
         return [p for name, p in self.named_parameters() if shared is None or not name.startswith(shared)]
 
-    @plain
     def _features(self, obs: Obs) -> Tensor:
         if self.share_features_extractor:
             with torch.no_grad():
                 return self.extract_features(obs, self.features_extractor)
         return self.extract_features(obs, self.features_extractor)
 
-    @plain
     def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
         return torch.cat([self._features(obs), actions.reshape(actions.shape[0], -1)], dim=1)
 
@@ -298,7 +294,6 @@ class ContinuousCritic(Network):
         inputs = self._inputs(obs, actions)
         return tuple(network(inputs) for network in self.q_networks)
 
-    @plain
     def q1_forward(self, obs: Obs, actions: Tensor) -> Tensor:
         """The first value only: [B, 1]."""
         return self.q_networks[0](self._inputs(obs, actions))
@@ -483,29 +478,6 @@ class ContinuousPolicy(Policy):
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator)
-
-    def acting_chain(self) -> Chain | None:
-        return self.with_memory(self._chain())
-
-    def _chain(self) -> Chain | None:
-        actor = self.actor
-        methods = ("forward", "extract_features", "preprocess", "get_distribution", "get_action_dist_params")
-        if not is_plain(self, "act", "_predict") or not is_plain(actor, *methods):
-            return None
-        if isinstance(actor, DeterministicActor):
-            return Chain((self, actor), (actor.features_extractor, actor.mu), DeterministicHead)
-        family = getattr(actor, "action_family", None)
-        head: Callable[..., Head]
-        if type(family) is GaussianFamily and family.squash:
-            bounds = (LOG_STD_MIN, LOG_STD_MAX)
-            head = partial(SquashedGaussianHead, mean=actor.mu, log_std=actor.log_std, bounds=bounds)
-        elif type(family) is StateDependentGaussianFamily:
-            draws = actor.exploration_noise
-            head = partial(StateDependentHead, mean=actor.mu, log_std=actor.log_std, family=family, draws=draws)
-        else:
-            return None
-        weights = (actor.mu, actor.log_std)
-        return Chain((self, actor), (actor.features_extractor, actor.latent_pi), head, weights)
 
     def reset_noise(self, batch_size: int = 1) -> None:
         """Draw new exploration matrices, one for each environment.

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, is_plain, plain
-from polyak.nn.fast.array_layers import DeterministicHead, GreedyHead
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.options import keywords_of
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Policy
 
 
@@ -86,9 +85,3 @@ class DirectPolicy(Policy):
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         return self(obs)
-
-    def acting_chain(self) -> Chain | None:
-        if not is_plain(self, "forward", "act", "_predict", "extract_features"):
-            return None
-        head = GreedyHead if self.chooses else DeterministicHead
-        return Chain((self,), (self.features_extractor, self.action_net), head)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,10 +10,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, is_plain, plain
-from polyak.nn.fast.array_layers import BestProposalHead
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, get_actor_critic_arch
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Policy, check_bounded, shaped
 from polyak.nn.policies.continuous import ContinuousCritic, DeterministicActor
 
@@ -143,23 +141,3 @@ class PairedPolicy(Policy):
         best = torch.stack(q, 1).argmax(1, keepdim=True)  # [B, 1, 1]
         actions = torch.stack(proposals, 1)
         return shaped(actions.gather(1, best.expand(-1, -1, actions.shape[2])).squeeze(1), self.codec.shape)
-
-    def acting_chain(self) -> Chain | None:
-        if not is_plain(self, "act", "_predict"):
-            return None
-        owners: list[nn.Module] = [self, self.pairs]
-        layers: list[tuple[tuple[nn.Module, ...], ...]] = []
-        for pair in self.pairs:
-            actor, critic = pair.actor, pair.critic
-            if not isinstance(actor, DeterministicActor) or not isinstance(critic, ContinuousCritic):
-                return None
-            reading = ("extract_features", "preprocess")
-            if not is_plain(actor, "forward", *reading):
-                return None
-            if not is_plain(critic, "q1_forward", "_inputs", "_features", *reading):
-                return None
-            owners += [pair, actor, critic]
-            q_network = critic.q_networks[0]
-            layers.append(((actor.features_extractor, actor.mu), (critic.features_extractor,), (q_network,)))
-        weights = tuple(module for pair in layers for part in pair for module in part)
-        return Chain(tuple(owners), (), partial(BestProposalHead, pairs=layers), weights)

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed, runs_side_by_side
+from polyak.nn.plain import plain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Noise, Outcome, State, chosen
 
@@ -192,14 +192,3 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
 
     def acting_memory(self, batch: int) -> State:
         return prefixed(ACTOR, self.actor_memory.initial(batch))
-
-    def acting_chain(self) -> Chain | None:
-        chain = super().acting_chain()
-        if chain is None or self.critic_reads != "own":
-            return chain and chain._replace(memories={ACTOR: self.actor_memory})
-        memories = {ACTOR: self.actor_memory, CRITIC: self.critic_memory}
-        return chain._replace(memories=memories, besides=(self.vf_features_extractor, self.critic_memory))
-
-    def _acting_layers(self) -> tuple[nn.Module, ...]:
-        extractor, *rest = super()._acting_layers()
-        return extractor, self.actor_memory, *rest

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,14 +14,13 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, is_plain, plain
-from polyak.nn.fast.array_layers import CategoricalValueHead, GreedyHead, ImplicitHead, QuantileHead
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.noisy import NoisyLinear, drawing, given_noise, parts_that_draw
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.networks.streams import CosineEmbedding, atoms, parts_in_order, split_arch, value_layers
 from polyak.nn.options import check_keywords, keywords_of
+from polyak.nn.plain import is_plain, plain
 from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State
 from polyak.ops.distributional import midpoints
 
@@ -77,10 +75,6 @@ class QNetwork(Network):
     def forward(self, obs: Obs) -> Tensor:
         return self.q_net(self.extract_features(obs, self.features_extractor))
 
-    def chain(self, policy: Policy) -> Chain | None:
-        """:meth:`Policy.acting_chain` of a policy that acts greedily by this network."""
-        return Chain((policy, self), (self.features_extractor, self.q_net), GreedyHead)
-
 
 class CategoricalQNetwork(QNetwork):
     """Distributions of returns on fixed atoms, C51 (Bellemare et al. 2017, arXiv:1707.06887); :meth:`forward` gives
@@ -109,7 +103,6 @@ class CategoricalQNetwork(QNetwork):
     def _build_layers(self, n_actions: int) -> None:
         self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self._n_atoms, self.net_arch))
 
-    @plain
     def logits(self, obs: Obs) -> Tensor:
         """Logarithms of probabilities, up to a constant for each action: [B, K, A]"""
         return super().forward(obs).unflatten(1, (self._n_atoms, -1))
@@ -121,10 +114,6 @@ class CategoricalQNetwork(QNetwork):
     @plain
     def forward(self, obs: Obs) -> Tensor:
         return self.mean(self.logits(obs))
-
-    def chain(self, policy: Policy) -> Chain | None:
-        head = partial(CategoricalValueHead, support=self.support)
-        return super().chain(policy)._replace(head=head)  # type: ignore[union-attr]
 
 
 class QuantileNetwork(QNetwork):
@@ -148,7 +137,6 @@ class QuantileNetwork(QNetwork):
     def _build_layers(self, n_actions: int) -> None:
         self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_quantiles, self.net_arch))
 
-    @plain
     def quantiles(self, obs: Obs) -> Tensor:
         """[B, N, A]"""
         return super().forward(obs).unflatten(1, (self.n_quantiles, -1))
@@ -156,10 +144,6 @@ class QuantileNetwork(QNetwork):
     @plain
     def forward(self, obs: Obs) -> Tensor:
         return self.quantiles(obs).mean(1)
-
-    def chain(self, policy: Policy) -> Chain | None:
-        head = partial(QuantileHead, n_quantiles=self.n_quantiles)
-        return super().chain(policy)._replace(head=head)  # type: ignore[union-attr]
 
 
 class ImplicitQuantileNetwork(QNetwork):
@@ -205,12 +189,10 @@ class ImplicitQuantileNetwork(QNetwork):
         """Uniform in [0, 1): [B, N]"""
         return torch.rand(batch, self.n_samples, device=self.device, generator=generator)
 
-    @plain
     def quantiles(self, obs: Obs, levels: Tensor) -> Tensor:
         """At some levels [B, N] in (0, 1), eq. 3: [B, N, A]"""
         return self._quantiles(self._latent(obs), levels)
 
-    @plain
     def _latent(self, obs: Obs) -> Tensor:
         """[B, width]"""
         return self.trunk(self.extract_features(obs, self.features_extractor))
@@ -227,13 +209,6 @@ class ImplicitQuantileNetwork(QNetwork):
         else:
             levels = midpoints(self.n_samples, self.device).expand(latent.shape[0], -1)
         return self._quantiles(latent, levels).mean(1)
-
-    def chain(self, policy: Policy) -> Chain | None:
-        if type(self.embedding) is not CosineEmbedding:
-            return None
-        head = partial(ImplicitHead, embedding=self.embedding, q_net=self.q_net, n_samples=self.n_samples)
-        layers = (self.features_extractor, self.trunk)
-        return Chain((policy, self, self.embedding), layers, head, (self.embedding.linear, self.q_net))
 
 
 NetworkClass = type[QNetwork]
@@ -398,13 +373,6 @@ class GreedyPolicy(Policy):
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
         return {} if self.recurrence is None else {self.q_net: self.q_net.features_extractor}
-
-    def acting_chain(self) -> Chain | None:
-        q_net = self.q_net
-        if not isinstance(q_net, QNetwork) or not is_plain(self, "act", "_predict"):
-            return None
-        methods = ("forward", "extract_features", "preprocess", "_predict", "logits", "quantiles")
-        return self.with_memory(q_net.chain(self)) if is_plain(q_net, *methods) else None
 
 
 class ValuePolicy(GreedyPolicy):

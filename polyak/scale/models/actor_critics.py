@@ -17,10 +17,10 @@ from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.distributions.product import ProductFamily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent
+from polyak.nn.plain import plain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Noise, Outcome, State, n_rows
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
@@ -111,10 +111,6 @@ class ModulePolicy(ActorCriticPolicy):
         if isinstance(self.action_family, GaussianFamily | ProductFamily):
             return distribution_of(self.action_family, self.action_net(latent_pi))
         return super()._get_action_dist_from_latent(latent_pi)
-
-    def acting_chain(self) -> Chain | None:
-        spread = isinstance(self.action_family, GaussianFamily | ProductFamily)
-        return None if spread else super().acting_chain()
 
 
 class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):

@@ -16,10 +16,10 @@ from polyak.core.hyperparameters import require
 from polyak.core.learner import Objective
 from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
 from polyak.nn.errors import PolicyError
-from polyak.nn.fast.acting import Chain, plain
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.networks.streams import Dueling
+from polyak.nn.plain import plain
 from polyak.nn.policies.base import Noise, Outcome, State, n_rows
 from polyak.nn.policies.value import CategoricalQNetwork, QNetwork, ValuePolicy
 from polyak.ops.updates import polyak_update
@@ -126,9 +126,6 @@ class WholeQNetwork(QNetwork):
 
     def forward(self, obs: Obs) -> Tensor:
         return self._outputs(obs)[QF_PREDS]
-
-    def chain(self, policy: Any) -> Chain | None:
-        return None
 
 
 class WholeCategoricalQNetwork(WholeQNetwork, CategoricalQNetwork):
@@ -265,9 +262,6 @@ class ModuleValuePolicy(ValuePolicy):
         shape = len(actions), int(self.action_space.n)  # type: ignore[attr-defined]
         check_output(module, f"forward_train(), {QF_PREDS!r}", outputs.get(QF_PREDS), shape)
         return outputs
-
-    def acting_chain(self) -> Chain | None:
-        return None if self._asks(True) or self._asks(False) else super().acting_chain()
 
     # -- networks ------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from polyak.algorithms.a2c import A2C
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
-from polyak.nn.fast.acting import Chain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Noise, Outcome, State, chosen
 
@@ -60,9 +59,6 @@ class ElmanPolicy(ActorCriticPolicy):
 
     def get_distribution(self, obs: Any) -> Distribution:
         return self.distribution_of(self.remember(obs, self.initial_memory(len(obs))["hidden"]))
-
-    def acting_chain(self) -> Chain | None:
-        return None
 
 
 @dataclass(eq=False, repr=False)

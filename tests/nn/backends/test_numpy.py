@@ -1,4 +1,4 @@
-"""Acting through arrays: the actions and the random draws of torch, never with weights that are not the policy's."""
+"""Acting by numpy: the actions and the random draws of torch, never with weights that are not the policy's."""
 
 import copy
 import math
@@ -34,9 +34,9 @@ from polyak.nn import (
     QuantileCritic,
     ValuePolicy,
 )
-from polyak.nn.fast import acting as fast
-from polyak.nn.fast.acting import ArrayActor, array_actor
-from polyak.nn.fast.array_layers import ACTIVATIONS, TORCH_PRODUCT
+from polyak.nn.backends.eager import Eager
+from polyak.nn.backends.numpy import Numpy
+from polyak.nn.backends.operations import TORCH_PRODUCT
 from polyak.nn.policies.direct import DirectPolicy
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwork, QuantileNetwork
@@ -160,20 +160,46 @@ def observations(batch: int, space: spaces.Space = VECTOR, seed: int = 0) -> np.
     return np.random.default_rng(seed).standard_normal((batch, *space.shape)).astype(space.dtype)
 
 
-class Acting(fast.Acting):
-    """Actions by the quick way, and by torch where there is none."""
+class Acting(Numpy):
+    """Actions alone."""
 
-    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray:
-        actions = super().__call__(obs, deterministic)
-        return by_torch(self.policy, obs, deterministic) if actions is None else actions
+    def __call__(self, obs: Any, deterministic: bool = False) -> np.ndarray:  # type: ignore[override]
+        return super().__call__(obs, deterministic)[0]
 
 
 def acting_on(policy: Any) -> Acting:
-    """Actions of the policy, and the certainty that they come through arrays."""
+    """Actions of the policy, and the certainty that they come from numpy."""
     acting = Acting(policy)
-    acting.refresh()
-    assert acting._arrays is not None
+    acting.prepare(np.stack([policy.observation_space.sample()]))
+    assert acting.reason is None
     return acting
+
+
+def way(policy: Any) -> tuple[list[nn.Module], dict[str, Any]]:
+    """Layers that act in a row, and what the distribution of the actions is made of besides their outputs."""
+    if isinstance(policy, PairedPolicy):
+        pairs = [(pair.actor.features_extractor, pair.actor.mu) for pair in policy.pairs]
+        return [], {"pairs": pairs}
+    if isinstance(policy, DirectPolicy):
+        return [policy.features_extractor, policy.action_net], {}
+    if isinstance(policy, ActorCriticPolicy):
+        layers = [policy.pi_features_extractor, policy.mlp_extractor.policy_net]
+        found = {"log_std": policy.log_std} if hasattr(policy, "log_std") else {}
+        if not hasattr(policy, "exploration_noise"):
+            return [*layers, policy.action_net], found
+        return layers, found | {"mean": policy.action_net, **deviations(policy)}
+    actor: Any = policy.actor  # type: ignore[attr-defined]
+    if not hasattr(actor, "log_std"):
+        return [actor.features_extractor, actor.mu], {}
+    found = {"mean": actor.mu, "log_std": actor.log_std, "bounds": (-20.0, 2.0), **deviations(actor)}
+    return [actor.features_extractor, actor.latent_pi], found
+
+
+def deviations(owner: Any) -> dict[str, Any]:
+    """What gSDE is made of, where there is one."""
+    if not hasattr(owner, "exploration_noise"):
+        return {}
+    return {"draws": owner.exploration_noise, "family": owner.action_family}
 
 
 def by_torch(policy: Any, obs: np.ndarray, deterministic: bool = False) -> np.ndarray:
@@ -183,13 +209,12 @@ def by_torch(policy: Any, obs: np.ndarray, deterministic: bool = False) -> np.nd
 
 def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
     """How far apart torch and the arrays may leave each action [B, A]: error analysis of layers and head."""
-    chain = policy.acting_chain()
     composed = isinstance(policy.action_space, spaces.Dict)
-    if array_actor(policy) is None or not (composed or isinstance(policy.action_space, spaces.Box)):
-        return 0.0  # torch acts both times, or one choice of several is meant
+    if not (composed or isinstance(policy.action_space, spaces.Box)):
+        return 0.0  # one choice of several is meant
+    layers, head = way(policy)
     inputs = policy.preprocess(policy.obs_to_tensor(obs)[0]).flatten(1)
-    values, error = through(chain.layers, inputs)
-    head = getattr(chain.head, "keywords", {})
+    values, error = through(layers, inputs)
     if "mean" in head:  # the layers end at latents
         means, off = through([head["mean"]], values, error)
         if "draws" in head:  # noise is one more product, with deviations times draws
@@ -204,7 +229,7 @@ def tolerance(policy: Any, obs: np.ndarray) -> np.ndarray | float:
             off += LARGEST_DRAW * log_std.clamp(*head["bounds"]).exp() * (its_error + bound(FUNCTION))
         values, error = means, off + bound(FUNCTION)
     elif "pairs" in head:  # whichever actor is chosen
-        error = torch.stack([through(actor, inputs)[1] for actor, _, _ in head["pairs"]]).amax(0)
+        error = torch.stack([through(actor, inputs)[1] for actor in head["pairs"]]).amax(0)
     elif composed:  # choices are equal, and the means among the outputs are as far apart as any output
         largest = policy.log_std.detach().exp().amax() if hasattr(policy, "log_std") else 0.0
         error = error.amax(1, keepdim=True).expand(-1, *policy.codec.shape) + LARGEST_DRAW * largest * bound(FUNCTION)
@@ -264,7 +289,11 @@ def test_a_long_run_of_draws_is_that_of_torch(head: str) -> None:
         assert_near(actions, other, tolerance(acting.policy, one))
 
 
-@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize(
+    "kind",
+    (nn.CELU, nn.ELU, nn.GELU, nn.Hardswish, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.Mish, nn.ReLU)
+    + (nn.ReLU6, nn.SELU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.Tanh),
+)
 @pytest.mark.parametrize("batch", [1, 4])
 def test_every_activation(kind: type[nn.Module], batch: int) -> None:
     for head in ("gaussian", "squashed", "greedy"):
@@ -307,9 +336,10 @@ def test_discrete_observations_come_one_hot(space: spaces.Space, head: str) -> N
     for batch in (1, 6, 2):
         obs = np.stack([space.sample() for _ in range(batch)])
         assert_same(acting, obs)
+        assert_same(acting, obs.astype(np.float32))
         outside = obs + 10
-        assert fast.Acting(policy)(outside) is None, "torch refuses it"
-        assert fast.Acting(policy)(obs.astype(np.float32)) is None, "torch converts it"
+        with pytest.raises((RuntimeError, ValueError)):
+            acting(outside)
     with pytest.raises((RuntimeError, ValueError)):
         by_torch(policy, outside)
 
@@ -358,7 +388,7 @@ def test_an_exponential_draw_of_zero_leaves_the_choice_to_the_logits(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     acting, obs = acting_on(build("categorical")), observations(5)
-    monkeypatch.setattr(torch.Tensor, "exponential_", torch.Tensor.zero_)
+    monkeypatch.setattr(torch.Tensor, "exponential_", lambda tensor, generator=None: tensor.zero_())
     np.testing.assert_array_equal(acting(obs), acting(obs, deterministic=True))
     assert not recwarn.list
 
@@ -493,10 +523,9 @@ def test_new_exploration_matrices_are_seen_at_once(head: str, batch: int) -> Non
 @pytest.mark.parametrize("head", ["squashed", "state_dependent_sac"])
 def test_a_head_of_several_layers_leaves_the_latents_alone(head: str) -> None:
     policy = build(head)
-    policy.actor.mu = nn.Sequential(nn.Tanh(), nn.Linear(256, 16), nn.ELU(), nn.Sequential(nn.Linear(16, 6)))
+    width = math.prod(policy.action_space.shape)
+    policy.actor.mu = nn.Sequential(nn.Tanh(), nn.Linear(256, 16), nn.ELU(), nn.Sequential(nn.Linear(16, width)))
     acting = acting_on(policy)
-    if head == "squashed":
-        policy.actor.log_std = nn.Linear(256, 6)
     for seed in range(5):
         assert_same(acting, observations(3, seed=seed))
         assert_same(acting, observations(3, seed=seed), deterministic=True)
@@ -562,12 +591,12 @@ def test_another_family_is_found_before_each_rollout() -> None:
     acting = acting_on(policy)
     policy.action_family = Shifted(3)
     acting.refresh()
-    assert acting._arrays is None
     assert_same(acting, observations(2))
+    assert acting.reason is not None
     policy.action_family = GaussianFamily(3, squash=True)
     acting.refresh()
-    assert acting._arrays is None
     assert_same(acting, observations(2))
+    assert acting.reason is None
 
 
 class Shifted(DiagGaussianDistribution):
@@ -591,8 +620,8 @@ def test_another_distribution_of_sb3_is_found_before_each_rollout(head: str, dis
     if hasattr(dist, "sample_weights"):
         policy.reset_noise(2)
     acting.refresh()
-    assert acting._arrays is None
     assert_same(acting, observations(2))
+    assert (acting.reason is None) == (type(dist) is StateDependentNoiseDistribution)
 
 
 @pytest.mark.parametrize("head", ["gaussian", "squashed", "greedy"])
@@ -735,7 +764,7 @@ def _dropout(policy: Any) -> None:
 
 
 def _normalised(policy: Any) -> None:
-    policy.mlp_extractor.policy_net.append(nn.GroupNorm(4, 64))
+    policy.mlp_extractor.policy_net.append(nn.LayerNorm(64))
 
 
 LATER = [
@@ -752,7 +781,6 @@ LATER = [
 ONLY_TORCH: dict[str, Any] = {
     "own features": lambda: build("gaussian", features_extractor_class=OwnFeatures),
     "own features of q": lambda: build("greedy", features_extractor_class=OwnFeatures),
-    "own activation": lambda: build("gaussian", activation_fn=lambda: nn.PReLU()),
     "own act": lambda: OwnAct(VECTOR, BOX),
     "own forward": lambda: OwnForward(VECTOR, BOX),
     "own distribution": lambda: OwnDistribution(VECTOR, BOX),
@@ -767,13 +795,25 @@ ONLY_TORCH: dict[str, Any] = {
     "dict": lambda: build("greedy", OBSERVATIONS["dict"]),
     "double precision": lambda: build("gaussian").double(),
     "half precision": lambda: build("greedy").to(torch.bfloat16),
-    **{change.__name__.strip("_"): (lambda change=change: _changed(build("gaussian"), change)) for change in LATER},
+    **{
+        change.__name__.strip("_"): (lambda change=change: _changed(build("gaussian"), change))
+        for change in (_hooked, _pre_hooked, _assigned_act, _assigned_forward, _own_layer)
+    },
 }
 
 
 @pytest.mark.parametrize("name", ONLY_TORCH)
-def test_everything_else_goes_through_torch(name: str) -> None:
-    assert array_actor(ONLY_TORCH[name]()) is None
+def test_code_that_is_not_ours_goes_through_torch(name: str) -> None:
+    policy = ONLY_TORCH[name]()
+    acting, space = Numpy(policy), policy.observation_space
+    one = space.sample()
+    acting.prepare({k: v[None] for k, v in one.items()} if isinstance(one, dict) else one[None])
+    assert acting.reason
+
+
+@pytest.mark.parametrize("change", [_parametrized, _dropout, _normalised])
+def test_other_parts_of_torchs_act_by_numpy_too(change: Any) -> None:
+    assert_same(acting_on(_changed(build("gaussian"), change)), observations(2))
 
 
 @pytest.mark.parametrize("change", LATER)
@@ -785,7 +825,6 @@ def test_what_comes_between_later_is_seen_at_once(change: Any) -> None:
     assert_same(acting, observations(2))
     after = acting(observations(2), deterministic=True)
     assert change in (_parametrized, _dropout) or not np.allclose(before, after)
-    assert acting._arrays is None
 
 
 def _passes_in_training(policy: Any) -> None:
@@ -824,11 +863,11 @@ def test_in_training_batches_are_normalised_by_torch() -> None:
     policy.set_training_mode(True)
     acting.begin()
     acting(observations(2))
-    assert acting._arrays is None
+    assert acting.reason is not None
     policy.set_training_mode(False)
     acting.begin()
     assert_same(acting, observations(2))
-    assert acting._arrays is not None
+    assert acting.reason is None
 
 
 def test_hooks_on_all_modules() -> None:
@@ -838,11 +877,12 @@ def test_hooks_on_all_modules() -> None:
     )
     try:
         assert_same(acting, observations(2))
-        assert acting._arrays is None
+        assert acting.reason is not None
     finally:
         handle.remove()
     acting.refresh()
-    assert acting._arrays is not None
+    assert_same(acting, observations(2))
+    assert acting.reason is None
 
 
 def test_a_gpu_or_another_type_is_noticed() -> None:
@@ -850,7 +890,8 @@ def test_a_gpu_or_another_type_is_noticed() -> None:
     acting = acting_on(policy)
     policy.to("meta")
     acting.refresh()
-    assert acting._arrays is None
+    acting.prepare(observations(1))
+    assert acting.reason is not None
 
 
 # --- observations that are refused or converted ---------------------------------------------------------------------
@@ -916,14 +957,10 @@ class Counter(gym.Env):
 @pytest.mark.parametrize("name", ["PPO", "A2C", "SAC", "TD3", "CrossQ", "PPO gSDE", "SAC gSDE"])
 def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, _, gsde = name.partition(" ")
-    calls = []
 
-    def train(arrays: bool) -> dict[str, torch.Tensor]:
+    def train(backend: Any) -> dict[str, torch.Tensor]:
         with monkeypatch.context() as patch:
-            act = ArrayActor.act
-            patch.setattr("polyak.nn.fast.acting.ArrayActor.act", lambda *args: (calls.append(arrays), act(*args))[1])
-            if not arrays:
-                patch.setattr("polyak.nn.fast.acting.array_actor", lambda policy: None)
+            patch.setattr("polyak.core.acting.actor.Numpy", backend)
             options = {"n_steps": 32} if name in ("PPO", "A2C") else {"learning_starts": 10}
             if name == "PPO":
                 options["batch_size"] = 32
@@ -932,11 +969,12 @@ def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.Mon
             if gsde:
                 options |= {"use_sde": True, "sde_sample_freq": 4}
             model = getattr(polyak, name)("MlpPolicy", Counter(), seed=1, device="cpu", **options)
-            return model.learn(64).policy.state_dict()
+            model.learn(64)
+            assert type(model.runner.actor._decide) is backend
+            assert getattr(model.runner.actor._decide, "reason", None) is None
+            return model.policy.state_dict()
 
-    one, other = train(arrays=True), train(arrays=False)
-    assert calls
-    assert all(calls)
+    one, other = train(Numpy), train(Eager)
     for key, value in one.items():
         # at most 44 updates, the learning rates are up to 1e-3, and the sums those of 256 rows and widths of 256
         torch.testing.assert_close(value, other[key], rtol=0, atol=drift(44, 1e-3, 3 * 256))

@@ -1,0 +1,61 @@
+"""A policy's graph as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.nn.policies.base import Policy, State, n_rows
+
+Decided = tuple[np.ndarray, dict[str, np.ndarray], State | None]
+"""What a policy does about B observations, in new arrays: actions [B, ...] in the network's units; what else is to be
+stored of each row, by name [B, ...]; the recurrent state after the step, ``None`` of a policy without one."""
+
+
+class Eager:
+    """Line by line in torch: a breakpoint in the policy's code is hit at each action.
+
+    Args:
+        policy: what acts.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def prepare(self, observations: Any) -> None:
+        """Nothing is kept from one action to the next."""
+
+    def begin(self) -> None:
+        """As :meth:`prepare`."""
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        observations: Any,
+        deterministic: bool = False,
+        masks: np.ndarray | None = None,
+        state: Mapping[str, Tensor] | None = None,
+    ) -> Decided:
+        """Actions by random numbers of torch's generator.
+
+        Args:
+            observations: [B, ...] or a dict of such, as environments give them.
+            deterministic: the likeliest actions rather than a sample.
+            masks: [B, M] bool, which choices are allowed; ``None``: all.
+            state: of a policy with one, before the step.
+
+        Raises:
+            PolicyError: masks for a policy that does not support them.
+            ValueError: an observation is of another shape than the policy's space, or too large for float32.
+        """
+        policy = self.policy
+        tensors = policy.obs_to_tensor(observations)[0]
+        allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
+        noise = None if deterministic else policy.draw_noise(n_rows(tensors))
+        outcome = policy.decide(tensors, noise, None if state is None else dict(state), allowed)
+        extras = {name: value.numpy(force=True) for name, value in outcome.extras.items()}
+        return outcome.actions.numpy(force=True), extras, outcome.state

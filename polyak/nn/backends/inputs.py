@@ -1,0 +1,110 @@
+"""Where a program finds the observations that it is about: tensors that are filled at each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from polyak.envs.finite import is_finite
+from polyak.envs.spaces import is_image_space
+from polyak.nn.backends.recording import Untranslatable
+from polyak.nn.plain import is_plain
+from polyak.nn.policies.base import Policy
+
+
+class Seen:
+    """Observations of one kind, as a policy reads them.
+
+    Args:
+        policy: converts observations that are not plain arrays of its space.
+        observations: [B, ...], or a dict of such, as those to come.
+
+    Attributes:
+        tensors: [B, ...], or a dict of such.
+
+    Raises:
+        Untranslatable: the policy is not for numpy.
+        ValueError: the policy refuses the observations.
+    """
+
+    def __init__(self, policy: Policy, observations: Any) -> None:
+        _check(policy)
+        self._policy = policy
+        found = policy.obs_to_tensor(observations)[0]
+        self.tensors: Any = tree_map(torch.clone, found)
+        self._array: np.ndarray | None = None
+        self._limits: tuple[Any, Any] | None = None
+        self._wide = False
+        space = policy.observation_space
+        choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+        if type(observations) is not np.ndarray or observations.shape != getattr(self.tensors, "shape", None):
+            return
+        if observations.dtype.kind in ("iu" if choices else "fiub"):
+            self._array = self.tensors.numpy()
+        self._wide = observations.dtype.kind == "f" and observations.dtype.itemsize > 4
+        if isinstance(space, spaces.Discrete):
+            self._limits = space.start, space.start + space.n
+        elif isinstance(space, spaces.MultiDiscrete):
+            self._limits = space.start, space.start + space.nvec
+
+    @property
+    def unchecked(self) -> np.ndarray | None:
+        """Where observations may be put as they are; ``None``: they have to be :meth:`read`."""
+        return None if self._wide or self._limits is not None else self._array
+
+    def read(self, observations: Any) -> None:
+        """Take finite observations of the kind of the first ones.
+
+        Raises:
+            ValueError: one is too large for float32, or not in its space.
+        """
+        if self._array is None or not self._copied(self._array, observations):
+            found = self._policy.obs_to_tensor(observations)[0]  # or it says what is wrong with them
+            for kept, given in zip(parts(self.tensors), parts(found), strict=True):
+                kept.copy_(given)
+
+    def _copied(self, array: np.ndarray, observations: np.ndarray) -> bool:
+        """Whether the array now holds the observations, and may."""
+        if self._wide:  # beyond float32 it becomes infinite
+            with np.errstate(over="ignore", invalid="ignore"):
+                array[...] = observations
+                return is_finite(array)
+        if self._limits is not None:
+            low, end = self._limits
+            if not ((observations >= low) & (observations < end)).all():
+                return False
+        array[...] = observations
+        return True
+
+
+def kind_of(observations: Any) -> Any:
+    """What observations have in common of which one program is about."""
+    if type(observations) is np.ndarray:
+        return observations.shape, observations.dtype
+    if isinstance(observations, Mapping):
+        return tuple(np.shape(part) for part in observations.values())
+    return np.shape(observations)
+
+
+def parts(tensors: Tensor | Mapping[str, Tensor] | None) -> list[Tensor]:
+    """One tensor or those of a dict, in a list; ``None`` has none."""
+    if tensors is None:
+        return []
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors.values())
+
+
+def _check(policy: Policy) -> None:
+    """Check what no operation shows."""
+    space = policy.observation_space
+    if any(map(is_image_space, space.spaces.values() if isinstance(space, spaces.Dict) else [space])):
+        raise Untranslatable("torch's convolutions of images are not outrun")
+    if policy.device.type != "cpu":
+        raise Untranslatable(f"the policy is on {policy.device}")
+    if not is_plain(policy, "obs_to_tensor"):
+        raise Untranslatable("the policy converts observations in its own way")

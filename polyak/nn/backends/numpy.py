@@ -1,0 +1,177 @@
+"""A policy's graph by numpy.
+
+For a few observations and a small network nearly all the time of a pass through torch is overhead. Here the operations
+of one call of :meth:`~polyak.nn.policies.base.Policy.decide` are kept, and repeated with numpy on views of the same
+weights, so that steps of an optimizer are seen. Random numbers come from torch's generator, in the order in which the
+policy draws them: a seed gives the same training either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyak.nn.backends.eager import Decided, Eager
+from polyak.nn.backends.inputs import Seen, kind_of, parts
+from polyak.nn.backends.program import Program
+from polyak.nn.backends.watch import Watch
+from polyak.nn.policies.base import Outcome, Policy, n_rows
+
+
+class Numpy:
+    """Actions of one policy by numpy, or in torch while that is not possible.
+
+    Args:
+        policy: what acts.
+
+    Attributes:
+        reason: why actions come from torch; ``None``: they do not.
+    """
+
+    reason: str | None
+    _plan: _Plan | None
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._eager = Eager(policy)
+        self._forget()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.policy,)  # a copy of a model looks at the copy's weights
+
+    def prepare(self, observations: Any) -> None:
+        """Make ready for samples from observations like these [B, ...]."""
+        self.refresh()
+        if self.reason is None and self.policy.initial_memory(1) is None:
+            self._plan_for(observations, False, None, None)
+
+    def begin(self) -> None:
+        """A series of actions begins: the first of them looks closely whether the policy is still the same, those after
+        it only at its parts, hooks and memory."""
+        self._looked = False
+
+    def refresh(self) -> None:
+        """Look closely whether the policy is still the same."""
+        if not self._watch.unchanged():
+            self._forget()
+        self._looked = True
+
+    def __call__(
+        self,
+        observations: Any,
+        deterministic: bool = False,
+        masks: np.ndarray | None = None,
+        state: Mapping[str, Tensor] | None = None,
+    ) -> Decided:
+        """See :meth:`polyak.nn.backends.eager.Eager.__call__`."""
+        if not self._looked:
+            self.refresh()
+        elif self.reason is None and not self._watch.current():
+            self._forget()
+        if self.reason is None:
+            plan = self._plan
+            if plan is None or not plan.suits(observations, deterministic, masks):
+                plan = self._plan_for(observations, deterministic, masks, state)
+            if plan is not None:
+                return plan(observations, masks, state)
+        return self._eager(observations, deterministic, masks, state)
+
+    def _plan_for(
+        self, observations: Any, deterministic: bool, masks: np.ndarray | None, state: Mapping[str, Tensor] | None
+    ) -> _Plan | None:
+        """The plan for inputs like these; ``None``: torch has to act."""
+        kind = kind_of(observations), deterministic, masks is None
+        if kind in self._plans:
+            self._plan = self._plans[kind]
+            return self._plan
+        try:
+            plan = self._plan = _Plan(self.policy, observations, deterministic, masks, state)
+        except Exception as error:  # torch acts, or says what is wrong
+            self.reason, self._watch = str(error), Watch(self.policy.modules())
+            return None
+        self._plans[kind] = plan
+        self._modules += plan.program.modules
+        self._tensors += plan.program.reads
+        self._watch = Watch(self._modules, self._tensors)
+        return plan
+
+    def _forget(self) -> None:
+        self.reason = None
+        self._plans: dict[Any, _Plan] = {}
+        self._plan = None
+        self._modules: list[nn.Module] = [self.policy]
+        self._tensors: list[Tensor] = []
+        self._watch = Watch(self._modules)
+        self._looked = True
+
+
+class _Plan:
+    """What a policy does about inputs of one kind, in arrays that are allocated once.
+
+    Args:
+        policy: what acts.
+        observations: [B, ...] such as those to come.
+        deterministic: the likeliest actions rather than a sample.
+        masks: such as those to come, or ``None``.
+        state: such as those to come, or ``None``.
+
+    Raises:
+        Untranslatable: torch has to act.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        observations: Any,
+        deterministic: bool,
+        masks: np.ndarray | None,
+        state: Mapping[str, Tensor] | None,
+    ) -> None:
+        self._seen, self._deterministic = Seen(policy, observations), deterministic
+        self._into = self._seen.unchecked
+        self._shape, self._dtype = getattr(observations, "shape", None), getattr(observations, "dtype", None)
+        self._masks = None if masks is None else torch.as_tensor(masks).clone()
+        self._state = None if state is None else {name: value.clone() for name, value in state.items()}
+        rows = n_rows(self._seen.tensors)
+
+        def decide() -> Outcome:
+            noise = None if deterministic else policy.draw_noise(rows)
+            return policy.decide(self._seen.tensors, noise, self._state, self._masks)
+
+        inputs = [*parts(self._seen.tensors), *parts(self._state), *parts(self._masks)]
+        self.program = Program(decide, inputs)
+        outcome: Outcome = self.program.result
+        self._actions, self._after = outcome.actions.numpy(), outcome.state
+        self._extras = {name: value.numpy() for name, value in outcome.extras.items()}
+        self._calls = self.program.calls
+
+    def suits(self, observations: Any, deterministic: bool, masks: np.ndarray | None) -> bool:
+        """Whether it is about an array like this one; False of what is no array."""
+        return (
+            type(observations) is np.ndarray
+            and observations.shape == self._shape
+            and observations.dtype == self._dtype
+            and deterministic is self._deterministic
+            and (masks is None) is (self._masks is None)
+        )
+
+    def __call__(self, observations: Any, masks: np.ndarray | None, state: Mapping[str, Tensor] | None) -> Decided:
+        """See :meth:`polyak.nn.backends.eager.Eager.__call__`."""
+        if self._into is None:
+            self._seen.read(observations)
+        else:
+            self._into[...] = observations
+        if self._masks is not None:
+            self._masks.numpy()[...] = masks
+        if self._state is not None and state is not None:
+            for name, kept in self._state.items():
+                kept.copy_(state[name])
+        for call in self._calls:
+            call()
+        extras = {name: value.copy() for name, value in self._extras.items()} if self._extras else {}
+        after = None if self._after is None else {name: value.clone() for name, value in self._after.items()}
+        return self._actions.copy(), extras, after

@@ -1,0 +1,164 @@
+"""Which operations a function runs, and whose Python code it runs."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Untranslatable(Exception):
+    """A function cannot be replaced by the operations of one of its calls. Its message says why."""
+
+
+class Step(NamedTuple):
+    """One operation of a call."""
+
+    operation: Any
+    """An overload of ``torch.ops``."""
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    outputs: list[Tensor]
+    """The tensors that it returned."""
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Those among the arguments."""
+        return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it writes into an argument."""
+        return bool(self.operation._schema.is_mutable)
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws from a generator."""
+        return torch.Tag.nondeterministic_seeded in self.operation.tags
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its outputs are nothing but other names of an argument's memory."""
+        given = set(map(memory, self.tensors))
+        return not self.in_place and bool(self.outputs) and all(memory(output) in given for output in self.outputs)
+
+
+def memory(tensor: Tensor) -> int:
+    """What tells the memory behind one tensor from that of another."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+class Recording(TorchDispatchMode):
+    """While the block runs, notes the operations of this thread in :attr:`steps`.
+
+    Raises:
+        Untranslatable: in the block, where the code reads a value, on which what it does next may depend.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if operation in _READ_VALUES:
+            raise Untranslatable("the code reads values of tensors, on which its next operations may depend")
+        found = operation(*args, **(kwargs or {}))
+        outputs = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor)]
+        self.steps.append(Step(operation, args, kwargs or {}, outputs))
+        return found
+
+
+_READ_VALUES = frozenset(
+    (
+        torch.ops.aten._local_scalar_dense.default,
+        torch.ops.aten.equal.default,
+        torch.ops.aten.is_nonzero.default,
+        torch.ops.aten.nonzero.default,
+    )
+)
+
+
+class Visited:
+    """While the block runs, notes the modules whose methods run in this thread.
+
+    Raises:
+        Untranslatable: in the block, before code runs that is neither torch's nor ours: it may do at each call what no
+            operation shows, such as to count. When the block begins, if a profiler listens that cannot be put aside.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[nn.Module, None] = {}
+        self._before: Any = None
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """In the order in which they were met."""
+        return list(self._owners)
+
+    def __enter__(self) -> Visited:
+        self._before = sys.getprofile()
+        if self._before is not None and not callable(self._before):
+            raise Untranslatable("a profiler runs in this thread")
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(self._before)
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event != "call":
+            return
+        code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in _KNOWN and not module.startswith("namedtuple_") and not _imports(frame):
+            raise Untranslatable(f"{module}.{code.co_name}() is a program's own code, which is called for each action")
+        if _is_method(code):
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, nn.Module):
+                self._owners[owner] = None
+
+
+_KNOWN = frozenset(sys.stdlib_module_names) | {"polyak", "torch", "numpy", "gymnasium", "typing_extensions"}
+"""Packages whose functions do nothing but what their operations show, as do the classes that ``namedtuple`` makes. A
+program's own file is ``__main__``."""
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported, which happens once."""
+    while frame is not None and frame.f_globals.get("__name__") != "importlib._bootstrap":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_method(code: CodeType) -> bool:
+    return code.co_varnames[:1] == ("self",)
+
+
+def recorded(function: Callable[[], Any]) -> tuple[Any, list[Step], Visited]:
+    """What a function returns, the operations that it ran, and whose code.
+
+    The generator of random numbers is left as it was.
+    """
+    recording, visited = Recording(), Visited()
+    with torch.random.fork_rng(devices=()), torch.no_grad(), _no_collection(), recording, visited:
+        result = function()
+    return result, recording.steps, visited
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Within the block no garbage is collected, which calls code that has nothing to do with what runs here."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
