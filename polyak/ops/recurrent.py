@@ -14,7 +14,7 @@ weights [G, ...]; episodes begin in all of them alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -45,19 +45,24 @@ def lstm(
 
 
 def lstm_steps(
-    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor
+    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """As :func:`lstm`."""
+    """As :func:`lstm`; ``keep=None``: no episode begins."""
     h, c = memory
+    units = h.shape[-1]
     outputs, cells = [], []
-    for x, k in zip(inputs, keep[..., None], strict=True):
-        i, f, g, o = (x + (h * k) @ weight.mT + bias.unsqueeze(-2)).chunk(4, -1)
-        c = f.sigmoid() * (c * k) + i.sigmoid() * g.tanh()
+    for t, x in enumerate(inputs):
+        if keep is not None:
+            h, c = h * keep[t, :, None], c * keep[t, :, None]
+        gates = x + h @ weight.mT + bias.unsqueeze(-2)
+        i, f = gates[..., : 2 * units].sigmoid().chunk(2, -1)
+        g, o = gates[..., 2 * units :].chunk(2, -1)
+        c = f * c + i * g.tanh()
         h = o.sigmoid() * c.tanh()
         outputs.append(h)
         cells.append(c)
-    hidden = torch.stack(outputs)
-    return hidden, (hidden.detach(), torch.stack(cells).detach())
+    hidden = in_a_row(outputs)
+    return hidden, (hidden.detach(), in_a_row(cells).detach())
 
 
 def gru(
@@ -80,20 +85,27 @@ def gru(
 
 
 def gru_steps(
-    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor
+    inputs: Tensor, memory: tuple[Tensor, ...], weight: Tensor, bias: Tensor, keep: Tensor | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """As :func:`gru`."""
+    """As :func:`gru`; ``keep=None``: no episode begins."""
     (h,) = memory
+    units = h.shape[-1]
     outputs = []
-    for x, k in zip(inputs, keep[..., None], strict=True):
-        h = h * k
-        from_r, from_z, from_n = x.chunk(3, -1)
-        of_r, of_z, of_n = (h @ weight.mT + bias.unsqueeze(-2)).chunk(3, -1)
-        z, n = (from_z + of_z).sigmoid(), (from_n + (from_r + of_r).sigmoid() * of_n).tanh()
+    for t, x in enumerate(inputs):
+        if keep is not None:
+            h = h * keep[t, :, None]
+        own = h @ weight.mT + bias.unsqueeze(-2)
+        r, z = (x[..., : 2 * units] + own[..., : 2 * units]).sigmoid().chunk(2, -1)
+        n = (x[..., 2 * units :] + r * own[..., 2 * units :]).tanh()
         h = n + z * (h - n)
         outputs.append(h)
-    hidden = torch.stack(outputs)
+    hidden = in_a_row(outputs)
     return hidden, (hidden.detach(),)
+
+
+def in_a_row(steps: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors stacked along a new dimension; of a single one, a view."""
+    return torch.stack(list(steps), dim) if len(steps) > 1 else steps[0].unsqueeze(dim)
 
 
 # -- forwards and backwards at once ------------------------------------------------------------------------------------

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.ops.recurrent import Unrolled, gru, gru_steps, lstm, lstm_steps
+from polyak.ops.recurrent import Unrolled, gru, gru_steps, in_a_row, lstm, lstm_steps
 
-KINDS: dict[str, tuple[int, tuple[str, ...], Unrolled, Unrolled]] = {
+KINDS: dict[str, tuple[int, tuple[str, ...], Unrolled, Any]] = {
     "lstm": (4, ("hidden", "cell"), lstm, lstm_steps),
     "gru": (3, ("hidden",), gru, gru_steps),
 }
@@ -110,10 +111,10 @@ def side_by_side(
     A step of all of them is one operation, so that two take little longer than one, and use two processors.
     """
     core, several = cores[0], len(cores) > 1
-    if keep is None:
-        keep = inputs[0].new_ones(inputs[0].shape[:2])
     # The operation for whole sequences prepares the weights first, which one step does not repay.
-    run = core._steps if core.in_operations or len(inputs[0]) == 1 else core._whole
+    run: Any = core._steps if core.in_operations or len(inputs[0]) == 1 else core._whole
+    if keep is None and run is core._whole:
+        keep = inputs[0].new_ones(inputs[0].shape[:2])
     then: list[tuple[Tensor, ...]] = []
     for k in range(core.layers):
         if k and core.dropout:
@@ -130,7 +131,7 @@ def side_by_side(
             outputs, states = run(brought[0], tuple(each[0] for each in first), recurrent[0], biases[0], keep)
             inputs = [outputs]
         then.append(states)
-    by_name = {name: torch.stack(parts, -2) for name, parts in zip(core.names, zip(*then, strict=True), strict=True)}
+    by_name = {name: in_a_row(parts, -2) for name, parts in zip(core.names, zip(*then, strict=True), strict=True)}
     if not several:
         return [(inputs[0], by_name)]
     return [(own, {name: state[:, g] for name, state in by_name.items()}) for g, own in enumerate(inputs)]
