@@ -49,7 +49,7 @@ class Seen:
             self._array = self.tensors.numpy()
         self._wide = observations.dtype.kind == "f" and observations.dtype.itemsize > 4
         if isinstance(space, spaces.Discrete):
-            self._limits = space.start, space.start + space.n
+            self._limits = int(space.start), int(space.start + space.n)
         elif isinstance(space, spaces.MultiDiscrete):
             self._limits = space.start, space.start + space.nvec
 
@@ -77,7 +77,7 @@ class Seen:
                 return is_finite(array)
         if self._limits is not None:
             low, end = self._limits
-            if not ((observations >= low) & (observations < end)).all():
+            if np.count_nonzero(observations < low) or np.count_nonzero(observations >= end):
                 return False
         array[...] = observations
         return True

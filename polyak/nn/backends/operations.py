@@ -139,6 +139,13 @@ def _masked(output: Tensor, values: Tensor, mask: Tensor, value: float) -> list[
     return [partial(np.copyto, kept, values.numpy()), partial(np.copyto, kept, value, where=mask.numpy())]
 
 
+def _scattered(output: Tensor, values: Tensor, dim: int, index: Tensor, value: float) -> list[Call] | None:
+    if output.ndim != 2 or dim % 2 != 1:
+        return None
+    kept, places = output.numpy(), (np.arange(len(output))[:, None], index.numpy())
+    return [partial(np.copyto, kept, values.numpy()), partial(kept.__setitem__, places, value)]
+
+
 # --- products -------------------------------------------------------------------------------------------------------
 
 
@@ -244,6 +251,7 @@ MAKERS: dict[Any, Maker] = {
     aten.clamp_min.default: _clamp,
     aten.clamp_max.default: _clamp_max,
     aten.masked_fill.Scalar: _masked,
+    aten.scatter.value: _scattered,
     aten._to_copy.default: _copied,
     aten.clone.default: _copied,
     aten.argmax.default: _best,

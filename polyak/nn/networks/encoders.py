@@ -93,11 +93,12 @@ def _picture_to_unit(obs: Tensor) -> Tensor:
 def one_hot(obs: Tensor, sizes: tuple[int, ...], starts: tuple[int, ...]) -> Tensor:
     """[B], [B, 1] or [B, ...] indices -> [B, sum(sizes)]."""
     indices = obs.long().reshape(obs.shape[0], len(sizes))
-    columns = [  # without F.one_hot, which reads values to check them
-        torch.zeros(obs.shape[0], size, device=obs.device).scatter(1, indices[:, i : i + 1] - start, 1.0)
-        for i, (size, start) in enumerate(zip(sizes, starts, strict=True))
-    ]
-    return torch.cat(columns, dim=1)
+    columns = []
+    for i, (size, start) in enumerate(zip(sizes, starts, strict=True)):
+        chosen = indices[:, i : i + 1] - start if start else indices[:, i : i + 1]
+        # without F.one_hot, which reads values to check them
+        columns.append(torch.zeros(obs.shape[0], size, device=obs.device).scatter(1, chosen, 1.0))
+    return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
 
 
 def _each_key(obs: dict[str, Tensor], parts: dict[str, Preprocess]) -> dict[str, Tensor]:
