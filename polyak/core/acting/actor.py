@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from polyak.core.acting.exploration import Arrays, Exploration
 from polyak.core.runner import Acted
 from polyak.data.step import Observations
-from polyak.nn.backends.numpy import Numpy
+from polyak.nn.backends.choice import BACKENDS, backend_of
 from polyak.nn.policies.base import Policy, State, n_rows, renewed
 
 
@@ -50,7 +50,7 @@ class Actor:
         self.policy, self.codec = policy, policy.codec
         self._remembers = policy.initial_memory(1) is not None
         self.memory: State | None = None
-        self._decide = Numpy(policy)
+        self._decide = backend_of(policy)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
@@ -73,6 +73,8 @@ class Actor:
             anew: ``False`` goes on with a series that was interrupted.
         """
         self.policy.set_training_mode(False)
+        if type(self._decide) is not BACKENDS.get(self.policy.backend):
+            self._decide = backend_of(self.policy)
         self._decide.begin()
         if anew:
             for begin in self._begin:
@@ -142,7 +144,7 @@ class Actor:
 
     def __getstate__(self) -> dict[str, Any]:
         policy = copy_of(self.policy)
-        return {**vars(self), "policy": policy, "_decide": Numpy(policy)}
+        return {**vars(self), "policy": policy, "_decide": backend_of(policy)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Actor":
         memo[id(self)] = copied = type(self).__new__(type(self))

@@ -1,0 +1,20 @@
+"""Which backend a policy acts by."""
+
+from __future__ import annotations
+
+from polyak.nn.backends.eager import Eager
+from polyak.nn.backends.numpy import Numpy
+from polyak.nn.policies.base import Policy
+
+BACKENDS: dict[str, type[Eager] | type[Numpy]] = {"eager": Eager, "numpy": Numpy}
+
+
+def backend_of(policy: Policy) -> Eager | Numpy:
+    """What runs a policy's graph while it acts, as its attribute ``backend`` says.
+
+    Raises:
+        ValueError: there is no such backend.
+    """
+    if policy.backend not in BACKENDS:
+        raise ValueError(f"policy.backend must be one of {sorted(BACKENDS)}, got {policy.backend!r}.")
+    return BACKENDS[policy.backend](policy)
