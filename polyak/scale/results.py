@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,11 @@ class Episodes(deque[dict[str, Any]]):
         """One more."""
         self.lifetime += 1
         super().append(episode)
+
+    def extend(self, episodes: Iterable[dict[str, Any]]) -> None:
+        """Several more."""
+        for episode in episodes:
+            self.append(episode)
 
 
 def of_episodes(returns: Any, lengths: Any) -> dict[str, Any]:

@@ -344,8 +344,10 @@ _DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
 _RANDOM = {
     aten.randn_like.default: torch.randn,
     aten.randn.default: torch.randn,
+    aten.randn.generator: torch.randn,
     aten.rand_like.default: torch.rand,
     aten.rand.default: torch.rand,
+    aten.rand.generator: torch.rand,
 }
 """Operations that draw numbers of a known distribution: what draws the same ones, given shape and type."""
 _FILLING: dict[Any, Callable[..., Tensor]] = {
@@ -392,6 +394,8 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
 def _drawing(node: Node) -> Draw | None:
     """What draws the same numbers as an operation, given shape and type; None if that is not known."""
     target: Any = node.target
+    if node.kwargs.get("generator") is not None:
+        return None
     if target in _RANDOM:
         return _RANDOM[target]
     if target in _FILLING:

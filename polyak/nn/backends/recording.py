@@ -67,6 +67,11 @@ class Recording(TorchDispatchMode):
         super().__init__()
         self.steps: list[Step] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: nothing is compiled here, and to skip it torch would import its whole compiler."""
+        return False
+
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if operation in _READ_VALUES:
             raise Untranslatable("the code reads values of tensors, on which its next operations may depend")

@@ -98,7 +98,7 @@ class Watch:
 def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
     """Of the attributes to look at."""
     names = [name for name, value in vars(module).items() if _counts(name, value, moving)]
-    return ["training", *names] if _depends_on_mode(module) else names
+    return ["training", *names] if "training" in vars(module) and _depends_on_mode(module) else names
 
 
 def _counts(name: str, value: Any, moving: frozenset[str]) -> bool:

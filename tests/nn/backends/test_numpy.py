@@ -37,6 +37,7 @@ from polyak.nn import (
 from polyak.nn.backends.eager import Eager
 from polyak.nn.backends.numpy import Numpy
 from polyak.nn.backends.operations import TORCH_PRODUCT
+from polyak.nn.policies.base import Policy
 from polyak.nn.policies.direct import DirectPolicy
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwork, QuantileNetwork
@@ -960,7 +961,7 @@ def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.Mon
 
     def train(backend: Any) -> dict[str, torch.Tensor]:
         with monkeypatch.context() as patch:
-            patch.setattr("polyak.core.acting.actor.Numpy", backend)
+            patch.setattr(Policy, "backend", backend.__name__.lower())
             options = {"n_steps": 32} if name in ("PPO", "A2C") else {"learning_starts": 10}
             if name == "PPO":
                 options["batch_size"] = 32
