@@ -295,12 +295,36 @@ class OffPolicyAlgorithm(LearnsFromData):
         return self.replay_buffer
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        before, runner = self.env, self.runner
         super().set_env(env, force_reset)
         if self.replay_buffer is None:
             self.replay_buffer = self._make_replay_buffer()
         elif isinstance(self.replay_buffer, HerReplayBuffer):
             self.replay_buffer.set_env(self.env)
+        elif isinstance(self.replay_buffer, TensorReplay) is not self.in_tensors:
+            try:
+                self._move_experience()
+            except ValueError:
+                if before is not None:
+                    self._use_env(before)
+                    self.runner = runner
+                raise
         self._check_overlap()
+
+    def _move_experience(self) -> None:
+        """Replay experience where the present environments want it, in numpy or in tensors.
+
+        Raises:
+            ValueError: there is some elsewhere.
+        """
+        assert self.replay_buffer is not None
+        if self.replay_buffer.size() > 0:
+            there = "numpy" if self.in_tensors else "tensors"
+            raise ValueError(
+                f"env={self.env!r} cannot be learned in with the experience that the model has, which is in {there}: "
+                "call model.replay_buffer.reset() before, or make a new model."
+            )
+        self._renew_replay_buffer()
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         if self.learns_offline:

@@ -16,6 +16,7 @@ from polyak.core.acting.exploration import Exploration, gsde
 from polyak.core.deep import NETWORKS
 from polyak.core.files.checkpoint import Saved, join_state, prefixed, split_state
 from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
+from polyak.core.interaction import GymEnv
 from polyak.core.loops import stepwise
 from polyak.core.loops.collection import Collecting, Collection
 from polyak.core.loops.rollout import RolloutWriter, Successors
@@ -68,6 +69,11 @@ class RolloutAlgorithm(Collecting):
         super()._setup_model()
         if self.env is not None:
             self.rollout_buffer = self._make_rollout_buffer()
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        super().set_env(env, force_reset)
+        if "rollout_buffer" in vars(self) and isinstance(self.rollout_buffer, TensorRollout) is not self.in_tensors:
+            self.rollout_buffer, self._collection = self._make_rollout_buffer(), None
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)

@@ -13,7 +13,7 @@ from polyak.core.advice import forget
 from polyak.core.loops.collection import Collecting
 from polyak.core.watching import logger
 from polyak.data import ReplayBuffer
-from polyak.envs import VecEnvWrapper
+from polyak.envs import VecEnvWrapper, make_vec_env
 from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.tensor import TensorCartPole, TensorEnv, TensorPendulum
 from polyak.evaluation import evaluate_policy
@@ -184,6 +184,25 @@ def test_what_is_forbidden_is_not_chosen(name: str) -> None:
     assert model.in_tensors
     schema = (model.rollout_buffer if name == "ppo" else model.replay_buffer).schema
     assert "masks" in schema
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_a_model_moves_between_tensors_and_numpy(name: str) -> None:
+    model, elsewhere = made(name), make_vec_env("CartPole-v1", 4)
+    model.learn(80)
+    if name == "dqn":
+        with pytest.raises(ValueError, match=r"which is in tensors: call model.replay_buffer.reset\(\)"):
+            model.set_env(elsewhere)
+        assert model.in_tensors
+        model.learn(8, reset_num_timesteps=False)
+        model.replay_buffer.reset()
+    for env, in_tensors in ((elsewhere, False), (TensorCartPole(4), True)):
+        model.set_env(env)
+        model.learn(80)
+        assert model.in_tensors is in_tensors
+        assert model.ep_info_buffer
+        if name == "dqn":
+            model.replay_buffer.reset()
 
 
 def test_models_elsewhere_copy_to_numpy_and_say_so() -> None:
