@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from polyak.nn.backends.compiled import Compiled
 from polyak.nn.backends.eager import Eager
 from polyak.nn.backends.numpy import Numpy
 from polyak.nn.policies.base import Policy
 
-BACKENDS: dict[str, type[Eager] | type[Numpy]] = {"eager": Eager, "numpy": Numpy}
+BACKENDS: dict[str, type[Eager] | type[Numpy]] = {"compiled": Compiled, "eager": Eager, "numpy": Numpy}
 
 
 def backend_of(policy: Policy) -> Eager | Numpy:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.nn.policies.base import Policy, State, n_rows
+from polyak.nn.policies.base import Outcome, Policy, State, n_rows
 
 Decided = tuple[np.ndarray, dict[str, np.ndarray], State | None]
 """What a policy does about B observations, in new arrays: actions [B, ...] in the network's units; what else is to be
@@ -25,6 +25,11 @@ class Eager:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+
+    @property
+    def decide(self) -> Callable[..., Outcome]:
+        """:meth:`~polyak.nn.policies.base.Policy.decide`, or what stands for it."""
+        return self.policy.decide
 
     def prepare(self, observations: Any) -> None:
         """Nothing is kept from one action to the next."""
@@ -56,6 +61,6 @@ class Eager:
         tensors = policy.obs_to_tensor(observations)[0]
         allowed = None if masks is None else torch.as_tensor(masks, device=policy.device)
         noise = None if deterministic else policy.draw_noise(n_rows(tensors))
-        outcome = policy.decide(tensors, noise, None if state is None else dict(state), allowed)
+        outcome = self.decide(tensors, noise, None if state is None else dict(state), allowed)
         extras = {name: value.numpy(force=True) for name, value in outcome.extras.items()}
         return outcome.actions.numpy(force=True), extras, outcome.state

@@ -168,8 +168,8 @@ class Policy(Network, ABC):
     """What features extractors that remember are made by: see :mod:`polyak.nn.networks.recall`."""
     backend: str = "numpy"
     """How :meth:`decide` is run while experience is collected, from the next rollout on: ``"eager"`` as it stands, so
-    that a debugger can step through it; ``"numpy"`` by its recorded operations, and as it stands where that cannot be.
-    The actions are the same to rounding. See :mod:`polyak.nn.backends`."""
+    that a debugger can step through it; ``"numpy"`` by its recorded operations, and as it stands where that cannot be;
+    ``"compiled"`` by ``torch.compile``. The actions are the same to rounding. See :mod:`polyak.nn.backends`."""
     heeds_masks: bool = False
     """Whether :meth:`decide` leaves alone what masks forbid."""
     stores: Mapping[str, tuple[int, ...]] = {}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from polyak import PPO
+from polyak.nn.backends.compiled import Compiled
 from polyak.nn.backends.eager import Eager
 from polyak.nn.backends.numpy import Numpy
 
@@ -41,5 +42,16 @@ def test_the_choice_holds_from_the_next_rollout_on() -> None:
 def test_an_unknown_backend_is_refused() -> None:
     one = model()
     one.policy.backend = "fortran"
-    with pytest.raises(ValueError, match=r"policy.backend must be one of \['eager', 'numpy'\], got 'fortran'"):
+    with pytest.raises(ValueError, match=r"backend must be one of \['compiled', 'eager', 'numpy'\], got 'fortran'"):
         one.learn(16)
+
+
+@pytest.mark.slow
+def test_a_compiled_policy_chooses_the_same_actions() -> None:
+    ours, theirs = model(), model()
+    theirs.policy.backend = "compiled"
+    for one in (ours, theirs):
+        one.set_random_seed(1)
+        one.learn(16)
+    assert isinstance(theirs.runner.actor._decide, Compiled)
+    np.testing.assert_array_equal(ours.rollout_buffer.actions, theirs.rollout_buffer.actions)

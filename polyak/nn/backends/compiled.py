@@ -1,0 +1,28 @@
+"""A policy's graph as torch's compiler makes it: for large networks, whose time is not overhead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from polyak.nn.backends.eager import Eager
+from polyak.nn.policies.base import Outcome
+
+
+class Compiled(Eager):
+    """By ``torch.compile``, which builds a program for each kind of input when it is first met; that takes seconds.
+
+    Args:
+        policy: what acts.
+    """
+
+    @cached_property
+    def decide(self) -> Callable[..., Outcome]:
+        """The compiled :meth:`~polyak.nn.policies.base.Policy.decide`."""
+        return torch.compile(self.policy.decide)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.policy,)  # programs are built again where they are used
