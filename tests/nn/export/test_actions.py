@@ -52,7 +52,7 @@ def boxes(draw: st.DrawFn) -> spaces.Box:
 @given(space=boxes(), squash=st.booleans(), seed=st.integers(0, 1000))
 def test_actions_of_a_box(space: spaces.Box, squash: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    reach = 1.0 if squash else 1.5 * float(np.abs([space.low, space.high]).max()) + 1.0
+    reach = 1.0 if squash else 1.5 * float(np.abs(np.array([space.low, space.high], np.float64)).max()) + 1.0
     given = rng.uniform(-reach, reach, (ROWS, *space.shape)).astype(np.float32)
     theirs = make_codec(space, squash).to_env(given)
     (ours,) = EnvironmentActions(space, squash)(torch.from_numpy(given))
