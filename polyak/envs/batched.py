@@ -56,9 +56,11 @@ class BatchedVecEnv(VecEnv):
             seed = int(np.random.randint(0, np.iinfo(np.uint32).max, dtype=np.uint32))
         if (start := getattr(self.batch, "seed", None)) is not None:
             start(seed)
-        return [seed, *[None] * (self.num_envs - 1)]
+        self._seeds = [seed, *[None] * (self.num_envs - 1)]
+        return self._seeds
 
     def reset(self) -> VecEnvObs:
+        self._reset_seeds()
         self._reset_options()
         first = self.batch.reset()
         self._begin_counting()

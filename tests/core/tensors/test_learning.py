@@ -122,6 +122,19 @@ def test_training_resumes_in_the_middle_of_episodes(name: str, tmp_path: Any) ->
     assert [e["r"] for e in again.ep_info_buffer][-3:] == [e["r"] for e in whole.ep_info_buffer][-3:]
 
 
+def test_training_from_a_file_begins_with_other_episodes(tmp_path: Any) -> None:
+    model = made("ppo")
+    model.learn(64)
+    first = model.rollout_buffer.ring.columns["observations"][0].clone()
+    model.save(tmp_path / "model")
+    again = PPO.load(tmp_path / "model", env=TensorCartPole(4), device="cpu")
+    again.learn(64, reset_num_timesteps=False)
+    assert not torch.equal(first, again.rollout_buffer.ring.columns["observations"][0])
+    fresh = made("ppo")
+    fresh.learn(64)
+    assert torch.equal(first, fresh.rollout_buffer.ring.columns["observations"][0])
+
+
 class Rows(BaseCallback):
     """Keeps what a step shows to callbacks."""
 
