@@ -11,6 +11,7 @@ import numpy as np
 
 from polyak.envs.protocol import BatchedEnv, Outcome
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from polyak.envs.wrappers.monitor import Monitor
 from polyak.experience.arrays import mapped, place
 
 
@@ -130,7 +131,8 @@ class BatchedVecEnv(VecEnv):
         )
 
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
-        return [False for _ in self._get_indices(indices)]
+        counts = wrapper_class is Monitor  # which says of episodes what is said here
+        return [counts for _ in self._get_indices(indices)]
 
 
 def _host(column: Any) -> Any:

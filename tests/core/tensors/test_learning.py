@@ -218,6 +218,12 @@ def test_a_model_moves_between_tensors_and_numpy(name: str) -> None:
             model.replay_buffer.reset()
 
 
+def test_evaluation_counts_episodes_as_they_are(recwarn: pytest.WarningsRecorder) -> None:
+    returns, lengths = evaluate_policy(made("ppo"), TensorCartPole(3), 6, return_episode_rewards=True)
+    assert returns == lengths  # a reward of 1 for each step
+    assert not recwarn.list
+
+
 def test_models_elsewhere_copy_to_numpy_and_say_so() -> None:
     forget()
     with pytest.warns(UserWarning, match="overlap=True"):
