@@ -170,11 +170,7 @@ class AWAC(OfflineAlgorithm):
         learns_from="a dataset, then replay",
         reference="arXiv:2006.09359",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.soft_target(),
+            tune.from_data(),
             tune.log_uniform("temperature", 0.03, 10.0),
         ),
         settings="awac.yml",

@@ -283,11 +283,7 @@ class CQL(OfflineAlgorithm, SAC):
         learns_from="a dataset",
         reference="arXiv:2006.04779",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.soft_target(),
+            tune.from_data(),
             tune.log_uniform("actor_learning_rate", 1e-5, 1e-3),
             tune.log_uniform("conservative_weight", 0.1, 20.0),
         ),

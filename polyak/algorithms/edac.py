@@ -110,11 +110,7 @@ class EDAC(OfflineAlgorithm, SAC):
         learns_from="a dataset",
         reference="arXiv:2110.01548",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.soft_target(),
+            tune.from_data(),
             tune.one_of("n_critics", [5, 10, 20, 50]),
             tune.log_uniform("eta", 0.1, 10.0),
         ),

@@ -168,11 +168,7 @@ class IQL(OfflineAlgorithm):
         learns_from="a dataset, then replay",
         reference="arXiv:2110.06169",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.soft_target(),
+            tune.from_data(),
             tune.uniform("expectile", 0.5, 0.95),
             tune.log_uniform("beta", 0.3, 30.0),
         ),

@@ -77,7 +77,7 @@ class IQN(DQN):
         learns_from="replay",
         reference="arXiv:1806.06923",
         search=Search(
-            tune.one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1),
+            tune.hard_target(),
             tune.n_step_returns(),
             tune.rate(),
             tune.discount(),

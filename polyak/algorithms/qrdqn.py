@@ -80,7 +80,7 @@ class QRDQN(DQN):
         reference="arXiv:1710.10044",
         search=Search(
             tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50, 100, 200])),
-            tune.one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1),
+            tune.hard_target(),
             tune.n_step_returns(),
             tune.rate(),
             tune.discount(),

@@ -180,11 +180,7 @@ class ReBRAC(OfflineAlgorithm, TD3):
         learns_from="a dataset",
         reference="arXiv:2305.09836",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.soft_target(),
+            tune.from_data(),
             tune.log_uniform("actor_bc_coef", 1e-3, 1.0),
             tune.log_uniform("critic_bc_coef", 1e-3, 1.0),
         ),

@@ -62,11 +62,7 @@ class TD3BC(OfflineAlgorithm, TD3):
         learns_from="a dataset, then replay",
         reference="arXiv:2106.06860",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.soft_target(),
+            tune.from_data(),
             tune.log_uniform("alpha", 0.1, 10.0),
         ),
         settings="td3_bc.yml",

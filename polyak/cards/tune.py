@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyak.cards.search import Part, Task, Values
+from polyak.cards.search import Part, Search, Task, Values
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
@@ -196,6 +196,17 @@ def updates(most: int = 256) -> Part:
 def soft_target(high: float = 0.1) -> Part:
     """The pace at which target networks follow."""
     return log_uniform("tau", 1e-3, high)
+
+
+def hard_target() -> Part:
+    """Environment steps between two copies of the network to its target."""
+    return one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1)
+
+
+def from_data() -> Search:
+    """What every actor-critic draws that learns from a dataset."""
+    batches = power_of_two("batch_size", 64, 1024)
+    return Search(rate(), discount(), batches, network(widest=512), soft_target())
 
 
 # -- exploration -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from polyak.envs.protocol import BatchedEnv, Outcome
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrappers.monitor import Monitor
-from polyak.experience.arrays import mapped, place
+from polyak.experience.arrays import copied, mapped, place
 
 
 class BatchedVecEnv(VecEnv):
@@ -98,14 +98,11 @@ class BatchedVecEnv(VecEnv):
         return infos
 
     def get_state(self) -> dict[str, Any]:
-        state = mapped(lambda part: place(part, None) if hasattr(part, "shape") else part, self.batch.get_state())
+        state = copied(self.batch.get_state(), None)
         return {"batch": state, "returns": self.returns.copy(), "lengths": self.lengths.copy()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        device = self.batch.device
-        self.batch.set_state(
-            mapped(lambda part: place(part, device) if isinstance(part, np.ndarray) else part, state["batch"])
-        )
+        self.batch.set_state(copied(state["batch"], self.batch.device))
         self.returns, self.lengths = state["returns"].copy(), state["lengths"].copy()
 
     def close(self) -> None:

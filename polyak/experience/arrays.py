@@ -73,6 +73,18 @@ def place(array: Array, device: Device) -> Array:
     return array.to(device) if isinstance(array, Tensor) else torch.as_tensor(array, device=device)
 
 
+def copied(tree: Any, device: Device) -> Any:
+    """Nested dicts and lists with copies of their arrays in numpy (``None``) or on a torch device, and all else as it
+    is."""
+    if isinstance(tree, dict):
+        return {key: copied(part, device) for key, part in tree.items()}
+    if isinstance(tree, list):
+        return [copied(part, device) for part in tree]
+    if isinstance(tree, Tensor):
+        return place(tree.clone(), device)
+    return place(tree.copy(), device) if isinstance(tree, np.ndarray) else tree
+
+
 def full(shape: tuple[int, ...], value: float, dtype: np.dtype | type, device: Device) -> Array:
     """An array of one value, in the library of a device."""
     array = np.full(shape, value, dtype)

@@ -23,7 +23,7 @@ from polyak.core.interaction import Interaction
 from polyak.core.learner import Learner
 from polyak.core.runner import Runner, flat, unflat
 from polyak.core.tensors.actor import TensorActor
-from polyak.core.tensors.exploration import in_tensors
+from polyak.core.tensors.exploration import exploring_in_tensors
 from polyak.data.step import Step
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.adapters.infos import episode_columns
@@ -129,7 +129,7 @@ class Collecting(Interaction, DeepAlgorithm):
         if is_composed(self.action_space):
             return f"its actions are composed, {self.action_space}"
         for name, part in self._exploration().items():
-            if in_tensors(part, self._acting_policy) is None:
+            if exploring_in_tensors(part, self._acting_policy) is None:
                 return f"there is no {name} of this kind in tensors"
         return None
 

@@ -13,7 +13,7 @@ import torch
 from polyak.core.acting.actor import Actor
 from polyak.core.acting.exploration import Exploration
 from polyak.core.runner import Acted
-from polyak.core.tensors.exploration import in_tensors
+from polyak.core.tensors.exploration import exploring_in_tensors
 from polyak.nn.export.actions import EnvironmentActions
 from polyak.nn.policies.base import Policy, n_rows
 
@@ -34,7 +34,7 @@ class TensorActor(Actor):
         Raises:
             TypeError: there is no such exploration in tensors.
         """
-        found = {name: in_tensors(part, self.policy) for name, part in exploration.items()}
+        found = {name: exploring_in_tensors(part, self.policy) for name, part in exploration.items()}
         if missing := [type(exploration[name]).__name__ for name, part in found.items() if part is None]:
             raise TypeError(f"exploration: there is no {missing[0]} in tensors.")
         super().explore({name: part for name, part in found.items() if part is not None})

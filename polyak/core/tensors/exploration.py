@@ -128,7 +128,7 @@ def _normal(noise: Any) -> NormalActionNoise | None:
     return first if type(first) is NormalActionNoise else None
 
 
-def in_tensors(part: Exploration, policy: Policy) -> Exploration | None:
+def exploring_in_tensors(part: Exploration, policy: Policy) -> Exploration | None:
     """A part of exploration as a :class:`~polyak.core.tensors.actor.TensorActor` asks it; ``None``: there is none."""
     device = policy.device
 

@@ -13,7 +13,6 @@ from polyak.core.tensors.rows import row_of, rows_layout
 from polyak.data.batch import Transition
 from polyak.data.step import NO_EXTRAS, Step
 from polyak.experience import Experience, Replay, Ring, Sampler, Schema
-from polyak.experience.arrays import mapped
 from polyak.experience.memory import check_memory
 from polyak.experience.samplers import make_sampler
 
@@ -164,9 +163,7 @@ class TensorReplay:
         self.reset()
         columns = {name: state[name] for name in self.replay.ring.columns if name != "final"}
         columns["next_observations"] = state["next_observations"]
-        steps = len(columns["rewards"])
-        self.ring.written = state["written"] - steps
-        for t in range(steps):
-            self.replay.append(mapped(lambda column, t=t: column[t], columns))
+        self.ring.written = state["written"] - len(columns["rewards"])  # every row to its old place
+        self.ring.extend(Experience(columns), copy=True)
         own = {key[len("sampler/") :]: value for key, value in state.items() if key.startswith("sampler/")}
         self.replay.sampler.load_state_dict(own)

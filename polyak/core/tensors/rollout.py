@@ -18,7 +18,6 @@ from polyak.core.tensors.rows import row_of, rows_layout
 from polyak.data.batch import ExtendedRolloutSamples, RolloutBufferSamples, RolloutRows, RolloutSamples
 from polyak.data.step import Step
 from polyak.experience import Experience, Ring, Schema
-from polyak.experience.arrays import mapped
 from polyak.experience.randomness import Randomness
 from polyak.ops.returns import gae
 from polyak.ops.transfer import to_device
@@ -142,9 +141,7 @@ class TensorRollout(Randomness):
         """Continue the rollout that :meth:`state_dict` described."""
         self.reset()
         self.load_rng_state(state["rng"])
-        columns = {name: column for name, column in state.items() if name != "rng"}
-        for t in range(len(columns["rewards"])):
-            self.ring.append(mapped(lambda column, t=t: column[t], columns))
+        self.ring.extend(Experience({name: column for name, column in state.items() if name != "rng"}), copy=True)
 
 
 class TensorRolloutWriter:

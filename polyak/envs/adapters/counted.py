@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyak.envs.protocol import BatchedEnv, First, Outcome
-from polyak.experience.arrays import mapped, place
+from polyak.experience.arrays import copied
 
 
 class Episodes:
@@ -101,14 +101,9 @@ class Counted:
 
     def get_state(self) -> dict[str, Any]:
         """All that decides what the environments do next, and the running episodes, as arrays."""
-        state = {"batch": self.batch.get_state(), "episodes": self.episodes.state()}
-        return mapped(lambda part: place(part, None) if isinstance(part, Tensor) else part, state)
+        return copied({"batch": self.batch.get_state(), "episodes": self.episodes.state()}, None)
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`get_state` returned."""
-
-        def here(part: Any) -> Any:
-            return place(np.array(part), self.device) if isinstance(part, np.ndarray) else part
-
-        self.batch.set_state(mapped(here, state["batch"]))
-        self.episodes.load_state(mapped(here, state["episodes"]))
+        self.batch.set_state(copied(state["batch"], self.device))
+        self.episodes.load_state(copied(state["episodes"], self.device))
