@@ -41,7 +41,7 @@ ROLLOUTS = 400
 def trained(seconds: float, workers: int, clock: Callable[[], float], seed: int) -> Any:
     """A model after so much time."""
     from polyak import AlphaZero
-    from polyak.core.watching.callbacks import BaseCallback
+    from polyak.callbacks.callback import BaseCallback
     from polyak.nn.policies.game import BoardWindows
 
     class Until(BaseCallback):
@@ -83,7 +83,7 @@ def report(args: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from polyak import MCTS
-    from polyak.core.search.self_play import match
+    from polyak.algorithms.search.self_play import match
     from tests.envs.games.connect4_positions import error_rate, load
 
     torch.set_num_threads(1)

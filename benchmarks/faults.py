@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from polyak.scale import DQNConfig
+from polyak.rllib import DQNConfig
 
 KINDS = ("runner", "learner", "shard", "node")
 RUNNERS, SHARDS, STEPS = 2, 2, 1008

@@ -29,7 +29,7 @@ def load(library: str) -> Names:
     """The names of ``"polyak"``, ``"sb3"``, ``"contrib"`` or ``"sbx"`` (these two train in SB3's environments)."""
     if library == "polyak":
         algorithms, envs = import_module("polyak"), import_module("polyak.envs")
-        noise, her = import_module("polyak.core.acting.noise"), algorithms
+        noise, her = import_module("polyak.noise"), algorithms
         testing, vec_env = import_module("polyak.envs.testing"), envs
         masker = envs.ActionMasker
     elif library in PEERS:

@@ -1,4 +1,4 @@
-"""``polyak.scale`` beside RLlib: the same configs, built and trained by each, alone and with runners on Ray.
+"""``polyak.rllib`` beside RLlib: the same configs, built and trained by each, alone and with runners on Ray.
 
     python benchmarks/scale.py                                    # hours: most of them the peer's way to the return
     python benchmarks/scale.py --rows ppo-0 ppo-2 --repeats 1
@@ -308,7 +308,7 @@ def scaling_markdown(report: dict[str, Any]) -> Iterator[str]:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="polyak.scale beside RLlib.")
+    parser = argparse.ArgumentParser(description="polyak.rllib beside RLlib.")
     add_choice(parser, "--rows", list(ROWS))
     add_choice(parser, "--libs", list(LIBRARIES))
     add_repeats(parser, 3, "runs per row and library")

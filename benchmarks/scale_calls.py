@@ -17,7 +17,7 @@ LEARNS_FROM_ROWS = ("IMPALA", "APPO")
 def make_config(job: dict[str, Any]) -> Any:
     """The config of a job: ``{"algo": ..., "config": {method: {setting: value}}}``."""
     algo = job["algo"]
-    home = "polyak.scale" if job["library"] == "polyak" else f"ray.rllib.algorithms.{algo.lower()}"
+    home = "polyak.rllib" if job["library"] == "polyak" else f"ray.rllib.algorithms.{algo.lower()}"
     config = getattr(import_module(home), f"{algo}Config")()
     for method, settings in job["config"].items():
         values = {name: tuple(v) if name == "n_step" and isinstance(v, list) else v for name, v in settings.items()}
@@ -141,7 +141,7 @@ class Sleeper:
 
 def scaling(job: dict[str, Any]) -> dict[str, Any]:
     """PPO on environments that sleep: environment steps per second of its whole loop, and of its sampling alone."""
-    home = "polyak.scale" if job["library"] == "polyak" else "ray.tune.registry"
+    home = "polyak.rllib" if job["library"] == "polyak" else "ray.tune.registry"
     getattr(import_module(home), "register_env")(Sleeper.name, Sleeper.make)  # noqa: B009 - of either library
     config = make_config(job)
     start_ray(job)

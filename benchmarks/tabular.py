@@ -79,7 +79,7 @@ def run_plain(steps: int) -> dict[str, float]:
 def run_polyak(contender: str, steps: int) -> dict[str, float]:
     """Time ``learn``, once what is to be compiled has been."""
     from polyak import QLearning
-    from polyak.core.watching.callbacks import BaseCallback
+    from polyak.callbacks.callback import BaseCallback
 
     class Watching(BaseCallback):
         """Sees every step and does nothing."""

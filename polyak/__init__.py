@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # the same names for those who read types without running any
         StopTrainingOnNoModelImprovement as StopTrainingOnNoModelImprovement,
         StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold,
     )
-    from polyak.core.search.mcts import MCTS as MCTS
+    from polyak.algorithms.search.mcts import MCTS as MCTS
     from polyak.data import Dataset as Dataset, HerReplayBuffer as HerReplayBuffer, collect as collect
     from polyak.envs import (
         DummyVecEnv as DummyVecEnv,
@@ -65,7 +65,7 @@ _NAMES_BY_PLACE = {
     "algorithms": "load register",
     "callbacks": "BaseCallback CallbackList CheckpointCallback EvalCallback EveryNTimesteps OfflineEvalCallback "
     "ProgressBarCallback StopTrainingOnMaxEpisodes StopTrainingOnNoModelImprovement StopTrainingOnRewardThreshold",
-    "core.search.mcts": "MCTS",
+    "algorithms.search.mcts": "MCTS",
     "data": "Dataset HerReplayBuffer collect",
     "envs": "DummyVecEnv Monitor SubprocVecEnv VecFrameStack VecMonitor VecNormalize check_env make_atari_env "
     "make_vec_env",
@@ -91,7 +91,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _nearest(name: str) -> str:
-    from polyak.envs.names import did_you_mean
+    from polyak.suggestions import did_you_mean
 
     return f".{hint}" if not name.startswith("_") and (hint := did_you_mean(name, [*__all__, *_MODULES])) else ""
 

@@ -5,15 +5,15 @@ See the page "An algorithm of your own".
 
 from polyak.algorithms import register
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count, Fraction, Natural, NonNegative, Only, Positive
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.loops.offline import OfflineAlgorithm
-from polyak.core.loops.on_policy import OnPolicyAlgorithm
-from polyak.core.loops.rollout_learner import OnPolicyLearner
-from polyak.core.schedules import Schedule
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.ops.policy_gradient import entropy_loss
+from polyak.schedules import Schedule
 
 __all__ = [
     "Card",

@@ -10,7 +10,7 @@ BUFFERS = {b"\x80": "polyak.compat.sb3_files.replay:read"}
 """Replay buffers, by their first byte -> what reads them as a buffer's state dict."""
 EXPERIENCE = {b"\x80": "polyak.compat.sb3_files.replay:recorded"}
 """Replay buffers, by their first byte -> what reads them as a dataset's recording."""
-EXPERIENCE_IN_ZIPS = {"polyak.json": "polyak.core.files.recorded:read"}
+EXPERIENCE_IN_ZIPS = {"polyak.json": "polyak.checkpoint.recorded_experience:read"}
 """Zips with a replay buffer inside, by a member that tells them apart -> what reads them as a dataset's recording."""
 STATISTICS = {b"\x80": "polyak.compat.sb3_files.statistics:read"}
 """Statistics of ``VecNormalize``, by their first byte -> what reads them as its state dict."""
@@ -25,9 +25,38 @@ NAMED_IN_FILES = (
     "polyak.nn.",
     "polyak.data.",
     "polyak.experience.",
-    "polyak.core.",
+    "polyak.noise.",
+    "polyak.schedules.",
+    "polyak.learning.",
+    "polyak.collecting.",
+    "polyak.checkpoint.",
+    "polyak.callbacks.",
+    "polyak.kinds.",
     "polyak.algorithms.",
-    "polyak.scale.",
     "polyak.compat.",
 )
 """Where the classes are that a file of polyak's own may name."""
+
+MODULES_MOVED = {
+    "polyak.core.acting.noise": "polyak.noise",
+    "polyak.core.loops.off_policy": "polyak.kinds.off_policy",
+    "polyak.core.noise": "polyak.noise",
+    "polyak.core.off_policy": "polyak.kinds.off_policy",
+    "polyak.core.reward": "polyak.algorithms.imitation.reward",
+    "polyak.core.schedules": "polyak.schedules",
+    "polyak.core.search.crew": "polyak.algorithms.search.crew",
+    "polyak.data.her": "polyak.data.hindsight.her",
+    "polyak.data.relabel": "polyak.data.hindsight.relabel",
+    "polyak.data.samplers": "polyak.experience.samplers",
+    "polyak.data.sampling.samplers": "polyak.experience.samplers",
+    "polyak.data.schema": "polyak.experience.schema",
+    "polyak.nn.actor_critic": "polyak.nn.policies.actor_critic",
+    "polyak.nn.continuous_policy": "polyak.nn.policies.continuous",
+    "polyak.nn.encoders": "polyak.nn.networks.encoders",
+    "polyak.nn.layers": "polyak.nn.networks.layers",
+    "polyak.nn.policies": "polyak.nn.policies.base",
+    "polyak.nn.value_policy": "polyak.nn.policies.value",
+}
+"""Modules of earlier commits whose classes can stand in a file -> the modules that hold them now."""
+ROOMS_MOVED = {"polyak.scale.": "polyak.compat.ray."}
+"""Packages whose modules have moved as they are."""

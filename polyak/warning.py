@@ -1,4 +1,5 @@
-"""Warnings that name the line of the user's program that they are about, however deep in the package they arise."""
+"""Warnings that name the line of the user's program that they are about, however deep in the package they arise; and
+those of what is allowed yet seldom meant, each given once in a process, with the way out."""
 
 from __future__ import annotations
 
@@ -27,3 +28,24 @@ def _line_of_user(frame: FrameType | None) -> FrameType | None:
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN:
         frame = frame.f_back
     return frame
+
+
+_given: set[str] = set()
+
+
+def advise(kind: str, message: str) -> None:
+    """Warn, unless this kind of warning has been given before.
+
+    Args:
+        kind: what the warning is about.
+        message: what happens, and what to write if something else was meant.
+    """
+    if kind in _given:
+        return
+    _given.add(kind)
+    warn_user(message, UserWarning)
+
+
+def forget() -> None:
+    """Let every kind of warning be given again."""
+    _given.clear()

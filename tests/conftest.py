@@ -27,5 +27,5 @@ def pytest_collection() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def advice_is_given_again() -> None:
     """What is said once in a program is said once in each test, whatever ran before it."""
-    if (advice := sys.modules.get("polyak.core.advice")) is not None:
+    if (advice := sys.modules.get("polyak.warning")) is not None:
         advice.forget()

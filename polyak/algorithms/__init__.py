@@ -15,14 +15,14 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything
     from importlib.metadata import EntryPoint
 
+    from polyak.algorithm import Algorithm
     from polyak.algorithms._classes import *  # noqa: F403  # a stub: docs/from_cards.py
-    from polyak.core.algorithm import Algorithm
 
 REGISTRY = {
     # -- from rollouts and episodes
@@ -145,7 +145,7 @@ def register(cls: type[A], name: str | None = None) -> type[A]:
     Raises:
         ValueError: it is no class of algorithms, or a name is taken or no name.
     """
-    from polyak.core.algorithm import Algorithm
+    from polyak.algorithm import Algorithm
 
     if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
         raise ValueError(
@@ -183,13 +183,13 @@ def load(path: Any, env: Any = None, device: Any = "auto", *, trust: bool = Fals
         env: the environment to continue in.
         device: where to put the model.
         trust: run code for the file: import the installed package that offers its algorithm, and load pickled values.
-        options: the others of :meth:`~polyak.core.algorithm.Algorithm.load`.
+        options: the others of :meth:`~polyak.algorithm.Algorithm.load`.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: not a model file, or of a class that only the program that wrote it has, or it does not fit ``env``.
     """
-    from polyak.core.algorithm import Algorithm
+    from polyak.algorithm import Algorithm
 
     find = partial(class_of, trust=trust)
     return Algorithm.load.__func__(find, path, env=env, device=device, trust=trust, **options)  # type: ignore[attr-defined]

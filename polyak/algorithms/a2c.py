@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import OPTIMIZER
-from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import OnPolicyAlgorithm
-from polyak.core.loops.rollout_learner import OnPolicyLearner
-from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutSamples
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
+from polyak.kinds.network_algorithm import OPTIMIZER
+from polyak.kinds.on_policy import OnPolicyAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -22,17 +22,17 @@ from torch import Tensor
 from typing_extensions import Self
 
 from polyak.algorithms.a2c import policy_gradient_loss, value_loss
+from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
-from polyak.core.loops.on_policy import PolicyGradientAlgorithm
-from polyak.core.loops.rollout_learner import OnPolicyLearner
-from polyak.core.schedules import Schedule, get_schedule_fn
-from polyak.core.watching.callbacks import MaybeCallback
 from polyak.data import RolloutSamples
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.kinds.on_policy import PolicyGradientAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
+from polyak.schedules import Schedule, get_schedule_fn
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 

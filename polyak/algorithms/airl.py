@@ -17,11 +17,11 @@ from torch import Tensor
 
 from polyak.algorithms import get
 from polyak.algorithms.gail import GAILLearner
+from polyak.algorithms.imitation.adversarial import AdversarialImitation, Comparison
+from polyak.algorithms.imitation.reward import RewardFunction, judged
 from polyak.cards import Card
-from polyak.core.hyperparameters import require
-from polyak.core.learner import Learner
-from polyak.core.loops.adversarial import AdversarialImitation, Comparison
-from polyak.core.reward import RewardFunction, judged
+from polyak.hyperparameters.declaration import require
+from polyak.learning.learner import Learner
 from polyak.nn.networks.rewards import ShapedRewardNet
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.categorical import CategoricalActor

@@ -5,7 +5,7 @@ Silver et al. 2018, "A general reinforcement learning algorithm that masters che
 with Gumbel" (ICLR).
 
 A network that judges positions guides a search, and learns from what the search found and from how games ended. The
-search is in :mod:`polyak.core.search.mcts`, games against itself in :mod:`polyak.core.search.self_play`.
+search is in :mod:`polyak.algorithms.search.mcts`, games against itself in :mod:`polyak.algorithms.search.self_play`.
 
 Shapes: B positions, A moves. Everything is seen by the player to move.
 """
@@ -23,11 +23,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithm import Algorithm
+from polyak.algorithms.search.crew import Crew, Player
+from polyak.algorithms.search.mcts import MCTS, Found, read_observation
+from polyak.algorithms.search.rules import draw, softmax
+from polyak.algorithms.search.self_play import SelfPlay, match
+from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
-from polyak.core.algorithm import Algorithm
-from polyak.core.deep import RELOAD, DeepAlgorithm
-from polyak.core.files.checkpoint import Saved, beneath, prefixed
-from polyak.core.hyperparameters import (
+from polyak.checkpoint.saved import Saved, beneath, prefixed
+from polyak.data.positions import PositionBuffer, Positions
+from polyak.envs.games.game import Game
+from polyak.envs.games.known import find_game, name_of
+from polyak.envs.masks import masks_for_rows
+from polyak.evaluation.elo import rating
+from polyak.evaluation.undisturbed import undisturbed
+from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
@@ -39,21 +49,11 @@ from polyak.core.hyperparameters import (
     later,
     require,
 )
-from polyak.core.judging.elo import rating
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.schedules import Schedule
-from polyak.core.search.crew import Crew, Player
-from polyak.core.search.mcts import MCTS, Found, read_observation
-from polyak.core.search.rules import draw, softmax
-from polyak.core.search.self_play import SelfPlay, match
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.core.watching.undisturbed import undisturbed
-from polyak.data.positions import PositionBuffer, Positions
-from polyak.envs.games.game import Game
-from polyak.envs.games.known import find_game, name_of
-from polyak.envs.masks import masks_for_rows
+from polyak.kinds.network_algorithm import RELOAD, DeepAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -128,8 +128,8 @@ class AlphaZero(DeepAlgorithm):
     made with weights that are one round of learning old, equal seeds still give equal games, and what calls ``learn``
     must stand under ``if __name__ == "__main__":``."""
     crew_class: type[Crew] | None = None
-    """What these processes are: those of this machine (:class:`~polyak.core.search.crew.Crew`, which ``None`` stands
-    for), or :class:`polyak.scale.RayCrew`, on Ray. The games are the same."""
+    """What these processes are: those of this machine (:class:`~polyak.algorithms.search.crew.Crew`, which ``None``
+    stands for), or :class:`polyak.compat.ray.RayCrew`, on Ray. The games are the same."""
     buffer_size: Count = 100_000
     """Positions kept to learn from."""
     learning_starts: Natural = 2_000
@@ -488,7 +488,7 @@ def make_player(
         make_policy: makes the network.
         game: the rules.
         searching: options of the search.
-        playing: options of :class:`~polyak.core.search.self_play.SelfPlay`.
+        playing: options of :class:`~polyak.algorithms.search.self_play.SelfPlay`.
         n_games: of this process.
     """
     torch.set_num_threads(1)

@@ -18,18 +18,18 @@ from torch import Tensor
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import next_kl_coef
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import RELOAD
-from polyak.core.hyperparameters import Count, Fraction, NonNegative, Positive, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Judged, Unroll, in_time, rows_of
-from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data.circular import CircularBuffer
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
+from polyak.kinds.asynchronous import AsynchronousAlgorithm, Judged, Unroll, in_time, rows_of
+from polyak.kinds.network_algorithm import RELOAD
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.updates import polyak_update
+from polyak.schedules import Schedule, get_schedule_fn
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

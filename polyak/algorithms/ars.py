@@ -17,18 +17,18 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.cards import Card, Part, Search, Task, tune
-from polyak.core.acting.candidates import CandidateActor
-from polyak.core.deep import NETWORKS, DeepAlgorithm
-from polyak.core.files.checkpoint import Saved, prefixed
-from polyak.core.hyperparameters import Becomes, Count, NonNegative, Positive, later, require
-from polyak.core.interaction import Interaction
-from polyak.core.learner import Dial, Learner, LearnerRecipe, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import on_policy_locals
-from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback, MaybeCallback
+from polyak.checkpoint.saved import Saved, prefixed
+from polyak.collecting.candidates import CandidateActor
+from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Positive, later, require
+from polyak.kinds.env_algorithm import Interaction
+from polyak.kinds.network_algorithm import NETWORKS, DeepAlgorithm
+from polyak.kinds.on_policy import on_policy_locals
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, OptimizerRecipe, Update
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
 from polyak.nn.policies.direct import DirectPolicy
+from polyak.schedules import Schedule
 
 # -- the direction -----------------------------------------------------------------------------------------------------
 

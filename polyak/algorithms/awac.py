@@ -16,11 +16,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, Positive
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
-from polyak.core.loops.offline import OfflineAlgorithm
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, Fraction, Positive
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.gaussian import Gaussian
 from polyak.nn.policies.bounded import BoundedGaussianActor

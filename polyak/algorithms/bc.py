@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS, Part
-from polyak.core.hyperparameters import NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.offline import DatasetAlgorithm, RewardScaling
-from polyak.core.schedules import Schedule
 from polyak.data import Dataset, Transition
+from polyak.hyperparameters.declaration import NonNegative
+from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.kinds.offline import DatasetAlgorithm, RewardScaling
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.cloning import CloningPolicy
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -16,15 +16,15 @@ from torch.nn import functional as F
 
 from polyak.algorithms.dqn import DQN, DQNLearner
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count, Fraction, NonNegative, require
-from polyak.core.learner import Dial, Learner, Objective
-from polyak.core.loops.offline import OfflineAlgorithm
-from polyak.core.schedules import Schedule
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.export.ports import Graph
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.constrained import UNLIKELY, ConstrainedPolicy, ConstrainedQNetwork, likely
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

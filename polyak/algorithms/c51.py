@@ -15,11 +15,11 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.cards import Card, Search, tune
-from polyak.core.clamping import warn_of_clamping
-from polyak.core.deep import NETWORKS
-from polyak.core.hyperparameters import AtLeastTwo, require
-from polyak.core.learner import Learner, Objective
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import AtLeastTwo, require
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.learning.clamped_returns import warn_of_clamping
+from polyak.learning.learner import Learner, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import CategoricalQNetwork, ValuePolicy
 from polyak.ops.distributional import clamped_share, project

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.cards import Card, Search, tune
-from polyak.core.changing import FixedHyperparameterError
-from polyak.core.hyperparameters import Count, Natural, NonNegative, Positive, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
-from polyak.core.loops.offline import OfflineAlgorithm
-from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import Transition
+from polyak.hyperparameters.changing import FixedHyperparameterError
+from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Positive, require
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
 from polyak.ops.updates import polyak_update
+from polyak.schedules import Schedule, get_schedule_fn
 
 LARGEST_MULTIPLIER = 1e6
 ROWS_IN_CACHE = 900

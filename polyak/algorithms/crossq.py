@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from polyak.algorithms.sac import SoftActorCritic, SoftActorCriticLearner, soft_value
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count, NonNegative, require
-from polyak.core.learner import Dial, Learner, Metrics, OptimizerRecipe, Update
-from polyak.core.schedules import Schedule
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, NonNegative, require
+from polyak.learning.learner import Dial, Learner, Metrics, OptimizerRecipe, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

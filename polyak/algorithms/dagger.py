@@ -15,21 +15,21 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithms.bc import BC
+from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
-from polyak.core.acting.actor import Actor
-from polyak.core.acting.exploration import Exploration
-from polyak.core.deep import RELOAD
-from polyak.core.hyperparameters import Count, Fraction, Natural, require
-from polyak.core.loops.collection import Collection
-from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
-from polyak.core.runner import Acted
-from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.collecting.actor import Actor
+from polyak.collecting.exploration import Exploration
+from polyak.collecting.runner import Acted
 from polyak.data import Dataset, ReplayBuffer
 from polyak.data.datasets.checks import as_actions
 from polyak.data.step import Observations, Step
 from polyak.envs import VecNormalize
 from polyak.envs.shown import shown_to
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, require
+from polyak.kinds.collecting_algorithm import Collection
+from polyak.kinds.network_algorithm import RELOAD
+from polyak.kinds.off_policy import TrainFreq, TrainFrequencyUnit
+from polyak.schedules import Schedule
 
 _ROWS = 8192
 _ONE_STEP = TrainFreq(1, TrainFrequencyUnit.STEP)
@@ -88,7 +88,7 @@ class Apprentice(Actor):
 
     Args:
         teacher: the one whom it asks.
-        kwargs: as of :class:`~polyak.core.acting.actor.Actor`.
+        kwargs: as of :class:`~polyak.collecting.actor.Actor`.
 
     Attributes:
         beta: how often the teacher acts.

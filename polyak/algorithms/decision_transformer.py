@@ -20,19 +20,19 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS, Part
-from polyak.core.hyperparameters import Becomes, Count, Natural, NonNegative, Only, Positive, later
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
-from polyak.core.loops.offline import DatasetAlgorithm, RewardScaling
-from polyak.core.schedules import Schedule
 from polyak.data import Dataset, ReplayBuffer, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
+from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, later
+from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.kinds.offline import DatasetAlgorithm, RewardScaling
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.decision_transformer import DecisionTransformerPolicy
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -14,19 +14,20 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithms.dqn import taken
+from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
-from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
-from polyak.core.loops.on_policy import RolloutAlgorithm
-from polyak.core.loops.rollout import RolloutWriter, States
-from polyak.core.loops.rollout_learner import RolloutLearner
-from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.collecting.rollout import RolloutWriter
 from polyak.data import RolloutSamples
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.kinds.epsilon_greedy import ActsEpsilonGreedily
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
+from polyak.learning.rollout_learner import RolloutLearner
+from polyak.learning.states import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -16,11 +16,11 @@ from torch import Tensor
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Dial, Learner, Objective
-from polyak.core.loops.offline import OfflineAlgorithm
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, Objective
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

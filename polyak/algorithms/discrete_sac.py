@@ -17,11 +17,11 @@ from torch import Tensor
 
 from polyak.algorithms.sac import SACLearner, check_temperature, parse_ent_coef, temperature_loss
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Learner, Objective, Update
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.learning.learner import Learner, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical import CategoricalPolicy
 from polyak.ops.updates import polyak_update

@@ -16,18 +16,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS, Part
-from polyak.core.hyperparameters import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
-from polyak.core.loops.off_policy import OffPolicyAlgorithm, TrainFreq
-from polyak.core.schedules import LinearSchedule, Schedule
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
+from polyak.kinds.epsilon_greedy import ActsEpsilonGreedily
+from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm, TrainFreq
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
+from polyak.schedules import LinearSchedule, Schedule
 from polyak.warning import warn_user
 
 FORBIDDEN = -1e8

@@ -15,8 +15,8 @@ from torch import nn
 
 from polyak.algorithms.redq import REDQ
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS
-from polyak.core.hyperparameters import Count, Only
+from polyak.hyperparameters.declaration import Count, Only
+from polyak.kinds.network_algorithm import NETWORKS
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation, create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy

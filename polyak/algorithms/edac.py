@@ -16,11 +16,11 @@ from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS
-from polyak.core.hyperparameters import Count, NonNegative, require
-from polyak.core.learner import Dial, Learner, Update
-from polyak.core.loops.offline import OfflineAlgorithm
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, NonNegative, require
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, Update
 
 TINY = 1e-10
 """Added to the lengths of slopes: a critic that is flat somewhere has no direction there."""

@@ -18,17 +18,17 @@ from torch import Tensor
 
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.cards import Card, Search, tune
-from polyak.core.acting.exploration import Exploration, MixedNoise
-from polyak.core.clamping import warn_of_clamping
-from polyak.core.deep import NETWORKS, OPTIMIZER
-from polyak.core.hyperparameters import AtLeastTwo, Count, Fraction, Natural, NonNegative, require
-from polyak.core.learner import Dial, Learner, Objective, OptimizerRecipe
-from polyak.core.schedules import Schedule
+from polyak.collecting.exploration import Exploration, MixedNoise
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, require
+from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
+from polyak.learning.clamped_returns import warn_of_clamping
+from polyak.learning.learner import Dial, Learner, Objective, OptimizerRecipe
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical_critic import CategoricalCritic
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.distributional import clamped_share, project
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

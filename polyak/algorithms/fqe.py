@@ -15,27 +15,27 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm import Algorithm
 from polyak.cards import Card
-from polyak.core.algorithm import Algorithm
-from polyak.core.deep import NETWORKS, Part
-from polyak.core.files import checkpoint
-from polyak.core.files.checkpoint import Saved, prefixed
-from polyak.core.hyperparameters import Count, Fraction, Only, require
-from polyak.core.judging.choices import can_act, choices_of
-from polyak.core.judging.densities import BATCH, slices
-from polyak.core.judging.estimate import Estimate, of_means
-from polyak.core.judging.recorded import initial_observations
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.offline import DatasetAlgorithm
-from polyak.core.seeding import random_states_kept
+from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.saved import Saved, prefixed
 from polyak.data import Column, Dataset, Transition
 from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import Parts, count
 from polyak.envs.shown import shown_to
+from polyak.evaluation.off_policy.bootstrap import Estimate, of_means
+from polyak.evaluation.off_policy.importance_sampling import initial_observations
+from polyak.evaluation.off_policy.log_probs import BATCH, slices
+from polyak.evaluation.off_policy.policy_actions import can_act, choices_of
 from polyak.experience.arrays import mapped
+from polyak.hyperparameters.declaration import Count, Fraction, Only, require
+from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.kinds.offline import DatasetAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
+from polyak.seeding import random_states_kept
 
 CHOICES = "next_choices"
 """The column that holds what the evaluated policy does in each successor."""
@@ -176,7 +176,7 @@ class FQE(DatasetAlgorithm):
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Refused: an environment would tell what a policy earns, without an estimate."""
-        require(False, "env", env, "FQE learns from a dataset alone. Play episodes: polyak.core.watching.evaluation.")
+        require(False, "env", env, "FQE learns from a dataset alone. Play episodes: polyak.evaluation.evaluate.")
 
     def _check_ready(self) -> None:
         require(self.dataset is not None, "env", None, "pass a dataset: FQE.load(path, env=dataset, target=policy).")

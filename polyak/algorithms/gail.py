@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from polyak.algorithms import get
+from polyak.algorithms.imitation.adversarial import AdversarialImitation, Comparison, Penalty
+from polyak.algorithms.imitation.reward import RewardForm, RewardFunction
 from polyak.cards import Card
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.adversarial import AdversarialImitation, Comparison, Penalty
-from polyak.core.reward import RewardForm, RewardFunction
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.networks.rewards import RewardNet, ShapedRewardNet
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import OPTIMIZER
-from polyak.core.hyperparameters import Fraction, Positive
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
-from polyak.core.loops.asynchronous import AsynchronousAlgorithm, Judged, Unroll, VTraceLearner
+from polyak.hyperparameters.declaration import Fraction, Positive
+from polyak.kinds.asynchronous import AsynchronousAlgorithm, Judged, Unroll, VTraceLearner
+from polyak.kinds.network_algorithm import OPTIMIZER
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy

@@ -15,16 +15,16 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Fraction, NonNegative, Positive
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
-from polyak.core.loops.offline import OfflineAlgorithm
-from polyak.core.schedules import CosineSchedule, Schedule, get_schedule_fn
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.bounded import BoundedGaussianActor
 from polyak.nn.policies.valued import ValuedPolicy
 from polyak.ops.updates import polyak_update
+from polyak.schedules import CosineSchedule, Schedule, get_schedule_fn
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, taken
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count
-from polyak.core.learner import Dial, Learner, Objective, Update
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count
+from polyak.learning.learner import Dial, Learner, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import ImplicitQuantileNetwork, ValuePolicy
 from polyak.ops.distributional import quantile_huber_loss

@@ -18,9 +18,9 @@ from gymnasium import spaces
 from torch import Tensor
 from typing_extensions import Self
 
-from polyak.core.hyperparameters import require
-from polyak.core.reward import RewardFunction
+from polyak.algorithms.imitation.reward import RewardFunction
 from polyak.data import Dataset
+from polyak.hyperparameters.declaration import require
 from polyak.nn.networks.rewards import RewardNet
 from polyak.nn.policies.base import check_starts
 from polyak.warning import warn_user

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count, NonNegative, Only, Positive, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import ByMinibatches, OnPolicyAlgorithm
-from polyak.core.loops.rollout_learner import OnPolicyLearner
-from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
+from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, require
+from polyak.kinds.on_policy import ByMinibatches, OnPolicyAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
+from polyak.schedules import Schedule, get_schedule_fn
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

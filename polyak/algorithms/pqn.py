@@ -17,18 +17,18 @@ from torch import Tensor
 
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
+from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
-from polyak.core.acting.exploration import EpsilonGreedy, EpsilonGreedyEach
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Learner, Metrics, OptimizerRecipe
-from polyak.core.loops.epsilon_greedy import ActsEpsilonGreedily
-from polyak.core.loops.on_policy import ByMinibatches
-from polyak.core.loops.rollout import States
-from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.collecting.exploration import EpsilonGreedy, EpsilonGreedyEach
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.kinds.epsilon_greedy import ActsEpsilonGreedily
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.on_policy import ByMinibatches
+from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
+from polyak.learning.states import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
+from polyak.schedules import Schedule
 
 # -- targets -----------------------------------------------------------------------------------------------------------
 

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQN, DQNLearner, taken
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Fraction, NonNegative
-from polyak.core.learner import Learner, Objective, OptimizerRecipe
-from polyak.core.schedules import Schedule
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Fraction, NonNegative
+from polyak.learning.learner import Learner, Objective, OptimizerRecipe
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import QuantileNetwork, ValuePolicy
 from polyak.ops.distributional import midpoints, quantile_huber_loss
+from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ import torch
 
 from polyak.algorithms.c51 import C51
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count, Natural, NonNegative
-from polyak.core.learner import OptimizerRecipe
-from polyak.core.schedules import Schedule
+from polyak.hyperparameters.declaration import Count, Natural, NonNegative
+from polyak.learning.learner import OptimizerRecipe
+from polyak.schedules import Schedule
 
 
 @dataclass(eq=False, repr=False)

@@ -18,17 +18,17 @@ from torch import Tensor, nn
 
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import NonNegative, require
-from polyak.core.learner import Dial, Learner, Objective
-from polyak.core.loops.offline import OfflineAlgorithm
-from polyak.core.schedules import Schedule
 from polyak.data import Column, Dataset, ReplayBuffer, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dim
+from polyak.hyperparameters.declaration import NonNegative, require
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
+from polyak.schedules import Schedule
 
 NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
 """Columns: the action [A] that was recorded after a step, in the networks' units; whether there was one."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from polyak.algorithms.ppo import PPO
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count
+from polyak.hyperparameters.declaration import Count
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 

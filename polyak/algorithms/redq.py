@@ -16,11 +16,11 @@ from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner, soft_value
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS
-from polyak.core.hyperparameters import Count, require
-from polyak.core.learner import Dial, Learner, Metrics, Objective, Update
-from polyak.core.loops.off_policy import GradientSteps
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, require
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.off_policy import GradientSteps
+from polyak.learning.learner import Dial, Learner, Metrics, Objective, Update
 from polyak.ops.updates import polyak_update
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -16,19 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from polyak.algorithms.actor_critic import ActorCriticLearner
+from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Part, Search, Task, tune
-from polyak.core.deep import NETWORKS
-from polyak.core.hyperparameters import Count, NonNegative, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective
-from polyak.core.loops.collection import Collection
-from polyak.core.loops.on_policy import PolicyGradientAlgorithm
-from polyak.core.loops.rollout import RolloutWriter, Successors
-from polyak.core.schedules import Schedule, get_schedule_fn
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
+from polyak.hyperparameters.declaration import Count, NonNegative, require
+from polyak.kinds.collecting_algorithm import Collection
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.on_policy import PolicyGradientAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.schedules import Schedule, get_schedule_fn
 
 # -- returns -----------------------------------------------------------------------------------------------------------
 

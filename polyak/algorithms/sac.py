@@ -14,18 +14,18 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.cards import Card, Search, tune
-from polyak.core.acting.noise import ActionNoise
-from polyak.core.changing import FixedHyperparameterError
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, NonNegative, fitted, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
-from polyak.core.loops.off_policy import OffPolicyAlgorithm, minus_action_dim
-from polyak.core.schedules import Schedule, get_schedule_fn
 from polyak.data import Transition
-from polyak.envs.names import did_you_mean
+from polyak.hyperparameters.changing import FixedHyperparameterError
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, fitted, require
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm, minus_action_dim
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
+from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
+from polyak.schedules import Schedule, get_schedule_fn
+from polyak.suggestions import did_you_mean
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -15,17 +15,17 @@ from torch import Tensor
 
 from polyak.algorithms.ddpg import actor_loss, critic_loss
 from polyak.cards import Card, Search, tune
-from polyak.core.acting.noise import ActionNoise
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective, Update
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.schedules import Schedule
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.pairs import PairedPolicy
+from polyak.noise import ActionNoise
 from polyak.ops.soft_values import softmax_mean
 from polyak.ops.updates import polyak_update
+from polyak.schedules import Schedule
 
 # -- targets; the losses are those of DDPG -----------------------------------------------------------------------------
 

@@ -15,15 +15,15 @@ import torch
 
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.cards import Card, Search, tune
-from polyak.core.deep import NETWORKS, OPTIMIZER
-from polyak.core.hyperparameters import Count, Natural, NonNegative
-from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.core.loops.collection import Collection
-from polyak.core.loops.off_policy import GradientSteps, minus_action_dim
-from polyak.core.schedules import Schedule
 from polyak.data.step import Step
+from polyak.hyperparameters.declaration import Count, Natural, NonNegative
+from polyak.kinds.collecting_algorithm import Collection
+from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
+from polyak.kinds.off_policy import GradientSteps, minus_action_dim
+from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
+from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 

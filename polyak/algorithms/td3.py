@@ -14,16 +14,16 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.core.acting.noise import ActionNoise
-from polyak.core.deep import Part
-from polyak.core.hyperparameters import Count, Fraction, NonNegative
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.schedules import Schedule
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
+from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from polyak.algorithms.td3 import TD3, TD3Learner
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import NonNegative
-from polyak.core.learner import Dial, Learner, Objective
-from polyak.core.loops.offline import OfflineAlgorithm
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import NonNegative
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.learning.learner import Dial, Learner, Objective
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Natural, require
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Objective
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import Natural, require
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.errors import PolicyError
 from polyak.nn.policies.continuous import ContinuousPolicy

@@ -15,18 +15,18 @@ from torch import Tensor
 
 from polyak.algorithms.ppo import value_loss
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Count, NonNegative, Only, Positive
-from polyak.core.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
-from polyak.core.loops.on_policy import ByMinibatches, StochasticActorAlgorithm
-from polyak.core.loops.rollout_learner import OnPolicyLearner
-from polyak.core.schedules import Schedule
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
+from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive
+from polyak.kinds.on_policy import ByMinibatches, StochasticActorAlgorithm
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+from polyak.schedules import Schedule
 
 # -- objective and direction -------------------------------------------------------------------------------------------
 

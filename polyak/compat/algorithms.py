@@ -34,6 +34,15 @@ from polyak.algorithms import (
     tqc,
     trpo,
 )
+from polyak.callbacks.callback import BaseCallback, MaybeCallback, as_callback
+from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.damage import names_file
+from polyak.checkpoint.parameters import parameters
+from polyak.checkpoint.saved import Saved
+from polyak.checkpoint.serialise import is_plain, warn_untrusted
+from polyak.collecting.actor import Actor
+from polyak.collecting.exploration import Exploration
+from polyak.collecting.runner import Acted
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
 from polyak.compat.maskable import policies as maskable_policies
@@ -45,34 +54,25 @@ from polyak.compat.recurrent.buffers import RecurrentDictRolloutBuffer, Recurren
 from polyak.compat.recurrent.type_aliases import RNNStates
 from polyak.compat.sb3_files.names import renamed, renamed_memory
 from polyak.compat.signatures import in_order, with_defaults
-from polyak.core.acting.actor import Actor
-from polyak.core.acting.exploration import Exploration
-from polyak.core.acting.noise import ActionNoise
-from polyak.core.deep import DeepAlgorithm, Part
-from polyak.core.files import checkpoint
-from polyak.core.files.checkpoint import Saved
-from polyak.core.files.damage import names_file
-from polyak.core.files.parameters import parameters
-from polyak.core.files.serialise import is_plain, warn_untrusted
-from polyak.core.hyperparameters import require
-from polyak.core.interaction import Interaction
-from polyak.core.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.core.loops import off_policy, on_policy
-from polyak.core.loops.collection import Collecting, Collection
-from polyak.core.loops.rollout_learner import RolloutLearner
-from polyak.core.runner import Acted
-from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback, MaybeCallback, as_callback
 from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
 from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, as_vec_env
 from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
-from polyak.envs.names import did_you_mean
 from polyak.envs.spaces import check_for_nested_spaces
+from polyak.hyperparameters.declaration import require
+from polyak.kinds import off_policy, on_policy
+from polyak.kinds.collecting_algorithm import Collecting, Collection
+from polyak.kinds.env_algorithm import Interaction
+from polyak.kinds.network_algorithm import DeepAlgorithm, Part
+from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.catalog import check_policy_fits
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
+from polyak.noise import ActionNoise
+from polyak.schedules import Schedule
+from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
@@ -203,7 +203,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class BaseAlgorithm(Collecting):
-    """See :class:`polyak.core.algorithm.Algorithm` and what extends it.
+    """See :class:`polyak.algorithm.Algorithm` and what extends it.
 
     A subclass may have a constructor and a ``_setup_model`` of its own. What it trains is saved and loaded all the
     same: :meth:`load` calls the constructor with ``policy``, ``env``, ``device`` and ``_init_setup_model=False``, as
@@ -477,7 +477,7 @@ class BaseAlgorithm(Collecting):
 
 
 class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
-    """See :class:`polyak.core.loops.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
+    """See :class:`polyak.kinds.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
 
     heeds_masks: ClassVar[bool] = False  # as in the peer
 
@@ -614,7 +614,7 @@ def _successors(new_obs: Any, step: Step) -> Any:
 
 
 class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
-    """See :class:`polyak.core.loops.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
+    """See :class:`polyak.kinds.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
 
     Args:
         action_noise: added to the actions while collecting.
@@ -894,7 +894,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         use_masking: bool = True,
         progress_bar: bool = False,
     ) -> Self:
-        """See :meth:`polyak.core.algorithm.Algorithm.learn`.
+        """See :meth:`polyak.algorithm.Algorithm.learn`.
 
         Args:
             total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar: of that method.
@@ -937,7 +937,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         deterministic: bool = False,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """See :meth:`polyak.core.deep.DeepAlgorithm.predict`."""
+        """See :meth:`polyak.kinds.network_algorithm.DeepAlgorithm.predict`."""
         return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 
     def _after_setup(self) -> None:

@@ -15,15 +15,15 @@ from torch import Tensor
 
 from polyak import envs
 from polyak.algorithms.trpo import conjugate_gradient
-from polyak.core.files.checkpoint import system_info
-from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
-from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.saved import system_info
 from polyak.data import GoalSelectionStrategy
 from polyak.envs import VecEnv
 from polyak.envs.composed import is_nested, parts
+from polyak.kinds.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.ops import distributional
 from polyak.ops.distributional import midpoints
+from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule
 from polyak.warning import warn_user
 
 SB3_VERSION = "2.9.2"
@@ -104,19 +104,19 @@ def _not_in_peer(space: spaces.Space, kind: str) -> list[str]:
 
 
 def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
-    """The old way to write :class:`~polyak.core.schedules.FloatSchedule`."""
+    """The old way to write :class:`~polyak.schedules.FloatSchedule`."""
     warn_user("get_schedule_fn() is deprecated: use FloatSchedule(value).")
     return FloatSchedule(value_schedule)
 
 
 def get_linear_fn(start: float, end: float, end_fraction: float) -> Schedule:
-    """The old way to write :class:`~polyak.core.schedules.LinearSchedule`."""
+    """The old way to write :class:`~polyak.schedules.LinearSchedule`."""
     warn_user("get_linear_fn() is deprecated: use LinearSchedule(start, end, end_fraction).")
     return LinearSchedule(start, end, end_fraction)
 
 
 def constant_fn(val: float) -> Schedule:
-    """The old way to write :class:`~polyak.core.schedules.ConstantSchedule`."""
+    """The old way to write :class:`~polyak.schedules.ConstantSchedule`."""
     warn_user("constant_fn() is deprecated: use ConstantSchedule(val).")
     return ConstantSchedule(val)
 

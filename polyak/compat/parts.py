@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from polyak.checkpoint.parameters import join_optimizer, saved_parameters, split_optimizer
+from polyak.checkpoint.saved import Saved, prefixed
 from polyak.compat.functions import recursive_getattr, recursive_setattr
-from polyak.core.files.checkpoint import Saved, prefixed
-from polyak.core.files.parameters import join_optimizer, saved_parameters, split_optimizer
-from polyak.core.learner import Learner
+from polyak.learning.learner import Learner
 
 Part = nn.Module | Optimizer | Tensor
 Parts = dict[str, Part]

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import Self
 
+from polyak.checkpoint.building import no_larger_than
+from polyak.checkpoint.damage import damage_named
 from polyak.compat import policy_file
 from polyak.compat.distributions import (
     DiagGaussianDistribution,
@@ -26,11 +28,8 @@ from polyak.compat.distributions import (
     make_proba_distribution,
 )
 from polyak.compat.signatures import with_defaults
-from polyak.core.engine.device import get_device
-from polyak.core.files.building import no_larger_than
-from polyak.core.files.damage import damage_named
-from polyak.core.learner import OptimizerRecipe
-from polyak.core.schedules import Schedule
+from polyak.learning.engine.device import get_device
+from polyak.learning.learner import OptimizerRecipe
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
@@ -49,6 +48,7 @@ from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import crossq as crossq_policy
 from polyak.nn.policies import value as value_policy
 from polyak.nn.policies.base import Network, Noise, Policy, shaped
+from polyak.schedules import Schedule
 
 Kwargs = dict[str, Any]
 P = TypeVar("P", bound=Policy)

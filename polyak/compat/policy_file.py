@@ -18,12 +18,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from polyak.core.files.archive import DAMAGED, check_members, name_of, open_zip, opened
-from polyak.core.files.arrays import read_arrays
-from polyak.core.files.serialise import decode, encode, holds_untrusted
-from polyak.core.schedules import ConstantSchedule
+from polyak.archive import DAMAGED, check_members, name_of, open_zip, opened
+from polyak.checkpoint.arrays import read_arrays
+from polyak.checkpoint.serialise import decode, encode, holds_untrusted
 from polyak.envs.reading import plain_json
 from polyak.nn.networks.encoders import CombinedExtractor, FlattenExtractor, NatureCNN, make_extractor
+from polyak.schedules import ConstantSchedule
 
 
 def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 :mod:`polyak.compat.table`.
 """
 
-_SCALE = "polyak.scale"
+_SCALE = "polyak.compat.ray"
 _CONFIGS = (
     f"{_SCALE}: CNNEncoderConfig MLPEncoderConfig RecurrentEncoderConfig ActorCriticEncoderConfig MLPHeadConfig "
     "FreeLogStdMLPHeadConfig ModelConfig"
@@ -132,7 +132,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "models": {"ModelCatalog": _OLD},
     "models.torch.torch_modelv2": {"TorchModelV2": _OLD},
     "policy.policy": {"Policy": _OLD},
-    "policy.sample_batch": {"SampleBatch": "batches are dicts by polyak.scale.Columns"},
+    "policy.sample_batch": {"SampleBatch": "batches are dicts by polyak.compat.ray.Columns"},
     "utils.metrics.metrics_logger": {"MetricsLogger": "callbacks are given one: metrics_logger"},
 }
 """Module path below ``ray.rllib`` -> name -> why it is not here, and what to do instead."""

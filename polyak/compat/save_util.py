@@ -1,6 +1,6 @@
 """Stable-Baselines3's functions for files, for programs that call them directly.
 
-polyak's own models are written by :mod:`polyak.core.files.checkpoint`. What is read here goes through the unpickler
+polyak's own models are written by :mod:`polyak.checkpoint.saved`. What is read here goes through the unpickler
 with an allow-list; ``trust=True`` reads everything.
 """
 
@@ -19,16 +19,16 @@ from typing import IO, Any
 import cloudpickle
 import torch
 
+from polyak.archive import DAMAGED, check_members, name_of, open_zip
+from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.damage import damage_named
+from polyak.checkpoint.serialise import decode, warn_untrusted
 from polyak.compat.functions import SB3_VERSION, get_system_info
 from polyak.compat.parts import all_parameters
 from polyak.compat.sb3_files import model_zip, unpickle
-from polyak.core.engine.device import get_device
-from polyak.core.files import checkpoint
-from polyak.core.files.archive import DAMAGED, check_members, name_of, open_zip
-from polyak.core.files.damage import damage_named
-from polyak.core.files.serialise import decode, warn_untrusted
 from polyak.envs.reading import plain_json
 from polyak.envs.reading.limits import check_regular
+from polyak.learning.engine.device import get_device
 from polyak.warning import warn_user
 
 _MODES = {"w": "w", "r": "r", "write": "w", "read": "r"}

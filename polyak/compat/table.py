@@ -101,7 +101,7 @@ SB3: dict[str, tuple[str, ...]] = {
     "common.base_class": (f"{_ALGORITHMS}: BaseAlgorithm maybe_make_env",),
     "common.buffers": (f"polyak.data: {_BUFFERS}",),
     "common.callbacks": (
-        "polyak.core.watching.callbacks: BaseCallback EventCallback CallbackList CheckpointCallback ConvertCallback "
+        "polyak.callbacks.callback: BaseCallback EventCallback CallbackList CheckpointCallback ConvertCallback "
         "EvalCallback StopTrainingOnRewardThreshold EveryNTimesteps LogEveryNTimesteps StopTrainingOnMaxEpisodes "
         "StopTrainingOnNoModelImprovement ProgressBarCallback",
     ),
@@ -123,18 +123,16 @@ SB3: dict[str, tuple[str, ...]] = {
         "polyak.envs.testing: IdentityEnv IdentityEnvBox IdentityEnvMultiDiscrete IdentityEnvMultiBinary FakeImageEnv",
     ),
     "common.envs.multi_input_envs": ("polyak.envs.testing: SimpleMultiObsEnv",),
-    "common.evaluation": ("polyak.core.watching.evaluation: evaluate_policy",),
+    "common.evaluation": ("polyak.evaluation.in_environments: evaluate_policy",),
     "common.logger": (
-        "polyak.core.watching.logger: Video Figure Image HParam FormatUnsupportedError KVWriter SeqWriter "
+        "polyak.logging.logger: Video Figure Image HParam FormatUnsupportedError KVWriter SeqWriter "
         "HumanOutputFormat filter_excluded_keys JSONOutputFormat CSVOutputFormat TensorBoardOutputFormat "
         "make_output_format Logger configure DEBUG INFO WARN ERROR DISABLED",
     ),
     "common.monitor": (
         "polyak.envs.wrappers.monitor: Monitor LoadMonitorResultsError ResultsWriter get_monitor_files load_results",
     ),
-    "common.noise": (
-        "polyak.core.acting.noise: ActionNoise NormalActionNoise OrnsteinUhlenbeckActionNoise VectorizedActionNoise",
-    ),
+    "common.noise": ("polyak.noise: ActionNoise NormalActionNoise OrnsteinUhlenbeckActionNoise VectorizedActionNoise",),
     "common.off_policy_algorithm": (f"{_ALGORITHMS}: OffPolicyAlgorithm",),
     "common.on_policy_algorithm": (f"{_ALGORITHMS}: OnPolicyAlgorithm",),
     "common.policies": (
@@ -164,16 +162,16 @@ SB3: dict[str, tuple[str, ...]] = {
     ),
     "common.type_aliases": (
         "polyak.data: RolloutBufferSamples DictRolloutBufferSamples ReplayBufferSamples DictReplayBufferSamples",
-        "polyak.core.loops.off_policy: RolloutReturn TrainFrequencyUnit TrainFreq",
+        "polyak.kinds.off_policy: RolloutReturn TrainFrequencyUnit TrainFreq",
         f"{_FUNCTIONS}: PolicyPredictor GymEnv GymObs GymResetReturn AtariResetReturn GymStepReturn AtariStepReturn "
         "TensorDict OptimizerStateDict MaybeCallback PyTorchObs Schedule",
     ),
     "common.utils": (
-        "polyak.core.seeding: set_random_seed",
-        "polyak.core.loops.on_policy: explained_variance",
-        "polyak.core.schedules: FloatSchedule LinearSchedule ConstantSchedule",
-        "polyak.core.engine.device: get_device",
-        "polyak.core.watching.logger: get_latest_run_id configure_logger",
+        "polyak.seeding: set_random_seed",
+        "polyak.kinds.on_policy: explained_variance",
+        "polyak.schedules: FloatSchedule LinearSchedule ConstantSchedule",
+        "polyak.learning.engine.device: get_device",
+        "polyak.logging.logger: get_latest_run_id configure_logger",
         "polyak.envs.spaces: check_for_correct_spaces check_shape_equal is_vectorized_box_observation "
         "is_vectorized_discrete_observation is_vectorized_multidiscrete_observation "
         "is_vectorized_multibinary_observation is_vectorized_dict_observation is_vectorized_observation",

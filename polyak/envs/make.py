@@ -12,7 +12,6 @@ import gymnasium as gym
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from polyak.envs.names import did_you_mean
 from polyak.envs.providers import provide
 from polyak.envs.sizes import MOST_ENVS, check_size
 from polyak.envs.vec.dummy import DummyVecEnv
@@ -22,6 +21,7 @@ from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.atari import AtariWrapper
 from polyak.envs.wrappers.by_name import name_parts
 from polyak.envs.wrappers.monitor import Monitor
+from polyak.suggestions import did_you_mean
 
 Wrapper = TypeVar("Wrapper", bound=gym.Wrapper)
 

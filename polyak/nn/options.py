@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
 

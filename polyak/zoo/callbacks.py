@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.core.watching.logger import CSVOutputFormat, HumanOutputFormat, JSONOutputFormat, KVWriter
+from polyak.callbacks.callback import BaseCallback
+from polyak.logging.logger import CSVOutputFormat, HumanOutputFormat, JSONOutputFormat, KVWriter
 
 
 class RawStatisticsCallback(BaseCallback):

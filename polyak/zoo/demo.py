@@ -29,7 +29,7 @@ from polyak.zoo.settings import Settings, load_settings
 from polyak.zoo.train import EVAL_SEED_OFFSET
 
 if TYPE_CHECKING:
-    from polyak.core.watching.evaluation import EvaluationResult
+    from polyak.evaluation.in_environments import EvaluationResult
 
 ENV_ID = "CartPole-v1"
 N_EPISODES = 20
@@ -54,7 +54,7 @@ def demo(options: DemoOptions) -> float:
 
     Ctrl-C ends it, and exits with status 130 when the model is saved; after an error TrainingFailed is raised then.
     """
-    from polyak.core.engine.threads import chosen_threads
+    from polyak.learning.engine.threads import chosen_threads
 
     if options.video not in ("gif", "mp4"):
         raise ZooError(f"--video must be gif or mp4, got {options.video!r}.")
@@ -106,7 +106,7 @@ def _train(
 
     Returns the model, and what ended training before that.
     """
-    from polyak.core.watching.callbacks import EvalCallback, StopTrainingOnRewardThreshold
+    from polyak.callbacks.callback import EvalCallback, StopTrainingOnRewardThreshold
 
     envs = make_envs(find_env(ENV_ID), settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
     eval_envs = make_envs(find_env(ENV_ID), settings, 5, seed=options.seed + EVAL_SEED_OFFSET)
@@ -132,8 +132,8 @@ def _train(
 
 def _evaluate(model: Any, seed: int) -> EvaluationResult:
     """Play fresh, deterministic episodes, none of which training or its evaluations have seen."""
-    from polyak.core.watching.evaluation import evaluate
     from polyak.envs import make_vec_env
+    from polyak.evaluation.in_environments import evaluate
 
     envs = make_vec_env(ENV_ID, n_envs=5)
     try:

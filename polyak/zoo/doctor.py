@@ -50,10 +50,10 @@ def choices(measure: bool = True) -> Iterator[str]:
     """Say what ``"auto"`` settings come to here; without `measure` the device, a matter of speed, is left open."""
     import torch
 
-    from polyak.core.engine.cache import cache_folder
-    from polyak.core.engine.device import TYPICAL, choose
-    from polyak.core.engine.speeds import speeds
-    from polyak.core.engine.threads import AT_IMPORT, chosen_by_user
+    from polyak.learning.engine.cache import cache_folder
+    from polyak.learning.engine.device import TYPICAL, choose
+    from polyak.learning.engine.machine_speed import speeds
+    from polyak.learning.engine.threads import AT_IMPORT, chosen_by_user
 
     if not torch.cuda.is_available():
         yield "device: cpu, since torch sees no usable GPU"

@@ -55,7 +55,7 @@ def enjoy(options: EnjoyOptions) -> Episodes:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
-    from polyak.core.engine.threads import chosen_threads
+    from polyak.learning.engine.threads import chosen_threads
 
     record = _check(options)
     agent = SavedAgent(options)
@@ -101,7 +101,7 @@ def play(
     `frames` receives the picture before each step. Returns are the environment's own, or with `norm_reward` sums of the
     rewards that `envs` give. `verbose` 1 prints each episode as it ends.
     """
-    from polyak.core.watching.evaluation import masks_for, told
+    from polyak.evaluation.in_environments import masks_for, told
 
     episodes = Episodes()
     observation: Any = envs.reset()

@@ -16,7 +16,7 @@ from polyak.zoo.output import outlasting_the_reader
 from polyak.zoo.registry import algorithm_name
 
 if TYPE_CHECKING:
-    from polyak.core.watching.evaluation import EvaluationResult
+    from polyak.evaluation.in_environments import EvaluationResult
 
 _OUTPUTS = ("text", "json")
 
@@ -38,8 +38,8 @@ def evaluate(options: EvaluateOptions) -> EvaluationResult:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
-    from polyak.core.engine.threads import chosen_threads
-    from polyak.core.watching import evaluation
+    from polyak.evaluation import in_environments as evaluation
+    from polyak.learning.engine.threads import chosen_threads
 
     _check(options)
     with ExitStack() as stack:

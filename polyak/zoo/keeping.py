@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyak.core.files.archive import replacing
+from polyak.archive import replacing
 from polyak.zoo.errors import NOTHING_SAVED, SAVED, TrainingFailed, in_one_line, readable
 from polyak.zoo.interruption import status_of
 from polyak.zoo.model_files import save
@@ -67,7 +67,7 @@ def save_sound(model: Any, path: Path, file_format: str) -> None:
     Raises:
         ValueError: parameters hold NaN or infinity; nothing is written.
     """
-    from polyak.core.finite import broken_parameters
+    from polyak.learning.nan_guard import broken_parameters
 
     if broken := broken_parameters(model):
         raise ValueError(f"its parameters {', '.join(broken[:3])} hold NaN or infinity, with which it cannot act")

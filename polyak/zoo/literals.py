@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 
 # fmt: off

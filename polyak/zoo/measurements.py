@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import torch
 
-from polyak.core.engine.matrix_products import onednn
-from polyak.core.engine.speeds import fastest
-from polyak.core.engine.threads import threads
+from polyak.learning.engine.machine_speed import fastest
+from polyak.learning.engine.matrix_products import onednn
+from polyak.learning.engine.threads import threads
 
 SIZES = (64, 256)
 """Widths of the square matrices that are multiplied; 64 and 256 are the usual hidden layers."""

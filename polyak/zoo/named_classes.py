@@ -22,7 +22,7 @@ from polyak.zoo.plain_arguments import check_arguments
 KINDS: dict[str, tuple[str, str]] = {
     "env_wrapper": ("gymnasium.Wrapper", "gymnasium.Env"),
     "vec_env_wrapper": ("polyak.envs.VecEnvWrapper", "polyak.envs.VecEnv"),
-    "callback": ("polyak.core.watching.callbacks.BaseCallback", "polyak.core.watching.callbacks.BaseCallback"),
+    "callback": ("polyak.callbacks.callback.BaseCallback", "polyak.callbacks.callback.BaseCallback"),
     "policy": ("polyak.nn.policies.base.Policy", "polyak.nn.policies.base.Policy"),
 }
 

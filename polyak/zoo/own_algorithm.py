@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.authors import Author, check_module
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_code import find_in_file, import_module, load_file, written
@@ -21,8 +21,8 @@ def load_algorithm(text: str) -> type[Any]:
         ZooError: there is no such file, module or class; its code raises; it is no algorithm of polyak's kind; or it is
             called like another, whose runs would lie in the same folder.
     """
+    from polyak.algorithm import Algorithm
     from polyak.algorithms import names, registered_as
-    from polyak.core.algorithm import Algorithm
 
     module, _, name = text.rpartition(":")
     if text.endswith(".py"):

@@ -11,12 +11,12 @@ import numpy as np
 
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import GAMES
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.options import option
 
 Search = Callable[[np.ndarray], Any]
-"""Positions -> :class:`~polyak.core.search.mcts.Found`."""
+"""Positions -> :class:`~polyak.algorithms.search.mcts.Found`."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ def _hint(name: str) -> str:
 
 def _search(options: PlayOptions, game: Game) -> Search:
     from polyak.algorithms.alphazero import AlphaZero
-    from polyak.core.search.mcts import MCTS
+    from polyak.algorithms.search.mcts import MCTS
 
     if not options.model:
         search = MCTS(game, simulations=options.simulations, seed=None if options.seed < 0 else options.seed)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from polyak.algorithms import class_names, get
-from polyak.core.files import checkpoint
-from polyak.core.judging.choices import can_act
-from polyak.core.judging.estimate import Estimate, rank_correlation
-from polyak.core.judging.recorded import Method, estimate_from_ratios
+from polyak.checkpoint import saved as checkpoint
 from polyak.data import Dataset
+from polyak.evaluation.off_policy.bootstrap import Estimate, rank_correlation
+from polyak.evaluation.off_policy.importance_sampling import Method, estimate_from_ratios
+from polyak.evaluation.off_policy.policy_actions import can_act
 
 UPDATES = 20_000
 """Gradient steps of a fitted Q evaluation, unless others are asked for."""
@@ -78,8 +78,8 @@ def rank_checkpoints(
         policies: files of models, models, or whatever else acts; or name -> such.
         dataset: what some behaviour did, of the policies' spaces. Where a method takes ratios and a critic, the critic
             learns from one half of the episodes and the ratios are those of the other.
-        method: ``"fqe"`` for any policy, or one of :func:`~polyak.core.judging.recorded.estimate_from_ratios` for
-            stochastic ones.
+        method: ``"fqe"`` for any policy, or one of
+            :func:`~polyak.evaluation.off_policy.importance_sampling.estimate_from_ratios` for stochastic ones.
         behaviour: what has acted, see there.
         gamma: discount of one step.
         n_updates: gradient steps of the fitted Q evaluation of each policy.

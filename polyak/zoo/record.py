@@ -82,7 +82,7 @@ def _film(
     agent: SavedAgent, options: RecordVideoOptions | RecordTrainingOptions, path: Path, models: dict[str, Path]
 ) -> Path:
     """Let each of `models`, named by what is written over its pictures, act before the same camera."""
-    from polyak.core.engine.threads import chosen_threads
+    from polyak.learning.engine.threads import chosen_threads
 
     draw_without_screen()
     with ExitStack() as stack:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from polyak.envs.names import did_you_mean
 from polyak.envs.providers import provide
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_algorithm import load_algorithm
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from polyak.core.files.checkpoint import system_info
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.core.watching.logger import CSVOutputFormat
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.saved import system_info
+from polyak.logging.logger import CSVOutputFormat
 from polyak.zoo.run_folder import RunFolder
 
 WARNINGS = "warnings.txt"

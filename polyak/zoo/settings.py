@@ -16,7 +16,7 @@ from typing import Any
 
 from polyak.algorithms import registered_as
 from polyak.compat.recurrent.options import to_polyak
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.authors import OTHERS, USER, Author
 from polyak.zoo.errors import ZooError
 from polyak.zoo.literals import parse_value
@@ -113,7 +113,7 @@ class Settings:
             return None
         import numpy as np
 
-        from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+        from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 
         kind = NormalActionNoise if self.noise_type == "normal" else OrnsteinUhlenbeckActionNoise
         return kind(mean=np.zeros(n_actions), sigma=np.full(n_actions, self.noise_std))
@@ -341,7 +341,7 @@ def _set_algorithm_conventions(values: dict[str, Any], algorithm: type[Any]) -> 
 
 
 def _schedule(key: str, text: str) -> Any:
-    from polyak.core.schedules import parse_schedule
+    from polyak.schedules import parse_schedule
 
     try:
         return parse_schedule(text)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.core.watching.logger import Excluded, KVWriter, filter_excluded_keys
-from polyak.envs.names import did_you_mean
+from polyak.callbacks.callback import BaseCallback
+from polyak.logging.logger import Excluded, KVWriter, filter_excluded_keys
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
 

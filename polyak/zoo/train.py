@@ -40,7 +40,7 @@ from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as
 from polyak.zoo.tuning.options import STUDY, OptimizeOptions
 
 if TYPE_CHECKING:
-    from polyak.core.watching.callbacks import BaseCallback
+    from polyak.callbacks.callback import BaseCallback
     from polyak.data import Dataset
     from polyak.envs import VecEnv
 
@@ -144,7 +144,7 @@ def train(options: TrainOptions) -> Any:
     exit with status 130, 143 and 129. Raises ZooError for a wrong option, algorithm, environment or setting, before any
     folder is made or after removing it again; TrainingFailed, once what was learned is saved, if training raised.
     """
-    from polyak.core.engine.threads import chosen_threads
+    from polyak.learning.engine.threads import chosen_threads
     from polyak.zoo.run_notes import taking_notes
 
     if not (options.env or options.dataset):
@@ -213,7 +213,7 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
 def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
     """Read what --dataset names, for an algorithm that can learn from it."""
     from polyak.algorithms import REGISTRY
-    from polyak.core.loops.from_data import LearnsFromData
+    from polyak.kinds.dataset import LearnsFromData
     from polyak.zoo.data.files import load
 
     if not issubclass(algorithm, LearnsFromData):
@@ -422,7 +422,7 @@ class _Run:
         return callbacks
 
     def _checkpoints(self) -> BaseCallback:
-        from polyak.core.watching.callbacks import CheckpointCallback
+        from polyak.callbacks.callback import CheckpointCallback
 
         return CheckpointCallback(
             self.options.save_freq,
@@ -453,7 +453,7 @@ class _Run:
         return start_tracking(options.track_with, run)
 
     def _evaluations(self, model: Any) -> BaseCallback:
-        from polyak.core.watching.callbacks import EvalCallback
+        from polyak.callbacks.callback import EvalCallback
 
         frozen = partial(normalized, settings=self.settings, evaluation=True)
         with usage_errors(f"Cannot make the evaluation environment {self.env_id}"):

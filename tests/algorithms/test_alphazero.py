@@ -13,15 +13,15 @@ import torch
 
 from polyak import AlphaZero
 from polyak.algorithms.alphazero import make_player, policy_loss, squared_norm, value_loss
-from polyak.core.engine.program import Program
-from polyak.core.judging.elo import expected, rating
-from polyak.core.search.mcts import MCTS
-from polyak.core.search.rollouts import Rollouts
-from polyak.core.search.self_play import SelfPlay, match
+from polyak.algorithms.search.mcts import MCTS
+from polyak.algorithms.search.rollouts import Rollouts
+from polyak.algorithms.search.self_play import SelfPlay, match
 from polyak.data.positions import PositionBuffer
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.game import Game
 from polyak.envs.games.tictactoe import TicTacToe
+from polyak.evaluation.elo import expected, rating
+from polyak.learning.engine.program import Program
 from tests.tolerance import drift
 
 

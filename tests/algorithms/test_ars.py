@@ -13,9 +13,9 @@ from torch import nn
 
 from polyak import ARS
 from polyak.algorithms.ars import ARSLearner, Tournament, Trials, ascent_direction
-from polyak.core.acting.candidates import CandidateActor
-from polyak.core.hyperparameters import HyperparameterError
+from polyak.collecting.candidates import CandidateActor
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
+from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.policies.direct import DirectPolicy
 from tests.tolerance import bound
 

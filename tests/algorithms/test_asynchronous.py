@@ -15,13 +15,13 @@ import torch
 
 from polyak import A2C, APPO, GAIL, IMPALA
 from polyak.algorithms.appo import clipped_surrogate, log_ratios
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.loops.actor_thread import ActorThread
-from polyak.core.loops.asynchronous import Unroll, joined
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.collecting.actor_thread import ActorThread
 from polyak.data import collect
 from polyak.data.circular import CircularBuffer
 from polyak.envs import make_vec_env
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.kinds.asynchronous import Unroll, joined
 from tests.tolerance import bound
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu", "seed": 3, "n_steps": 16}

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from polyak import CQL
 from polyak.algorithms import cql
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.schedules import LinearSchedule
 from polyak.data import Dataset, Transition
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.schedules import LinearSchedule
 from tests.tolerance import bound, sampling, through
 
 ONE = torch.tensor(1.0)

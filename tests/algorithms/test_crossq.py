@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from polyak import CrossQ
 from polyak.algorithms import sac
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
 from polyak.envs.testing import SimpleMultiObsEnv
+from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn import BatchRenorm1d
 from tests.compat.make_sb3_files import DATA
 from tests.tolerance import CANCELLATION, bound, drift

@@ -12,7 +12,7 @@ import pytest
 
 from polyak import PPO, DAgger
 from polyak.algorithms.dagger import after_the_pole, share_of_expert
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
 from polyak.data import collect
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.testing import InvalidActionEnvDiscrete

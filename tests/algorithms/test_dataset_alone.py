@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from polyak.algorithms import get
-from polyak.core.changing import FixedHyperparameterError
+from polyak.hyperparameters.changing import FixedHyperparameterError
 
 ACTING = ("learning_starts", "train_freq", "gradient_steps", "n_steps", "overlap")
 NEEDLESS = {

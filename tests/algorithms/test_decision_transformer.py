@@ -10,9 +10,9 @@ from gymnasium import spaces
 
 from polyak import DecisionTransformer
 from polyak.algorithms.decision_transformer import negative_log_likelihood, squared_error
-from polyak.core.watching.evaluation import evaluate_policy
 from polyak.data import Dataset, Transition, collect
 from polyak.envs import DummyVecEnv
+from polyak.evaluation.in_environments import evaluate_policy
 
 SMALL: dict[str, Any] = {
     "policy_kwargs": {"width": 16, "n_layers": 2},

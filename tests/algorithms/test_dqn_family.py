@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from polyak import C51, DQN, IQN, QRDQN, Rainbow
+from polyak import warning as advice
 from polyak.algorithms import c51, dqn
-from polyak.core import advice
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
 from polyak.experience.samplers import Prioritized, RankBased
+from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.networks.encoders import NatureCNN
 from polyak.nn.networks.noisy import NoisyLinear
 from polyak.ops.distributional import clamped_share, midpoints, project

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from polyak import EDAC, SAC
 from polyak.algorithms import edac
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Dataset, Transition
+from polyak.hyperparameters.declaration import HyperparameterError
 
 
 @pytest.fixture(autouse=True)

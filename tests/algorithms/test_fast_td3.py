@@ -8,10 +8,10 @@ import torch
 
 from polyak import FastTD3
 from polyak.algorithms import fast_td3
-from polyak.core.acting.exploration import MixedNoise
-from polyak.core.hyperparameters import HyperparameterError
+from polyak.collecting.exploration import MixedNoise
 from polyak.data import Transition
 from polyak.envs import make_vec_env
+from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.policies.categorical_critic import CategoricalCritic
 from tests.tolerance import bound, sampling
 

@@ -12,9 +12,9 @@ from gymnasium import spaces
 
 from polyak import FQE, PPO, SAC, TD3
 from polyak.algorithms import fqe
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.judging.densities import NotApplicableError
 from polyak.data import Dataset, collect
+from polyak.evaluation.off_policy.log_probs import NotApplicableError
+from polyak.hyperparameters.declaration import HyperparameterError
 
 GAMMA = 0.8
 LINEAR = {"policy_kwargs": {"net_arch": []}, "normalize_observations": False, "device": "cpu", "seed": 0}

@@ -13,14 +13,14 @@ import torch
 from gymnasium import spaces
 
 from polyak import AIRL, GAIL, PPO
+from polyak import warning as advice
 from polyak.algorithms.gail import GAILLearner, discriminator_loss, expert_penalty, gradient_at, interpolated_penalty
-from polyak.core import advice
-from polyak.core.learner import LearnerRecipe, OptimizerRecipe
-from polyak.core.loops.adversarial import Comparison
-from polyak.core.reward import RewardFunction, logit, negative, positive
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.algorithms.imitation.adversarial import Comparison
+from polyak.algorithms.imitation.reward import RewardFunction, logit, negative, positive
+from polyak.callbacks.callback import BaseCallback
 from polyak.data import HerReplayBuffer, collect
 from polyak.envs import FixedHorizon, VecNormalize, make_vec_env, with_reward
+from polyak.learning.learner import LearnerRecipe, OptimizerRecipe
 from polyak.nn.networks.rewards import RewardNet
 from tests.tolerance import bound, drift
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from polyak import PPO, TD3, TQC
 from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn import ContinuousPolicy, PolicyError
 from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update

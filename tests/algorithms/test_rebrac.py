@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from polyak import ReBRAC
 from polyak.algorithms import rebrac
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Dataset, Transition, collect
+from polyak.hyperparameters.declaration import HyperparameterError
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "batch_size": 16, "device": "cpu", "seed": 0}
 

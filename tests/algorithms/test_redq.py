@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from polyak import REDQ, DroQ
 from polyak.algorithms import redq
-from polyak.core.engine.program import Program
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.learning.engine.program import Program
 from tests.tolerance import sampling
 
 CPU = torch.device("cpu")

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from polyak import REINFORCE
 from polyak.algorithms import reinforce
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
 from polyak.envs import DummyVecEnv, make_vec_env
+from polyak.hyperparameters.declaration import HyperparameterError
 from tests.tolerance import bound
 
 GAMMA, HORIZON = 0.8, 3

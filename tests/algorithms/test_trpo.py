@@ -15,10 +15,6 @@ from torch import Tensor, nn
 
 from polyak import TRPO
 from polyak.algorithms.trpo import TRPOLearner, conjugate_gradient, surrogate, surrogate_gain
-from polyak.core.engine.engine import Engine
-from polyak.core.engine.program import Program
-from polyak.core.group import ThreadGroup
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.data import RolloutBufferSamples
 from polyak.envs.testing import (
     FakeImageEnv,
@@ -28,6 +24,10 @@ from polyak.envs.testing import (
     IdentityEnvMultiDiscrete,
     SimpleMultiObsEnv,
 )
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.learning.data_parallel import ThreadGroup
+from polyak.learning.engine.engine import Engine
+from polyak.learning.engine.program import Program
 from polyak.nn import BaseFeaturesExtractor
 from polyak.nn.distributions.gaussian import Squashed
 from tests.tolerance import bound

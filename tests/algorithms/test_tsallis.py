@@ -10,9 +10,9 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak import A2C, PPO
-from polyak.core.engine.program import Program
-from polyak.core.hyperparameters import HyperparameterError
 from polyak.envs.testing import IdentityEnv, IdentityEnvMultiDiscrete
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.learning.engine.program import Program
 from polyak.nn import ActorCriticPolicy, PolicyError
 from polyak.ops.tsallis import tsallis_entropy
 from tests.laws.test_conformance import check_compiled

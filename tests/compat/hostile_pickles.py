@@ -141,7 +141,7 @@ def payloads(mark: str) -> dict[str, bytes]:
     dotted = {
         "a dotted name": stacked("stable_baselines3.common.save_util", "os.system", touch),
         "a dotted name of numpy's": stacked("numpy", "dtype.__class__.__subclasses__"),
-        "a dotted name of ours": stacked("polyak.core.files.serialise", "cloudpickle.loads", "x"),
+        "a dotted name of ours": stacked("polyak.checkpoint.serialise", "cloudpickle.loads", "x"),
         "a function of the peer": stacked("stable_baselines3.common.save_util", "load_from_pkl", mark),
         "a function of ours": stacked("polyak.compat.sb3_files.unpickle", "loads", "x"),
         "our command line": stacked("polyak.__main__", "main"),

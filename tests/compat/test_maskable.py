@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 
 import polyak
+from polyak.callbacks.callback import BaseCallback
 from polyak.compat import algorithms as compat
 from polyak.compat.maskable.buffers import MaskableRolloutBuffer
 from polyak.compat.maskable.distributions import (
@@ -21,7 +22,6 @@ from polyak.compat.maskable.distributions import (
 )
 from polyak.compat.maskable.evaluation import MaskableEvalCallback, evaluate_policy
 from polyak.compat.maskable.policies import MaskableActorCriticPolicy
-from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer
 from polyak.envs import (
     ActionMasker,

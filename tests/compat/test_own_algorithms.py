@@ -321,7 +321,7 @@ def test_training_goes_on_with_the_replay_buffer_as_if_it_had_not_stopped(tmp_pa
             model.save(tmp_path / "m.zip", include=["replay_buffer"])
             model = Soft.load(tmp_path / "m.zip", env="Pendulum-v1", resume=True)
         model.replay_buffer.add(*(np.zeros((1, n), np.float32) for n in (3, 3, 1)), np.zeros(1), np.zeros(1), [{}])
-        model._logger = polyak.core.watching.logger.configure(None, [])
+        model._logger = polyak.logging.logger.configure(None, [])
         model.train(5, 8)
         return model.get_parameters()
 

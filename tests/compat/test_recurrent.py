@@ -12,9 +12,9 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithms.recurrent_ppo import RecurrentPPO as OwnRecurrentPPO
+from polyak.callbacks.callback import BaseCallback
 from polyak.compat.algorithms import RecurrentPPO
 from polyak.compat.recurrent import buffers, options, policies, type_aliases
-from polyak.core.watching.callbacks import BaseCallback
 from polyak.data import RolloutBuffer
 from polyak.envs import DummyVecEnv, SimpleMultiObsEnv
 from tests.compat.make_recurrent import DATA, everything

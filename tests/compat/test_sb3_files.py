@@ -39,14 +39,10 @@ from polyak import (
     Rainbow,
     RecurrentPPO,
 )
+from polyak.algorithm import Algorithm
+from polyak.checkpoint.serialise import UntrustedError
 from polyak.compat import algorithms as compat
 from polyak.compat.sb3_files import names, unpickle, writer
-from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.algorithm import Algorithm
-from polyak.core.files.serialise import UntrustedError
-from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
-from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
-from polyak.core.watching.evaluation import evaluate_policy
 from polyak.data import PrioritizedReplayBuffer
 from polyak.envs import (
     BitFlippingEnv,
@@ -55,7 +51,11 @@ from polyak.envs import (
     InvalidActionEnvMultiBinary,
     VecNormalize,
 )
+from polyak.evaluation.in_environments import evaluate_policy
+from polyak.kinds.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.nn import BaseFeaturesExtractor
+from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from tests.compat.make_sb3_files import DATA, ENVS, masks, observations, remembering
 from tests.tolerance import LIKELY, bound
 

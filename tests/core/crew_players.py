@@ -1,4 +1,4 @@
-"""Players for the tests of :mod:`polyak.core.search.crew`, in a file that processes import in no time."""
+"""Players for the tests of :mod:`polyak.algorithms.search.crew`, in a file that processes import in no time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from polyak.core.search.crew import Crew, Player
-from polyak.core.search.mcts import MCTS
-from polyak.core.search.rollouts import Rollouts
-from polyak.core.search.self_play import SelfPlay
+from polyak.algorithms.search.crew import Crew, Player
+from polyak.algorithms.search.mcts import MCTS
+from polyak.algorithms.search.rollouts import Rollouts
+from polyak.algorithms.search.self_play import SelfPlay
 from polyak.envs.games.tictactoe import TicTacToe
 
 SEEDS = [11, 12]

@@ -36,12 +36,12 @@ import torch
 from gymnasium import spaces
 
 from polyak import DQN, PPO, SAC, TQC, AlphaZero, QLearning, RecurrentPPO
+from polyak.algorithms.imitation.reward import RewardFunction
 from polyak.compat import save_util
+from polyak.compat.ray import Algorithm, DefaultPPOTorchRLModule, PPOConfig, RLModuleSpec
 from polyak.compat.sb3_files import writer
-from polyak.core.reward import RewardFunction
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
 from polyak.nn.networks.rewards import RewardNet
-from polyak.scale import Algorithm, DefaultPPOTorchRLModule, PPOConfig, RLModuleSpec
 
 DATA = Path(__file__).parents[1] / "compat" / "data"
 SECONDS, MEGABYTES = 5, 512
@@ -241,7 +241,7 @@ def raw_header(header: Any, data: bytes = b"") -> bytes:
 
 
 def space_json(space: spaces.Space) -> dict[str, Any]:
-    from polyak.core.files.serialise import encode
+    from polyak.checkpoint.serialise import encode
 
     return encode(space)
 
@@ -644,8 +644,8 @@ def _parts(count: int) -> dict[str, Any]:
 
 
 def _noises(count: int, size: int) -> dict[str, Any]:
-    from polyak.core.acting.noise import NormalActionNoise
-    from polyak.core.files.serialise import encode
+    from polyak.checkpoint.serialise import encode
+    from polyak.noise import NormalActionNoise
 
     base = encode(NormalActionNoise(np.zeros(size), np.ones(size)))["$noise"]
     return {"$noise": ["vectorized", {"base": base, "n_envs": count}]}

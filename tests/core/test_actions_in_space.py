@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from polyak import DQN, PPO, SAC, TD3, QLearning
-from polyak.core.acting.noise import NormalActionNoise
+from polyak.compat.ray.environments import scaled
 from polyak.data import Dataset, collect
 from polyak.envs import ActionNoiseWrapper, ActionSmoothingWrapper, DummyVecEnv, SubprocVecEnv
 from polyak.envs.spaces import clipped, get_action_dtype
 from polyak.nn.codec import ActionCodec, make_codec
-from polyak.scale.environments import scaled
+from polyak.noise import NormalActionNoise
 
 INTEGERS = [np.dtype(code) for code in "bBhHiIlLqQ"]
 FLOATS = [np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)]

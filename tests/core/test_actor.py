@@ -14,8 +14,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak import DQN, PPO, SAC, TD3
-from polyak.core.acting.actor import Actor
-from polyak.core.acting.exploration import (
+from polyak.collecting.actor import Actor
+from polyak.collecting.exploration import (
     AdditiveNoise,
     Dials,
     EpsilonGreedy,
@@ -23,14 +23,14 @@ from polyak.core.acting.exploration import (
     StateDependentExploration,
     WarmUp,
 )
-from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.runner import Runner
+from polyak.collecting.runner import Runner
 from polyak.envs import DummyVecEnv
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.nn import CategoricalPolicy, Policy, PolicyError, ValuePolicy
 from polyak.nn.codec import ActionCodec
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.base import Noise, Outcome, State
+from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 
 SPACE, NINE = spaces.Box(-10, 10, (2,), np.float32), spaces.Discrete(9)
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from polyak import DQN, PPO, SAC
-from polyak.core import advice
-from polyak.core.watching.callbacks import CheckpointCallback, EvalCallback
-from polyak.core.watching.evaluation import evaluate_policy
+from polyak import warning as advice
+from polyak.callbacks.callback import CheckpointCallback, EvalCallback
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
+from polyak.evaluation.in_environments import evaluate_policy
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu"}
 ON: dict[str, Any] = {**SMALL, "n_steps": 16, "batch_size": 16, "n_epochs": 1}

@@ -14,7 +14,7 @@ from gymnasium import spaces
 import polyak
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.algorithms import get
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
 from polyak.data import HerReplayBuffer
 from polyak.data.hindsight.relabel import GOAL_KEYS
 from polyak.envs import (

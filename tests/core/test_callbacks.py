@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.core.watching.callbacks import (
+from polyak.callbacks.callback import (
     BaseCallback,
     CallbackList,
     CheckpointCallback,
@@ -23,12 +23,12 @@ from polyak.core.watching.callbacks import (
     as_callback,
     evaluation_seed,
 )
-from polyak.core.watching.evaluation import evaluate
-from polyak.core.watching.logger import KVWriter, Logger
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import VecNormalize
+from polyak.evaluation.in_environments import evaluate
+from polyak.logging.logger import KVWriter, Logger
 
 
 class Recorder(KVWriter):
@@ -715,5 +715,5 @@ def test_progress_bar_without_its_packages_names_the_extra(monkeypatch, missing)
 def test_no_file_of_the_model_is_imported():
     """Callbacks work with any model: they must not depend on the algorithms above them."""
     source = Path(sys.modules[BaseCallback.__module__].__file__).read_text()
-    assert "polyak.core.algorithm" not in source
+    assert "polyak.algorithm" not in source
     assert "polyak.algorithms" not in source

@@ -20,12 +20,12 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import A2C, C51, DDPG, DQN, PPO, QRDQN, SAC, TD3, TQC, HerReplayBuffer, Rainbow
-from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.files.archive import replacing
-from polyak.core.files.checkpoint import read
-from polyak.core.files.serialise import Untrusted, UntrustedError, decode, encode, find_class
-from polyak.core.schedules import LinearSchedule
+from polyak.archive import replacing
+from polyak.checkpoint.saved import read
+from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, find_class
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
+from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.schedules import LinearSchedule
 
 
 def through_json(value: Any, trust: bool = False) -> Any:
@@ -104,7 +104,7 @@ def test_a_lambda_needs_trust() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["os:system", "subprocess:Popen", "builtins:eval", "polyak.core.files.serialise:decode"]
+    "name", ["os:system", "subprocess:Popen", "builtins:eval", "polyak.checkpoint.serialise:decode"]
 )
 def test_only_classes_that_options_hold_are_looked_up(name: str) -> None:
     with pytest.raises(UntrustedError):

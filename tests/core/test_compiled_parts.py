@@ -12,9 +12,9 @@ from gymnasium import spaces
 
 import polyak
 from polyak import DQN, PPO, SAC
-from polyak.core.reward import RewardFunction
+from polyak.algorithms.imitation.reward import RewardFunction
+from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
 from polyak.nn.networks.rewards import RewardNet
-from polyak.scale.models.default_modules import DefaultPPOTorchRLModule
 
 CASES = [
     pytest.param(PPO, "CartPole-v1", ["mlp_extractor", "value_net"], {"n_steps": 64}, id="PPO"),

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from polyak import DQN, PPO, SAC
-from polyak.core.engine import engine as engines
-from polyak.core.engine.optimizer_rules import UnsteppedError
-from polyak.core.engine.program import Program
-from polyak.core.engine.quiet import quiet
-from polyak.core.engine.shield import unseen_by_others
-from polyak.core.learner import Learner
+from polyak.learning.engine import engine as engines
+from polyak.learning.engine.optimizer_rules import UnsteppedError
+from polyak.learning.engine.program import Program
+from polyak.learning.engine.quiet import quiet
+from polyak.learning.engine.shield import unseen_by_others
+from polyak.learning.learner import Learner
 
 PREDICTING, SAVING = 8, 2
 COMMON: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "seed": 0, "device": "cpu"}

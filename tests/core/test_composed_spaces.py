@@ -13,14 +13,14 @@ from gymnasium import spaces
 
 import polyak
 from polyak.algorithms import REGISTRY, get
-from polyak.core.deep import DeepAlgorithm
-from polyak.core.engine.program import Program
-from polyak.core.interaction import Interaction, SpaceError
-from polyak.core.watching.callbacks import EvalCallback
-from polyak.core.watching.evaluation import evaluate, evaluate_policy
+from polyak.callbacks.callback import EvalCallback
 from polyak.data import Dataset
 from polyak.envs import DummyVecEnv, Monitor, make_vec_env
 from polyak.envs.composed import parts
+from polyak.evaluation.in_environments import evaluate, evaluate_policy
+from polyak.kinds.env_algorithm import Interaction, SpaceError
+from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.learning.engine.program import Program
 from polyak.nn import PolicyError
 from polyak.nn.networks.encoders import make_preprocess
 from polyak.zoo.enjoy import play

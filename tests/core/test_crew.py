@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from polyak import AlphaZero
-from polyak.core.search.crew import Crew, PlayerError
-from polyak.core.search.self_play import Ended
+from polyak.algorithms.search.crew import Crew, PlayerError
+from polyak.algorithms.search.self_play import Ended
 from tests.core.crew_players import SEEDS, Weights, crew, make
 
 

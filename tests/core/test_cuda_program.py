@@ -14,15 +14,15 @@ from torch.utils._pytree import tree_leaves
 
 from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
-from polyak.core.deep import DeepAlgorithm
-from polyak.core.engine import cuda_program, engine, program
-from polyak.core.engine.cuda_program import CudaProgram
-from polyak.core.engine.nesting import tensors_of
-from polyak.core.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
-from polyak.core.learner import Learner
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
 from polyak.data import Transition
 from polyak.data.batch import gathered
+from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.learning.engine import cuda_program, engine, program
+from polyak.learning.engine.cuda_program import CudaProgram
+from polyak.learning.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
+from polyak.learning.engine.pytree import tensors_of
+from polyak.learning.learner import Learner
 from tests.tolerance import bound, drift
 
 from .changes import loaded_optimizer, replaced_network

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import DQN, PPO, SAC
-from polyak.core import deep
-from polyak.core.engine.arithmetic import flops
-from polyak.core.engine.device import TYPICAL, Work, choose, get_device
-from polyak.core.engine.speeds import Speeds, remembered
-from polyak.core.learner import Learner
+from polyak.kinds import network_algorithm as deep
+from polyak.learning.engine.device import TYPICAL, Work, choose, get_device
+from polyak.learning.engine.flops import flops
+from polyak.learning.engine.machine_speed import Speeds, remembered
+from polyak.learning.learner import Learner
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 
 DESKTOP = Speeds(cpu_flops=5e10, cuda_flops=2e13, cpu_call=1e-6, cuda_call=5e-6, cuda_wait=3e-5)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from polyak import PPO
 from polyak.algorithms.ppo import PPOLearner
-from polyak.core.engine.program import Program
-from polyak.core.learner import Update
-from polyak.core.schedules import get_schedule_fn
+from polyak.learning.engine.program import Program
+from polyak.learning.learner import Update
+from polyak.schedules import get_schedule_fn
 from tests.tolerance import drift
 
 ASKED: list[dict[str, Any]] = [{"precision": "bfloat16"}, {"compile": True}]

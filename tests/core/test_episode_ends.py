@@ -10,9 +10,9 @@ import pytest
 from gymnasium.wrappers import TimeLimit, TransformReward
 
 from polyak import ARS, DQN, IMPALA, PPO, QLearning
-from polyak.core.watching.callbacks import BaseCallback, EvalCallback
-from polyak.core.watching.evaluation import evaluate, evaluate_policy
+from polyak.callbacks.callback import BaseCallback, EvalCallback
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, TruncatedOnSuccessWrapper, load_results, make_vec_env
+from polyak.evaluation.in_environments import evaluate, evaluate_policy
 
 ENDLESS = 10**9
 

@@ -7,18 +7,18 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.core.watching.evaluation import (
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.wrappers.frame_stack import VecFrameStack
+from polyak.envs.wrappers.monitor import Monitor
+from polyak.envs.wrappers.normalize import VecNormalize, detached
+from polyak.envs.wrappers.vec_monitor import VecMonitor
+from polyak.evaluation.in_environments import (
     EvaluationResult,
     bootstrap_interval,
     evaluate,
     evaluate_policy,
     interquartile_mean,
 )
-from polyak.envs.vec.dummy import DummyVecEnv
-from polyak.envs.wrappers.frame_stack import VecFrameStack
-from polyak.envs.wrappers.monitor import Monitor
-from polyak.envs.wrappers.normalize import VecNormalize, detached
-from polyak.envs.wrappers.vec_monitor import VecMonitor
 
 
 class Scripted(gym.Env):

@@ -8,8 +8,8 @@ import torch
 
 from polyak import SAC
 from polyak.algorithms.sac import SACLearner
-from polyak.core.engine.program import Program
 from polyak.data import Column, ReplayBuffer, Transition
+from polyak.learning.engine.program import Program
 
 
 class Bonus(SACLearner):

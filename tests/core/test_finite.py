@@ -11,11 +11,11 @@ import torch
 from gymnasium import spaces
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
-from polyak.core import finite
-from polyak.core.engine.program import Program
-from polyak.core.finite import Guard
 from polyak.envs import DummyVecEnv, VecCheckNan, VecNormalize
 from polyak.envs.finite import NonFiniteError, all_finite, is_finite
+from polyak.learning import nan_guard as finite
+from polyak.learning.engine.program import Program
+from polyak.learning.nan_guard import Guard
 
 ALGORITHMS = [PPO, A2C, DQN, SAC, TD3, DDPG]
 CONTINUOUS = [PPO, A2C, SAC, TD3, DDPG]

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from polyak import DQN, SAC, TD3, TD3BC
-from polyak.core.loops.from_data import mixed
-from polyak.core.loops.offline import affine
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
 from polyak.data import Dataset, ReplayBuffer, collect
+from polyak.kinds.dataset import mixed
+from polyak.kinds.offline import affine
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "batch_size": 16, "device": "cpu", "seed": 1}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak import DQN, PPO, SAC
-from polyak.core.engine.program import Program
+from polyak.learning.engine.program import Program
 
 
 @pytest.fixture(autouse=True)

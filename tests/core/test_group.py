@@ -15,11 +15,11 @@ from torch.multiprocessing import spawn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from polyak import A2C, DQN, PPO, SAC, TD3
-from polyak.core.engine.engine import Engine
-from polyak.core.engine.program import Program
-from polyak.core.group import Group, ProcessGroup, ThreadGroup
-from polyak.core.learner import Learner
 from polyak.data import RolloutBufferSamples, Transition
+from polyak.learning.data_parallel import Group, ProcessGroup, ThreadGroup
+from polyak.learning.engine.engine import Engine
+from polyak.learning.engine.program import Program
+from polyak.learning.learner import Learner
 
 aten = torch.ops.aten
 ROWS, UPDATES, LEARNERS = 32, 6, 2

@@ -10,11 +10,11 @@ from gymnasium import spaces
 import polyak
 from polyak import DQN, IQL, PPO, SAC, DoubleQLearning, QLearning, collect
 from polyak.algorithms import class_names
-from polyak.core.interaction import FROM_DATA, TAKE
-from polyak.core.loops.from_data import LearnsFromData
-from polyak.core.loops.offline import OfflineAlgorithm
 from polyak.envs import IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
-from polyak.envs.names import SYNONYMS, did_you_mean
+from polyak.kinds.dataset import LearnsFromData
+from polyak.kinds.env_algorithm import FROM_DATA, TAKE
+from polyak.kinds.offline import OfflineAlgorithm
+from polyak.suggestions import SYNONYMS, did_you_mean
 
 
 class Made(gym.Env):

@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from polyak import PPO
-from polyak.core.acting.noise import NormalActionNoise, VectorizedActionNoise
-from polyak.core.files.building import ALWAYS_ALLOWED, GROWTH, no_larger_than
-from polyak.core.hyperparameters import HyperparameterError
+from polyak.checkpoint.building import ALWAYS_ALLOWED, GROWTH, no_larger_than
+from polyak.compat.ray import PPOConfig
 from polyak.envs import SubprocVecEnv, VecFrameStack, make_vec_env
-from polyak.scale import PPOConfig
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.noise import NormalActionNoise, VectorizedActionNoise
 from tests.core import hostile_models
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from polyak import PPO, SAC
 from polyak.algorithms.sac import SACLearner
-from polyak.core import documentation
-from polyak.core.hyperparameters import (
+from polyak.hyperparameters import docstrings as documentation
+from polyak.hyperparameters.declaration import (
     Count,
     Fraction,
     HyperparameterError,
@@ -26,8 +26,8 @@ from polyak.core.hyperparameters import (
     described,
     fitted,
 )
-from polyak.core.learner import Dial, Learner
-from polyak.core.schedules import LinearSchedule, Schedule
+from polyak.learning.learner import Dial, Learner
+from polyak.schedules import LinearSchedule, Schedule
 
 EVEN = Annotated[int, Only("an even integer", lambda n: n % 2 == 0)]
 
@@ -147,7 +147,7 @@ def test_help_without_source_still_names_every_argument(monkeypatch: pytest.Monk
 def test_importing_reads_no_source() -> None:
     code = """
         import polyak.algorithms.sac, polyak.compat.algorithms
-        from polyak.core.documentation import sentences
+        from polyak.hyperparameters.docstrings import sentences
 
         assert sentences.cache_info().misses == 0
         assert "Args:" in polyak.algorithms.sac.SAC.__doc__

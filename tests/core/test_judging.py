@@ -12,11 +12,13 @@ from scipy import stats
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from polyak import DQN, PPO, SAC, TD3, DiscreteSAC
-from polyak.core.judging.callback import OfflineEvalCallback
-from polyak.core.judging.choices import choices_of
-from polyak.core.judging.densities import NotApplicableError, distribution_of, log_prob_of
-from polyak.core.judging.estimate import bootstrap, of_means, rank_correlation
-from polyak.core.judging.metrics import (
+from polyak.callbacks.offline_evaluation import OfflineEvalCallback
+from polyak.data import Dataset, collect
+from polyak.envs import VecNormalize, make_vec_env
+from polyak.evaluation.off_policy.bootstrap import bootstrap, of_means, rank_correlation
+from polyak.evaluation.off_policy.importance_sampling import critic_arrays, estimate_from_ratios, log_ratios_of
+from polyak.evaluation.off_policy.log_probs import NotApplicableError, distribution_of, log_prob_of
+from polyak.evaluation.off_policy.metrics import (
     METRICS,
     action_distance,
     action_match,
@@ -27,10 +29,8 @@ from polyak.core.judging.metrics import (
     soft_opc,
     td_error,
 )
-from polyak.core.judging.recorded import critic_arrays, estimate_from_ratios, log_ratios_of
-from polyak.core.watching.logger import Logger
-from polyak.data import Dataset, collect
-from polyak.envs import VecNormalize, make_vec_env
+from polyak.evaluation.off_policy.policy_actions import choices_of
+from polyak.logging.logger import Logger
 from tests.tolerance import bound
 
 WIDE = spaces.Box(-2.0, 6.0, (1,), np.float32)
@@ -158,7 +158,7 @@ def test_a_model_under_normalisation_sees_normalised_observations() -> None:
 
 
 def test_choices_are_probabilities_or_actions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyak.core.judging.densities.slices.__defaults__", (7,))
+    monkeypatch.setattr("polyak.evaluation.off_policy.log_probs.slices.__defaults__", (7,))
     space, seen = spaces.Discrete(3, start=1), states(20)
     ppo = model_of(PPO, space)
     probabilities = choices_of(ppo, seen, space)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyak.core.watching import logger as logging
-from polyak.core.watching.logger import (
+from polyak.logging import logger as logging
+from polyak.logging.logger import (
     CSVOutputFormat,
     Figure,
     FormatUnsupportedError,

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from polyak import DDPG, DQN, PPO, SAC
-from polyak.core.acting.noise import NormalActionNoise
-from polyak.core.learner import Update
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
 from polyak.envs import DummyVecEnv, VecNormalize
+from polyak.learning.learner import Update
+from polyak.noise import NormalActionNoise
 from tests.tolerance import bound
 
 

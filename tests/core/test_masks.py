@@ -11,12 +11,12 @@ import torch
 from gymnasium import spaces
 
 import polyak
-from polyak.core.acting.exploration import RandomActions
-from polyak.core.watching.evaluation import evaluate
+from polyak.collecting.exploration import RandomActions
 from polyak.data import ReplayBuffer, Transition
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.composed import parts
 from polyak.envs.masks import find_masks, mask_size, sample_allowed
+from polyak.evaluation.in_environments import evaluate
 from polyak.experience.schema import Column
 from polyak.nn.backends.numpy import Numpy
 from polyak.nn.codec import ActionCodec

@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 import pytest
 
-from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from tests.tolerance import bound, sampling
 
 BASES = {

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from polyak import DDPG, DQN, SAC, TD3
-from polyak.core.acting.noise import OrnsteinUhlenbeckActionNoise
-from polyak.core.watching.callbacks import BaseCallback, ConvertCallback
+from polyak.callbacks.callback import BaseCallback, ConvertCallback
 from polyak.data import HerReplayBuffer, PrioritizedReplayBuffer
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.testing import BitFlippingEnv, IdentityEnv
+from polyak.noise import OrnsteinUhlenbeckActionNoise
 
 GREEDY = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}
 STEPS = 60

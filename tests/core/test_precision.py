@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyak import PPO, SAC
-from polyak.core.engine.program import Program
 from polyak.data import Transition
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox
+from polyak.learning.engine.program import Program
 from polyak.nn.precision import products_in
 from tests.tolerance import bound, drift
 

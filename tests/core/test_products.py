@@ -9,9 +9,9 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from polyak import SAC
-from polyak.core.engine import cache, program
-from polyak.core.engine import matrix_products as products
-from polyak.core.engine.matrix_products import Product, measured, undo_unbiased, use_faster
+from polyak.learning.engine import cache, program
+from polyak.learning.engine import matrix_products as products
+from polyak.learning.engine.matrix_products import Product, measured, undo_unbiased, use_faster
 from tests.tolerance import bound, drift
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from polyak import A2C, DQN, PPO, SAC, TD3
-from polyak.core.engine import engine
-from polyak.core.engine import shared_library as libraries
-from polyak.core.engine.nesting import rebuilt, tensors_of
-from polyak.core.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
-from polyak.core.engine.program import Program
-from polyak.core.learner import Update
 from polyak.data import Transition
 from polyak.envs import make_vec_env
 from polyak.envs.testing import FakeImageEnv
+from polyak.learning.engine import engine
+from polyak.learning.engine import shared_library as libraries
+from polyak.learning.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
+from polyak.learning.engine.program import Program
+from polyak.learning.engine.pytree import rebuilt, tensors_of
+from polyak.learning.learner import Update
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 from tests.tolerance import bound, drift

@@ -18,8 +18,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from polyak import DQN
-from polyak.core.engine import cache, entries, private_folder
-from polyak.core.engine import shared_library as libraries
+from polyak.learning.engine import cache, entries, private_folder
+from polyak.learning.engine import shared_library as libraries
 
 LIBRARY = libraries.LIBRARY
 ARGUMENTS = [torch.ones(3)]
@@ -186,7 +186,7 @@ def test_several_at_once_leave_one_entry(folder: Path, built: list[Path], monkey
 def test_what_a_killed_process_was_writing_is_no_entry_and_goes_after_a_day(folder: Path, built: list[Path]) -> None:
     folder.mkdir(mode=0o700)
     code = (
-        "import sys, time; from pathlib import Path; from polyak.core.engine import entries\n"
+        "import sys, time; from pathlib import Path; from polyak.learning.engine import entries\n"
         "def build(made):\n"
         "    made.mkdir(); (made / 'program.so').write_text('a lib'); print('half', flush=True); time.sleep(600)\n"
         "entries.add(Path(sys.argv[1]), build)"

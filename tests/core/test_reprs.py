@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from polyak.core.watching.evaluation import EvaluationResult
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.tabular.process import FiniteProcess
+from polyak.evaluation.in_environments import EvaluationResult
 
 
 def test_numbers_are_enough_to_show_what_holds_arrays() -> None:

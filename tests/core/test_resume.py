@@ -14,12 +14,12 @@ import torch
 from gymnasium import spaces
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
-from polyak.core.acting.noise import OrnsteinUhlenbeckActionNoise
-from polyak.core.advice import forget
-from polyak.core.watching.callbacks import BaseCallback, CheckpointCallback
+from polyak.callbacks.callback import BaseCallback, CheckpointCallback
 from polyak.data import HerReplayBuffer
 from polyak.envs import DummyVecEnv, Monitor, VecNormalize
 from polyak.envs.testing import BitFlippingEnv
+from polyak.noise import OrnsteinUhlenbeckActionNoise
+from polyak.warning import forget
 
 
 class Walk(gym.Env):

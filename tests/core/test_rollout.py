@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 from polyak import A2C, PPO, PQN, RecurrentPPO
-from polyak.core.loops.rollout import States, Successors
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.collecting.rollout import Successors
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv
+from polyak.learning.states import States
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from tests.tolerance import bound
 

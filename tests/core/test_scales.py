@@ -10,12 +10,8 @@ import pytest
 from gymnasium import spaces
 
 from polyak import BC, DQN, PPO, SAC, DAgger
+from polyak.callbacks.past_selves import Frozen
 from polyak.compat import sb3
-from polyak.core.advice import forget
-from polyak.core.judging.choices import choices_of
-from polyak.core.judging.densities import log_prob_of
-from polyak.core.watching.evaluation import evaluate
-from polyak.core.watching.past_selves import Frozen
 from polyak.data import collect
 from polyak.envs import (
     DummyVecEnv,
@@ -28,7 +24,11 @@ from polyak.envs import (
 from polyak.envs.shown import as_seen_in, shown_to
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.envs.wrappers.layers import above_normalisation
+from polyak.evaluation.in_environments import evaluate
+from polyak.evaluation.off_policy.log_probs import log_prob_of
+from polyak.evaluation.off_policy.policy_actions import choices_of
 from polyak.nn.networks.standardised import StandardisedExtractor
+from polyak.warning import forget
 
 
 class Sided(gym.Env):

@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 import pytest
 
-from polyak.core.schedules import (
+from polyak.schedules import (
     ConstantSchedule,
     FloatSchedule,
     LinearSchedule,

@@ -29,11 +29,11 @@ from polyak import (
     evaluate,
     make_vec_env,
 )
-from polyak.core.advice import forget
-from polyak.core.watching import evaluation
+from polyak.compat.ray import PPOConfig
 from polyak.envs import BitFlippingEnv, VecVideoRecorder, check_env, get_monitor_files
+from polyak.evaluation import in_environments as evaluation
 from polyak.logging import configure
-from polyak.scale import PPOConfig
+from polyak.warning import forget
 
 
 class Short(gym.Env):

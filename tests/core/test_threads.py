@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from polyak import A2C
-from polyak.core.engine import threads
-from polyak.core.engine.threads import SMALL_STEP, chosen_threads, threads_for
-from polyak.core.watching.callbacks import ConvertCallback
+from polyak.callbacks.callback import ConvertCallback
+from polyak.learning.engine import threads
+from polyak.learning.engine.threads import SMALL_STEP, chosen_threads, threads_for
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from polyak import A2C, DQN, PPO
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.core.watching.logger import configure
-from polyak.core.watching.time_split import Stopwatch, TimeSplit
+from polyak.callbacks.callback import BaseCallback
+from polyak.collecting.time_split import Stopwatch, TimeSplit
 from polyak.data import ReplayBuffer, RolloutBuffer
 from polyak.envs import make_vec_env
+from polyak.logging.logger import configure
 
 PARTS = ["env", "inference", "copy", "sample", "update", "other"]
 STEPS = 40
@@ -45,8 +45,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    for module in ("watching.time_split", "runner", "loops.off_policy", "loops.on_policy"):
-        monkeypatch.setattr(f"polyak.core.{module}.perf_counter", clock)
+    for module in ("collecting.time_split", "collecting.runner", "kinds.off_policy", "kinds.on_policy"):
+        monkeypatch.setattr(f"polyak.{module}.perf_counter", clock)
 
 
 class Count(gym.Env):

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from polyak import DQN, SAC
-from polyak.core.engine.optimizer_rules import UntraceableError
-from polyak.core.engine.program import Inputs, Program
-from polyak.core.engine.twin import twin
 from polyak.data import Transition
+from polyak.learning.engine.optimizer_rules import UntraceableError
+from polyak.learning.engine.program import Inputs, Program
+from polyak.learning.engine.twin import twin
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from tests.tolerance import drift
 

@@ -12,14 +12,14 @@ from gymnasium import spaces
 
 from polyak import A2C, C51, DQN, IQN, PPO, PQN, QRDQN, SAC, TD3, TQC, CrossQ, DiscreteSAC, RecurrentPPO
 from polyak.algorithms.alphazero import AlphaZero
-from polyak.core.acting.noise import OrnsteinUhlenbeckActionNoise
-from polyak.core.judging.callback import OfflineEvalCallback
-from polyak.core.watching.callbacks import BaseCallback, CheckpointCallback, EvalCallback
-from polyak.core.watching.evaluation import evaluate, evaluate_policy
-from polyak.core.watching.past_selves import PastSelves
-from polyak.core.watching.undisturbed import undisturbed
+from polyak.callbacks.callback import BaseCallback, CheckpointCallback, EvalCallback
+from polyak.callbacks.offline_evaluation import OfflineEvalCallback
+from polyak.callbacks.past_selves import PastSelves
 from polyak.data import collect
 from polyak.envs import DummyVecEnv, Monitor, SelfPlayVecEnv, VecNormalize
+from polyak.evaluation.in_environments import evaluate, evaluate_policy
+from polyak.evaluation.undisturbed import undisturbed
+from polyak.noise import OrnsteinUhlenbeckActionNoise
 
 SMALL: dict[str, Any] = {"seed": 4, "device": "cpu", "compile": False, "policy_kwargs": {"net_arch": [8]}}
 REPLAY: dict[str, Any] = {**SMALL, "learning_starts": 16, "batch_size": 8, "buffer_size": 200}

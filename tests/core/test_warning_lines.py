@@ -13,11 +13,11 @@ import torch
 
 import polyak
 from polyak import PPO, SAC
+from polyak import warning as advice
+from polyak.callbacks.callback import BaseCallback, EvalCallback
 from polyak.compat.functions import constant_fn
-from polyak.core import advice
-from polyak.core.watching.callbacks import BaseCallback, EvalCallback
-from polyak.core.watching.evaluation import evaluate_policy
 from polyak.envs import DummyVecEnv, make_vec_env
+from polyak.evaluation.in_environments import evaluate_policy
 from polyak.warning import warn_user
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu"}

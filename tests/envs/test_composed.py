@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak import PPO
-from polyak.core.runner import Acted, Runner
+from polyak.collecting.runner import Acted, Runner
 from polyak.envs import (
     DummyVecEnv,
     GymVectorEnv,

@@ -1,6 +1,6 @@
 """What is suggested for a name that nobody knows."""
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 
 
 def test_the_closest_names_are_suggested_in_any_case() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.core.files.checkpoint import join_tree, split_tree
+from polyak.checkpoint.saved import join_tree, split_tree
 from polyak.envs import (
     DummyVecEnv,
     Monitor,

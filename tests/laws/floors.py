@@ -6,23 +6,35 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "polyak"
 FLOORS = {
-    "ops": 0,
     "cards": 0,
     "experience": 0,
+    "formats": -1,
+    "ops": 0,
+    "schedules": -1,
+    "seeding": 0,
+    "suggestions": -1,
+    "warning": -1,
     "envs": 1,
-    "nn": 2,
+    "archive": 2,
     "data": 2,
-    "core": 3,
-    "algorithms": 4,
-    "scale": 5,
-    "compat": 6,
-    "zoo": 7,
+    "hyperparameters": 2,
+    "nn": 2,
+    "noise": 2,
+    "learning": 3,
+    "collecting": 4,
+    "checkpoint": 5,
+    "evaluation": 5,
+    "logging": 5,
+    "callbacks": 6,
+    "algorithm": 7,
+    "kinds": 8,
+    "algorithms": 9,
+    "compat": 10,
+    "zoo": 11,
 }
-FLOORS["formats"] = -1  # a module of names only
-FACES = ("callbacks", "custom", "evaluation", "logging", "noise", "schedules")
+FACES = ("custom", "rllib")
 """Public modules of names alone, on top of all floors."""
 FLOORS |= dict.fromkeys(FACES, max(FLOORS.values()) + 1)
-FLOORS["warning"] = -1  # a module that every floor calls
 
 
 def modules() -> dict[str, Path]:

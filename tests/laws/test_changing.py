@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from polyak.algorithms import REGISTRY, get
-from polyak.core.acting.noise import NormalActionNoise
-from polyak.core.changing import FREE, FixedHyperparameterError, why_fixed
-from polyak.core.hyperparameters import HyperparameterError, declared
-from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
-from polyak.core.watching.logger import Logger
 from polyak.data import RolloutBuffer
 from polyak.data.episodes import EpisodeBuffer
+from polyak.hyperparameters.changing import FREE, FixedHyperparameterError, why_fixed
+from polyak.hyperparameters.declaration import HyperparameterError, declared
+from polyak.logging.logger import Logger
+from polyak.noise import NormalActionNoise
+from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
 PARTNERS: dict[str, dict[str, Any]] = {
     "kl_target": {"kl_coef": 0.1},

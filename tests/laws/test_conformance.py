@@ -18,21 +18,21 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from polyak.algorithm import Algorithm
 from polyak.algorithms import REGISTRY, class_names, get
 from polyak.algorithms.alphazero import AlphaZero
 from polyak.algorithms.tabular.planning import Planning
-from polyak.core.algorithm import Algorithm
-from polyak.core.deep import DeepAlgorithm
-from polyak.core.documentation import sentence
-from polyak.core.engine.program import Program
-from polyak.core.files.checkpoint import Saved
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.interaction import Interaction
-from polyak.core.loops.asynchronous import AsynchronousAlgorithm
-from polyak.core.loops.collection import Collecting
-from polyak.core.loops.off_policy import OffPolicyAlgorithm
-from polyak.core.loops.on_policy import RolloutAlgorithm
+from polyak.checkpoint.saved import Saved
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.hyperparameters.docstrings import sentence
+from polyak.kinds.asynchronous import AsynchronousAlgorithm
+from polyak.kinds.collecting_algorithm import Collecting
+from polyak.kinds.env_algorithm import Interaction
+from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
 from tests.tolerance import drift
 

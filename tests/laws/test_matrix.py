@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from polyak import warning as advice
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.tabular.table import TableAlgorithm
-from polyak.core import advice
-from polyak.core.deep import DeepAlgorithm
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.interaction import Interaction
 from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
 from polyak.experience.arrays import mapped
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.kinds.env_algorithm import Interaction
+from polyak.kinds.network_algorithm import DeepAlgorithm
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (36, 36, 3), np.uint8)

@@ -13,7 +13,7 @@ import polyak
 from tests.laws.floors import FACES, PACKAGE
 
 ROOT = PACKAGE.parent
-LAZY = ("polyak", "polyak.envs", "polyak.scale")
+LAZY = ("polyak", "polyak.envs", "polyak.compat.ray")
 PUBLIC = [f"polyak.{name}" for name in (*FACES, "data", "envs", "nn")]
 
 
@@ -48,7 +48,7 @@ def test_type_checkers_are_shown_what_is_found(name: str) -> None:
     module = importlib.import_module(name)
     places = shown(name)
     modules = set(getattr(module, "_MODULES", ()))
-    not_shown = {"__version__", *(polyak.scale._ALGORITHMS if name == "polyak.scale" else ())}
+    not_shown = {"__version__", *(polyak.compat.ray._ALGORITHMS if name == "polyak.compat.ray" else ())}
     assert set(places) == ({*module.__all__} - not_shown) | modules
     for public, place in places.items():
         there = importlib.import_module(f"{place}.{public}") if public in modules else None
@@ -68,7 +68,9 @@ def test_examples_and_pages_import_short_names() -> None:
     assert len(pages) > 50
     for page in pages:
         for module, names in re.findall(r"^ *from (polyak[\w.]*) import ([\w, ]+)$", page.read_text(), re.MULTILINE):
-            assert not module.startswith(("polyak.core", "polyak.ops")), f"{page.name}: from {module} import {names}"
+            assert not module.startswith(
+                ("polyak.kinds", "polyak.learning", "polyak.collecting", "polyak.checkpoint", "polyak.ops")
+            ), f"{page.name}: from {module} import {names}"
 
 
 def test_a_misspelt_name_is_corrected() -> None:

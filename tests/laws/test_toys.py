@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyak.core.acting.actor import Actor
-from polyak.core.runner import Runner
+from polyak.collecting.actor import Actor
+from polyak.collecting.runner import Runner
 from polyak.data import Column, ReplayBuffer
 from polyak.data.sampling.reduce import Sequence
 from polyak.envs import DummyVecEnv

@@ -23,9 +23,9 @@ from polyak import (
     load,
     make_vec_env,
 )
+from polyak.algorithm import Algorithm
 from polyak.callbacks import CallbackList
-from polyak.core.algorithm import Algorithm
-from polyak.core.watching.watched import Watched
+from polyak.callbacks.watched import Watched
 from polyak.envs import SubprocVecEnv, VecEnv, check_env
 from polyak.evaluation import EvaluationResult
 from polyak.logging import Logger, configure

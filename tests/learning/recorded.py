@@ -9,9 +9,9 @@ import gymnasium as gym
 import numpy as np
 
 from polyak import PPO, SAC
-from polyak.core.schedules import LinearSchedule
 from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
+from polyak.schedules import LinearSchedule
 
 STEPS = 20_000
 

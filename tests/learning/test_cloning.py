@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from polyak import BC, BCQ, IQL, DecisionTransformer
-from polyak.core.schedules import LinearSchedule
-from polyak.core.watching.evaluation import evaluate_policy
 from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
+from polyak.evaluation.in_environments import evaluate_policy
+from polyak.schedules import LinearSchedule
 
 from .recorded import balancer, pendulum
 

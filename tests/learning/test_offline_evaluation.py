@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from polyak import SAC
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.core.watching.evaluation import evaluate
+from polyak.callbacks.callback import BaseCallback
 from polyak.data import collect
+from polyak.evaluation.in_environments import evaluate
 from polyak.zoo.ranking import rank_checkpoints
 
 pytestmark = pytest.mark.learn

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import polyak
-from polyak.core.acting.noise import NormalActionNoise
 from polyak.envs import MaskVelocityWrapper, VecNormalize, make_vec_env, testing
+from polyak.noise import NormalActionNoise
 
 from .small_envs import Panel
 from .tasks import LEARNING, PARITY, PEER_SAC_HALFCHEETAH, Library, train_and_score

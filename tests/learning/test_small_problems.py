@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import polyak
-from polyak.core.acting.noise import NormalActionNoise
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
+from polyak.noise import NormalActionNoise
 
 from .small_envs import Corridor, OneState, Panel
 

@@ -11,13 +11,13 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import polyak
-from polyak.core.acting.actor import Actor
-from polyak.core.engine.program import Program
-from polyak.core.loops.replayed_memory import SequenceRows, sequence_errors
+from polyak.collecting.actor import Actor
 from polyak.data import Transition
 from polyak.data.sampling.reduce import NStep
 from polyak.envs import DummyVecEnv, MaskVelocityWrapper, make_vec_env
 from polyak.envs.testing import BitFlippingEnv
+from polyak.learning.engine.program import Program
+from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.nn.backends.eager import Eager
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.recall import Recalled, Recurrence

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.scale import Algorithm, DQNConfig, PPOConfig, SACConfig
+from polyak.compat.ray import Algorithm, DQNConfig, PPOConfig, SACConfig
 
 ray = pytest.importorskip("ray")
 PATIENCE = 300.0

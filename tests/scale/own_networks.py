@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyak.scale import (
+from polyak.compat.ray import (
     ENCODER_OUT,
     ActorCriticEncoderConfig,
     Columns,

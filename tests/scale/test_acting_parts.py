@@ -11,11 +11,11 @@ HEAVY = ["torch._dynamo", "sympy", "ray"]
 """The compiler takes a second and 70 MB."""
 PROGRAM = """
 import sys
-from polyak.scale import {config}
-from polyak.scale.environments import portable
-from polyak.scale.processes.evaluator_worker import EvaluatorWorker
-from polyak.scale.processes.runner_worker import RunnerWorker
-from polyak.scale.processes.weights import flat_weights
+from polyak.compat.ray import {config}
+from polyak.compat.ray.environments import portable
+from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
+from polyak.compat.ray.processes.runner_worker import RunnerWorker
+from polyak.compat.ray.processes.weights import flat_weights
 
 config = {config}().environment("CartPole-v1").debugging(seed=0)
 runner = RunnerWorker(portable(config), 1)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.scale import PPOCatalog, PPOConfig, RLModuleSpec, Simplex, TorchDeterministic, TorchDistribution
-from polyak.scale.models.distributions import distribution_for
+from polyak.compat.ray import PPOCatalog, PPOConfig, RLModuleSpec, Simplex, TorchDeterministic, TorchDistribution
+from polyak.compat.ray.models.distributions import distribution_for
 
 
 class Asking(gym.Env):

@@ -15,9 +15,8 @@ import torch
 from gymnasium import spaces
 
 import polyak
-from polyak.core.watching.callbacks import BaseCallback
-from polyak.nn.backends.numpy import Numpy
-from polyak.scale import (
+from polyak.callbacks.callback import BaseCallback
+from polyak.compat.ray import (
     Algorithm,
     APPOConfig,
     Columns,
@@ -32,7 +31,8 @@ from polyak.scale import (
     get_trainable_cls,
     register_env,
 )
-from polyak.scale.models.actor_critics import WholeModulePolicy
+from polyak.compat.ray.models.actor_critics import WholeModulePolicy
+from polyak.nn.backends.numpy import Numpy
 from tests.scale import own_networks as own
 from tests.scale.test_config import NOTEBOOK
 
@@ -305,12 +305,12 @@ def test_a_module_of_ones_own_is_trained_by_ppo() -> None:
 def test_a_whole_module_learns_as_one_that_is_taken_apart() -> None:
     """The same networks, called whole: the same numbers to rounding."""
 
-    class Whole(polyak.scale.DefaultPPOTorchRLModule):
+    class Whole(polyak.compat.ray.DefaultPPOTorchRLModule):
         def _forward(self, batch: dict, **kwargs: Any) -> dict:
             return super()._forward(batch, **kwargs)
 
     trained = []
-    for module_class in (polyak.scale.DefaultPPOTorchRLModule, Whole):
+    for module_class in (polyak.compat.ray.DefaultPPOTorchRLModule, Whole):
         config = ppo().rl_module(rl_module_spec=RLModuleSpec(module_class=module_class))
         with config.build() as algo:
             algo.train()

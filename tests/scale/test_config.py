@@ -12,8 +12,7 @@ import torch
 from polyak.algorithms.c51 import C51
 from polyak.algorithms.dqn import DQN
 from polyak.algorithms.ppo import PPO, PPOLearner
-from polyak.core.schedules import PiecewiseSchedule
-from polyak.scale import (
+from polyak.compat.ray import (
     AlgorithmConfig,
     APPOConfig,
     DefaultModelConfig,
@@ -26,8 +25,9 @@ from polyak.scale import (
     SACConfig,
     get_trainable_cls,
 )
-from polyak.scale.config import replaced
-from polyak.scale.config.base import HORIZON
+from polyak.compat.ray.config import replaced
+from polyak.compat.ray.config.base import HORIZON
+from polyak.schedules import PiecewiseSchedule
 
 CONFIGS: list[type[AlgorithmConfig]] = [PPOConfig, DQNConfig, RainbowConfig, SACConfig, IMPALAConfig, APPOConfig]
 NOTEBOOK: dict[str, dict[str, Any]] = {
@@ -401,7 +401,7 @@ def test_options_of_models_may_be_a_dataclass() -> None:
 
 def test_nothing_imports_ray() -> None:
     code = (
-        "import sys; from polyak.scale import *; from polyak.scale import PPOConfig\n"
+        "import sys; from polyak.compat.ray import *; from polyak.compat.ray import PPOConfig\n"
         "algo = PPOConfig().environment('CartPole-v1').training(train_batch_size_per_learner=64, minibatch_size=64,"
         " num_epochs=1).build()\n"
         "algo.train(); algo.stop()\n"

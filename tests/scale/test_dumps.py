@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from polyak.algorithms.dqn import DQN
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.scale import DQNConfig, PPOConfig
-from polyak.scale.config.clipping import CLIPS
-from polyak.scale.config.dqn import replay_options
-from polyak.scale.config.dumps import OF_THE_OLD_STACK
-from polyak.scale.models.values import SquaredErrors
+from polyak.compat.ray import DQNConfig, PPOConfig
+from polyak.compat.ray.config.clipping import CLIPS
+from polyak.compat.ray.config.dqn import replay_options
+from polyak.compat.ray.config.dumps import OF_THE_OLD_STACK
+from polyak.compat.ray.models.values import SquaredErrors
+from polyak.hyperparameters.declaration import HyperparameterError
 
 DUMP: dict[str, Any] = {
     "algo_class": "ray.rllib.algorithms.ppo.ppo.PPO",

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import polyak
-from polyak.core.hyperparameters import HyperparameterError
+from polyak.compat.ray import DQNConfig, MeanStdFilter, PPOConfig
+from polyak.compat.ray.filters import FilteredEnv, filter_around, filter_of, filtered
+from polyak.compat.ray.processes.statistics import SharedStatistics
 from polyak.envs import DummyVecEnv, VecNormalize, make_env
-from polyak.scale import DQNConfig, MeanStdFilter, PPOConfig
-from polyak.scale.filters import FilteredEnv, filter_around, filter_of, filtered
-from polyak.scale.processes.statistics import SharedStatistics
+from polyak.hyperparameters.declaration import HyperparameterError
 
 
 def pendulums(number: int, seed: int, rewards: bool = True) -> FilteredEnv:

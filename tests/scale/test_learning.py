@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from polyak.scale import APPOConfig, DQNConfig, IMPALAConfig, MeanStdFilter, PPOConfig, SACConfig
+from polyak.compat.ray import APPOConfig, DQNConfig, IMPALAConfig, MeanStdFilter, PPOConfig, SACConfig
 
 pytestmark = pytest.mark.learn
 SEEDS = range(5)

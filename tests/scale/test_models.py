@@ -13,8 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from polyak.nn.networks.noisy import NoisyLinear
-from polyak.scale import (
+from polyak.compat.ray import (
     ACTOR,
     CRITIC,
     ENCODER_OUT,
@@ -39,6 +38,7 @@ from polyak.scale import (
     TorchRLModule,
     ValueFunctionAPI,
 )
+from polyak.nn.networks.noisy import NoisyLinear
 from tests.scale.own_networks import ConvFCNetConfig, OwnModule
 
 VECTOR, PICTURE = spaces.Box(-1, 1, (4,)), spaces.Box(0, 255, (84, 84, 3), np.uint8)

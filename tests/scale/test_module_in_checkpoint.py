@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from polyak.scale import Algorithm, DefaultModelConfig, DefaultPPOTorchRLModule, PPOConfig, RLModule, RLModuleSpec
-from polyak.scale.checkpoints import MODULES
+from polyak.compat.ray import Algorithm, DefaultModelConfig, DefaultPPOTorchRLModule, PPOConfig, RLModule, RLModuleSpec
+from polyak.compat.ray.checkpoints import MODULES
 
 
 def small(**module: Any) -> Any:

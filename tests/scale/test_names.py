@@ -11,10 +11,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak import scale
+from polyak.compat import ray as scale
+from polyak.compat.ray import MultiRLModule, MultiRLModuleSpec, PPOConfig, PPOTorchRLModule, RLModuleSpec
 from polyak.compat.rllib_table import REFUSED
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.scale import MultiRLModule, MultiRLModuleSpec, PPOConfig, PPOTorchRLModule, RLModuleSpec
+from polyak.hyperparameters.declaration import HyperparameterError
 
 OBJECTS: dict[str, str] = {
     "AlgorithmConfig": "environment env_runners learners training rl_module evaluation callbacks reporting debugging "

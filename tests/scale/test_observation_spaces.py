@@ -10,7 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.scale import Catalog, DQNConfig, PPOCatalog, PPOConfig, SACConfig
+from polyak.compat.ray import Catalog, DQNConfig, PPOCatalog, PPOConfig, SACConfig
 
 
 class Showing(gym.Env):

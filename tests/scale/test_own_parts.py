@@ -10,7 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.scale import (
+from polyak.compat.ray import (
     DQNConfig,
     MultiRLModuleSpec,
     NotThereYetError,
@@ -23,11 +23,11 @@ from polyak.scale import (
     TorchDiagGaussian,
     TorchMultiCategorical,
 )
-from polyak.scale.callbacks import MetricsLogger
-from polyak.scale.episodes import Episode
-from polyak.scale.models.catalog import Catalog
-from polyak.scale.models.distributions import distribution_for, distribution_of, family_of
-from polyak.scale.models.encoders import MLPEncoder
+from polyak.compat.ray.callbacks import MetricsLogger
+from polyak.compat.ray.episodes import Episode
+from polyak.compat.ray.models.catalog import Catalog
+from polyak.compat.ray.models.distributions import distribution_for, distribution_of, family_of
+from polyak.compat.ray.models.encoders import MLPEncoder
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from polyak import AlphaZero
-from polyak.core.search.crew import Crew, PlayerError
-from polyak.scale import RayCrew
-from polyak.scale.processes import players as module
-from polyak.scale.processes import ray_workers
+from polyak.algorithms.search.crew import Crew, PlayerError
+from polyak.compat.ray import RayCrew
+from polyak.compat.ray.processes import players as module
+from polyak.compat.ray.processes import ray_workers
 from tests.core.crew_players import Weights, crew
 from tests.core.test_crew import in_this_process, play, small
 from tests.scale.fake_ray import FakeRay

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.scale import APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
+from polyak.compat.ray import APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
 from tests.scale.faulty_envs import Faulty
 from tests.scale.on_ray import assert_gone, config, session_of, trained, weights
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.scale import DQNConfig, PPOConfig
+from polyak.compat.ray import DQNConfig, PPOConfig
 from tests.scale.on_ray import assert_gone, config, session_of, weights
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some

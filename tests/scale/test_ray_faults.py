@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.scale import Algorithm, IMPALAConfig, PPOConfig
+from polyak.compat.ray import Algorithm, IMPALAConfig, PPOConfig
 from tests.scale.on_ray import assert_gone, config, replaying, session_of, sharded, trained, weights
 
 session = session_of(8)

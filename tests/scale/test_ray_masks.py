@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.scale import DQNConfig, PPOConfig
+from polyak.compat.ray import DQNConfig, PPOConfig
 from tests.scale.on_ray import session_of, trained
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from polyak.scale import DQNConfig
+from polyak.compat.ray import DQNConfig
 from tests.scale.on_ray import PATIENCE, assert_gone
 
 ray = pytest.importorskip("ray")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from polyak import AlphaZero
-from polyak.core.search.crew import Crew, PlayerError
-from polyak.scale import RayCrew
+from polyak.algorithms.search.crew import Crew, PlayerError
+from polyak.compat.ray import RayCrew
 from tests.core.crew_players import Weights, crew
 from tests.core.test_crew import assert_equal_weights, in_this_process, play, small
 from tests.scale.on_ray import assert_gone, session_of
@@ -100,7 +100,7 @@ def test_a_model_learns_as_with_local_processes_and_resumes(tmp_path: Path, opti
 _SCRIPT = """
 import signal, sys
 from pathlib import Path
-from polyak.scale import RayCrew
+from polyak.compat.ray import RayCrew
 from tests.core.crew_players import Weights, crew
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs behind them without

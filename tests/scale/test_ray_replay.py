@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from polyak.algorithms.sac import SACLearner
-from polyak.scale import DQNConfig, RainbowConfig, SACConfig
+from polyak.compat.ray import DQNConfig, RainbowConfig, SACConfig
 from tests.scale.on_ray import assert_gone, replaying, session_of, sharded, trained, weights
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some

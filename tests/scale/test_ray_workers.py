@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from polyak.scale.processes import ray_workers
-from polyak.scale.processes.ray_workers import Failure, Workers
+from polyak.compat.ray.processes import ray_workers
+from polyak.compat.ray.processes.ray_workers import Failure, Workers
 from tests.scale.fake_ray import FakeRay
 
 

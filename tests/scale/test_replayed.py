@@ -10,20 +10,20 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.core.hyperparameters import HyperparameterError
+from polyak.compat.ray import DQNConfig
+from polyak.compat.ray.evaluation import Order
+from polyak.compat.ray.processes import shards as module
+from polyak.compat.ray.processes.batches import batch_of, columns_of, errors_of, shares
+from polyak.compat.ray.processes.dealing import dealt
+from polyak.compat.ray.processes.evaluators import parts_of
+from polyak.compat.ray.processes.experience import Lanes, Outbox, steps_in
+from polyak.compat.ray.processes.fragments import Fragment, joined
+from polyak.compat.ray.processes.ray_workers import Failure
+from polyak.compat.ray.processes.shards import ShardedReplayBuffer
 from polyak.data import ReplayBuffer, Transition
 from polyak.experience import Experience
 from polyak.experience.samplers import Prioritized
-from polyak.scale import DQNConfig
-from polyak.scale.evaluation import Order
-from polyak.scale.processes import shards as module
-from polyak.scale.processes.batches import batch_of, columns_of, errors_of, shares
-from polyak.scale.processes.dealing import dealt
-from polyak.scale.processes.evaluators import parts_of
-from polyak.scale.processes.experience import Lanes, Outbox, steps_in
-from polyak.scale.processes.fragments import Fragment, joined
-from polyak.scale.processes.ray_workers import Failure
-from polyak.scale.processes.shards import ShardedReplayBuffer
+from polyak.hyperparameters.declaration import HyperparameterError
 
 BOX, CHOICES = spaces.Box(-1, 1000, (2,)), spaces.Discrete(3)
 

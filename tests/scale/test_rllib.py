@@ -17,7 +17,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.scale import (
+from polyak.compat.ray import (
     APPOConfig,
     CNNEncoderConfig,
     Columns,

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from polyak.compat.ray import SACConfig
 from polyak.data.replay import ReplayBuffer
-from polyak.scale import SACConfig
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.scale import Algorithm, APPOConfig, DQNConfig, PPOConfig, SACConfig, register_env, tune_trainable
-from polyak.scale.tuning import bundles, trial_config
+from polyak.compat.ray import Algorithm, APPOConfig, DQNConfig, PPOConfig, SACConfig, register_env, tune_trainable
+from polyak.compat.ray.tuning import bundles, trial_config
+from polyak.hyperparameters.declaration import HyperparameterError
 
 
 def small(**training: Any) -> PPOConfig:
@@ -193,4 +193,4 @@ def test_the_words_of_programs_for_rllib(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     result = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
     assert result.returncode == 0, result.stderr[-3000:]
-    assert result.stdout.splitlines()[-1].split() == ["polyak.scale.config.ppo", "None", "7.0", "0.001"]
+    assert result.stdout.splitlines()[-1].split() == ["polyak.compat.ray.config.ppo", "None", "7.0", "0.001"]

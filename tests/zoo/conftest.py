@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyak.core.engine.threads import chosen_threads
+from polyak.learning.engine.threads import chosen_threads
 
 
 @pytest.fixture(autouse=True)

@@ -41,8 +41,8 @@ OF_ENVIRONMENTS: dict[str, tuple[str, str]] = {
     "through a module of ours": ("env_wrapper: polyak.zoo.seeds.subprocess.call", "polyak.zoo.seeds.subprocess"),
     "through a module of gymnasium's": ("env_wrapper: gymnasium.core.np.load", "gymnasium.core.np"),
     "a function of ours": (
-        "env_wrapper: [{polyak.core.files.serialise.decode: {trust: true}}]",
-        "names 'polyak.core.files.serialise.decode', which is not a subclass of Wrapper",
+        "env_wrapper: [{polyak.checkpoint.serialise.decode: {trust: true}}]",
+        "names 'polyak.checkpoint.serialise.decode', which is not a subclass of Wrapper",
     ),
     "a class of ours": ("env_wrapper: polyak.zoo.own_code.EnvFile", "which is not a subclass of Wrapper"),
     "a function of gymnasium's": ("env_wrapper: [{gymnasium.make: {id: 'beside:X-v0'}}]", "gymnasium.make"),
@@ -149,15 +149,15 @@ OF_TRAINING: dict[str, tuple[str, str]] = {
         "save_path='CANARY",
     ),
     "evaluations elsewhere": (
-        "callback: [{polyak.core.watching.callbacks.EvalCallback: {eval_env: CartPole-v1, log_path: canary}}]",
+        "callback: [{polyak.callbacks.callback.EvalCallback: {eval_env: CartPole-v1, log_path: canary}}]",
         "log_path='canary'",
     ),
     "evaluations of a module": (
-        "callback: [{polyak.core.watching.callbacks.EvalCallback: {eval_env: 'beside:X-v0'}}]",
+        "callback: [{polyak.callbacks.callback.EvalCallback: {eval_env: 'beside:X-v0'}}]",
         "eval_env='beside:X-v0' names code",
     ),
     "a callback of a callback": (
-        "callback: [{polyak.core.watching.callbacks.EveryNTimesteps: {n_steps: 1, callback: os.system}}]",
+        "callback: [{polyak.callbacks.callback.EveryNTimesteps: {n_steps: 1, callback: os.system}}]",
         "callback='os.system' names code",
     ),
     "a policy that is a shell": ("policy: os.system", "policy names 'os.system'"),

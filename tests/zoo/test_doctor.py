@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from polyak.core.engine.speeds import Speeds
+from polyak.learning.engine.machine_speed import Speeds
 from polyak.zoo import measurements
 from polyak.zoo.doctor import DoctorOptions, choices, doctor
 
@@ -22,7 +22,7 @@ def test_it_says_what_would_be_chosen(capsys: pytest.CaptureFixture[str], monkey
 
 def test_typical_networks_get_the_faster_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("polyak.core.engine.speeds.speeds", lambda: DESKTOP)
+    monkeypatch.setattr("polyak.learning.engine.machine_speed.speeds", lambda: DESKTOP)
     lines = list(choices())
     assert lines[0].startswith("PPO, two layers of 64: device: cpu (")
     assert lines[3].startswith("DQN, pictures: device: cuda (")
@@ -31,7 +31,7 @@ def test_typical_networks_get_the_faster_device(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr("polyak.core.engine.speeds.speeds", None)
+    monkeypatch.setattr("polyak.learning.engine.machine_speed.speeds", None)
     assert next(iter(choices())) == "device: cpu, since torch sees no usable GPU"
 
 

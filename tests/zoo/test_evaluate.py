@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from polyak import PPO
-from polyak.core.watching.evaluation import evaluate as play
 from polyak.envs import make_vec_env
+from polyak.evaluation.in_environments import evaluate as play
 from polyak.zoo.evaluate import EvaluateOptions, evaluate
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.train import TrainOptions, train

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from polyak import PPO
-from polyak.core.watching.callbacks import CheckpointCallback
+from polyak.callbacks.callback import CheckpointCallback
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.wrappers.monitor import ResultsWriter
 from polyak.zoo.cli import main
@@ -157,7 +157,7 @@ def test_weights_become_nan(
 def test_weights_that_are_nan_for_good_are_not_saved_as_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from polyak.core.finite import Guard
+    from polyak.learning.nan_guard import Guard
 
     def spoil(self: ProgressFile) -> bool:
         if self.num_timesteps > 100:
@@ -328,7 +328,7 @@ def usual_signals() -> Iterator[None]:
 
 def raise_signals_while_saving(number: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the signal come once in training, and then so many times while the model is saved."""
-    from polyak.core.files import checkpoint
+    from polyak.checkpoint import saved as checkpoint
 
     write = checkpoint.save
 

@@ -19,7 +19,7 @@ CODE = '''
 import pathlib
 
 import polyak
-from polyak.core.algorithm import Algorithm
+from polyak.algorithm import Algorithm
 
 pathlib.Path("was_run").touch()
 

@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium
 import pytest
 
-from polyak.core.acting.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from polyak.envs.providers import PROVIDERS
+from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names
 from polyak.zoo.settings import interpret, load_settings, tuned_blocks

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from polyak.core.watching.logger import Image, Logger, Video
+from polyak.logging.logger import Image, Logger, Video
 from polyak.zoo.errors import TrainingFailed, ZooError
 from polyak.zoo.tracking import WandbOutputFormat, check_tracker, flat
 from polyak.zoo.train import TrainOptions, train

@@ -18,7 +18,7 @@ from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.search import TABLE
 from polyak.algorithms.tabular.walking import WIDTH, Moment, Rule
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Natural, NonNegative, require
+from polyak.hyperparameters.declaration import Natural, NonNegative, require
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 

@@ -31,13 +31,13 @@ from polyak.algorithms.tabular.walking import (
     compiled,
     make_walk,
 )
-from polyak.core.files.checkpoint import Saved, prefixed
-from polyak.core.hyperparameters import Count, Fraction, fitted, require
-from polyak.core.runner import Acted
-from polyak.core.schedules import Schedule
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.saved import Saved, prefixed
+from polyak.collecting.runner import Acted
 from polyak.data.step import Step
 from polyak.envs.tabular.known import KnownEnvs
+from polyak.hyperparameters.declaration import Count, Fraction, fitted, require
+from polyak.schedules import Schedule
 
 _STRETCH = 10_000
 """Steps that are made at once where nobody asks after each."""

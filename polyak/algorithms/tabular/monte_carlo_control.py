@@ -18,8 +18,8 @@ from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.search import EPSILON
 from polyak.algorithms.tabular.walking import Moment, Rule
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Fraction, require
-from polyak.core.schedules import Schedule
+from polyak.hyperparameters.declaration import Fraction, require
+from polyak.schedules import Schedule
 
 # -- returns -----------------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.tabular.table import TableAlgorithm
-from polyak.core.hyperparameters import NonNegative
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
 from polyak.envs import VecEnv
 from polyak.envs.tabular.process import FiniteProcess
+from polyak.hyperparameters.declaration import NonNegative
 from polyak.ops.dynamic_programming import action_values, policy_values
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyak.algorithms.tabular.planning import Planning
 from polyak.cards import Card, Search, tune
-from polyak.core.files.checkpoint import Saved
+from polyak.checkpoint.saved import Saved
 from polyak.ops.dynamic_programming import greedy_actions, greedy_values
 
 

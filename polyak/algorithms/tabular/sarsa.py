@@ -13,7 +13,7 @@ from typing import ClassVar
 from polyak.algorithms.tabular.search import LOOKAHEAD, TABLE
 from polyak.algorithms.tabular.temporal_difference import TemporalDifference
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Fraction
+from polyak.hyperparameters.declaration import Fraction
 
 
 @dataclass(eq=False, repr=False)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyak.algorithms.tabular.policy_iteration import PolicyIteration
 from polyak.cards import Card, Search, tune
-from polyak.core.hyperparameters import Positive
+from polyak.hyperparameters.declaration import Positive
 from polyak.ops.dynamic_programming import rewards_with_entropy, soft_policy
 from polyak.ops.soft_values import soft_value
 

@@ -11,14 +11,14 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.algorithms.tabular.graph import TableGraph
-from polyak.core.files.checkpoint import Saved
-from polyak.core.hyperparameters import Becomes, Fraction, later
-from polyak.core.interaction import GymEnv, Interaction, SpaceError
+from polyak.checkpoint.saved import Saved
 from polyak.envs import VecEnv
 from polyak.envs.masks import masks_for_rows
 from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
+from polyak.hyperparameters.declaration import Becomes, Fraction, later
+from polyak.kinds.env_algorithm import GymEnv, Interaction, SpaceError
 from polyak.nn.export.ports import Graph
 
 

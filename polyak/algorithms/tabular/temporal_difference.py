@@ -17,7 +17,7 @@ from polyak.algorithms.tabular import traces
 from polyak.algorithms.tabular.choosing import expected, probability, step_size, total
 from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.walking import Moment, Rule
-from polyak.core.hyperparameters import Count, Fraction, require
+from polyak.hyperparameters.declaration import Count, Fraction, require
 
 # -- targets -----------------------------------------------------------------------------------------------------------
 

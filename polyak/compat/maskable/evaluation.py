@@ -7,10 +7,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.core.watching import evaluation
-from polyak.core.watching.callbacks import EvalCallback
+from polyak.callbacks.callback import EvalCallback
 from polyak.envs import VecEnv
 from polyak.envs.vec.env_slot import METHOD
+from polyak.evaluation import in_environments as evaluation
 
 EXPECTED_METHOD_NAME = METHOD
 
@@ -39,7 +39,7 @@ def evaluate_policy(
     warn: bool = True,
     use_masking: bool = True,
 ) -> tuple[float, float] | tuple[list[float], list[int]]:
-    """See :func:`polyak.core.watching.evaluation.evaluate_policy`.
+    """See :func:`polyak.evaluation.in_environments.evaluate_policy`.
 
     Raises:
         ValueError: ``use_masking`` where the environment says no masks.
@@ -60,7 +60,7 @@ def evaluate_policy(
 
 
 class MaskableEvalCallback(EvalCallback):
-    """See :class:`polyak.core.watching.callbacks.EvalCallback`.
+    """See :class:`polyak.callbacks.callback.EvalCallback`.
 
     Args:
         args, kwargs: of that class.

@@ -16,11 +16,11 @@ from torch.optim import Optimizer
 
 from polyak.compat.maskable.distributions import MaskableDistribution, Masks, make_masked_proba_distribution
 from polyak.compat.policies import ActorCriticPolicy, Kwargs, reads_by
-from polyak.core.schedules import Schedule
 from polyak.nn.networks.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs
 from polyak.nn.plain import plain
 from polyak.nn.policies import maskable
 from polyak.nn.policies.base import Noise, NumpyObs, Outcome
+from polyak.schedules import Schedule
 
 _NO_SDE = ("use_sde", "log_std_init", "full_std", "use_expln", "squash_output")
 

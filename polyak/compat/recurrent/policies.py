@@ -17,11 +17,11 @@ from polyak.compat.distributions import Distribution
 from polyak.compat.policies import ActorCriticPolicy, Kwargs, reads_by
 from polyak.compat.recurrent.options import critic_memory, dropout_of, lstm_words
 from polyak.compat.recurrent.type_aliases import RNNStates, State
-from polyak.core.schedules import Schedule
 from polyak.nn.networks.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.plain import plain
 from polyak.nn.policies import recurrent
+from polyak.schedules import Schedule
 
 
 class LSTM(Recurrent):

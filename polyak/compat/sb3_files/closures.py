@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.records import Record
-from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule
+from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule
 
 _FILE = "stable_baselines3/common/utils.py"
 

@@ -15,13 +15,12 @@ from torch import Tensor
 from torch.optim import RMSprop
 
 from polyak import algorithms
+from polyak.checkpoint.serialise import UntrustedError, decode, encode
 from polyak.compat.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from polyak.compat.recurrent.options import to_polyak
 from polyak.compat.sb3_files import unpickle
 from polyak.compat.sb3_files.names import ALGORITHMS, BUFFER_OPTIONS, NOT_ATTRIBUTES, PolicyName
 from polyak.compat.sb3_files.translate import number, whole
-from polyak.core.files.serialise import UntrustedError, decode, encode
-from polyak.core.schedules import ConstantSchedule, FloatSchedule
 from polyak.data import (
     DictReplayBuffer,
     DictRolloutBuffer,
@@ -30,6 +29,7 @@ from polyak.data import (
     ReplayBuffer,
     RolloutBuffer,
 )
+from polyak.schedules import ConstantSchedule, FloatSchedule
 
 _COUNTERS = (
     "num_timesteps",
@@ -188,7 +188,7 @@ def observations_in_hand(entries: Mapping[str, Entry]) -> dict[str, np.ndarray]:
 
 
 def _encoded(value: Entry) -> Any:
-    """As :func:`~polyak.core.files.serialise.encode`; what was not read stays a pickle, reported when it is decoded."""
+    """As :func:`~polyak.checkpoint.serialise.encode`; what was not read stays a pickle, reported when it is decoded."""
     if isinstance(value, Unreadable):
         return {"$pickle": value.code, "repr": value.kind}
     return encode(value)

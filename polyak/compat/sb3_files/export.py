@@ -26,6 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.archive import opened
+from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.parameters import parameters
 from polyak.compat.recurrent.options import to_contrib
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.names import (
@@ -38,15 +41,12 @@ from polyak.compat.sb3_files.names import (
     renamed_memory,
 )
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
-from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.deep import DeepAlgorithm
-from polyak.core.files import checkpoint
-from polyak.core.files.archive import opened
-from polyak.core.files.parameters import parameters
-from polyak.core.loops.off_policy import OffPolicyAlgorithm, convert_train_freq
-from polyak.core.loops.on_policy import RolloutAlgorithm
-from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, get_schedule_fn
 from polyak.data import GoalSelectionStrategy
+from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.off_policy import OffPolicyAlgorithm, convert_train_freq
+from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, get_schedule_fn
 
 _VERSION = "2.9.2"
 """The version whose files these are."""
@@ -64,7 +64,7 @@ _COUNTERS = (
 
 
 def save(model: DeepAlgorithm, path: Any) -> None:
-    """Write ``model``; see :meth:`polyak.core.algorithm.Algorithm.save_sb3`.
+    """Write ``model``; see :meth:`polyak.algorithm.Algorithm.save_sb3`.
 
     Raises:
         ValueError: it has something that the peer has no equal of; the message says what.

@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyak.archive import DAMAGED, check_members, open_zip
+from polyak.checkpoint.parameters import optimizer_key, split_optimizer
+from polyak.checkpoint.saved import Saved
 from polyak.compat.sb3_files import description
 from polyak.compat.sb3_files.description import Entry
 from polyak.compat.sb3_files.names import renamed, renamed_memory
-from polyak.core.files.archive import DAMAGED, check_members, open_zip
-from polyak.core.files.checkpoint import Saved
-from polyak.core.files.parameters import optimizer_key, split_optimizer
 from polyak.envs.reading import plain_json
 from polyak.nn.compiled import plain_name
 

@@ -258,14 +258,14 @@ FUNCTION_PARTS = (
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 _OURS = {
-    FLOAT_SCHEDULE: "polyak.core.schedules",
-    CONSTANT_SCHEDULE: "polyak.core.schedules",
-    LINEAR_SCHEDULE: "polyak.core.schedules",
-    TRAIN_FREQ: "polyak.core.loops.off_policy",
-    TRAIN_UNIT: "polyak.core.loops.off_policy",
+    FLOAT_SCHEDULE: "polyak.schedules",
+    CONSTANT_SCHEDULE: "polyak.schedules",
+    LINEAR_SCHEDULE: "polyak.schedules",
+    TRAIN_FREQ: "polyak.kinds.off_policy",
+    TRAIN_UNIT: "polyak.kinds.off_policy",
     GOAL_STRATEGY: "polyak.data.hindsight.relabel",
-    NORMAL_NOISE: "polyak.core.acting.noise",
-    OU_NOISE: "polyak.core.acting.noise",
+    NORMAL_NOISE: "polyak.noise",
+    OU_NOISE: "polyak.noise",
     RUNNING_MEAN_STD: "polyak.envs.wrappers.running",
     VEC_NORMALIZE: "polyak.envs.wrappers.normalize",
 }

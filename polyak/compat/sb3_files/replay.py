@@ -8,9 +8,9 @@ from typing import IO, Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.checkpoint.serialise import UntrustedError
 from polyak.compat.sb3_files import names, unpickle
 from polyak.compat.sb3_files.translate import SavedObject, whole
-from polyak.core.files.serialise import UntrustedError
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.parts import DatasetError, Recording

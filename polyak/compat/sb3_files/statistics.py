@@ -9,11 +9,11 @@ from typing import IO, Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.archive import replacing
+from polyak.checkpoint.serialise import UntrustedError
 from polyak.compat.sb3_files import names, unpickle
 from polyak.compat.sb3_files.translate import SavedObject, number
 from polyak.compat.sb3_files.writer import Object, dumps
-from polyak.core.files.archive import replacing
-from polyak.core.files.serialise import UntrustedError
 from polyak.envs import VecNormalize
 from polyak.envs.wrappers.running import RunningMeanStd
 

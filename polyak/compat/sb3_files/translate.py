@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.checkpoint.serialise import UntrustedError, find_class, vectorized_noise
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.closures import schedule_of
 from polyak.compat.sb3_files.names import Name
 from polyak.compat.sb3_files.records import Record, Sealed
-from polyak.core.acting.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.core.files.serialise import UntrustedError, find_class, vectorized_noise
-from polyak.core.loops.off_policy import TrainFreq, TrainFrequencyUnit
-from polyak.core.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from polyak.data import GoalSelectionStrategy
 from polyak.envs.space_json import check_choices, check_space
 from polyak.envs.wrappers.running import RunningMeanStd
+from polyak.kinds.off_policy import TrainFreq, TrainFrequencyUnit
+from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
 MAX_DEPTH = 64
 _LARGEST = 2**128

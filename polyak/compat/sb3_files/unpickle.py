@@ -13,10 +13,10 @@ import pickletools
 from importlib import import_module
 from typing import Any
 
+from polyak.checkpoint.serialise import UntrustedError, find_class
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.records import record_class
 from polyak.compat.sb3_files.translate import translate
-from polyak.core.files.serialise import UntrustedError, find_class
 
 _REFUSED_OPCODES = {"PERSID", "BINPERSID", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER", "READONLY_BUFFER"}
 """None of these is in a file of the peers; all are ways round ``find_class`` or to state outside the file."""

@@ -9,7 +9,7 @@ from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.game import Game
 from polyak.envs.games.go import Go
 from polyak.envs.games.tictactoe import TicTacToe
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 
 GAMES: dict[str, type[Game]] = {kind.name: kind for kind in (Connect4, Go, TicTacToe)}
 

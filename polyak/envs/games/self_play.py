@@ -50,7 +50,7 @@ class SelfPlayVecEnv(VecEnv):
     """N games at once: one seat of each is the learner's, the others are played by a pool of opponents.
 
     Each game draws the learner's seat and the opponent anew. At first there is one opponent, who plays at random;
-    :class:`~polyak.core.watching.past_selves.PastSelves` adds the learner's past selves. A step is one move of the
+    :class:`~polyak.callbacks.past_selves.PastSelves` adds the learner's past selves. A step is one move of the
     learner and all that the others answer; rewards are those of the learner's seat. What it may do is said by
     ``action_masks()``, which all algorithms ask that heed masks.
 

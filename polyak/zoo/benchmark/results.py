@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from polyak.core.files.archive import replacing
+from polyak.archive import replacing
 from polyak.envs.reading import plain_json
 from polyak.zoo.benchmark.suites import Row
 from polyak.zoo.errors import ZooError

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import Settings, load_settings, tuned_blocks

@@ -64,7 +64,7 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, 
     if len(values) < 2:
         return None
     if len(values) >= ENOUGH_TO_BOOTSTRAP:
-        from polyak.core.watching.evaluation import bootstrap_interval
+        from polyak.evaluation.in_environments import bootstrap_interval
 
         return bootstrap_interval(np.asarray(values), np.mean, confidence)
     from scipy.stats import t

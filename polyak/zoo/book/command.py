@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.book import drawing, experiments
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.options import option

@@ -39,11 +39,11 @@ class CollectOptions:
 @outlasting_the_reader("the recording")
 def collect(options: CollectOptions) -> Path:
     """Record as `options` say, write the dataset and return where it is; ZooError if that cannot be done."""
-    from polyak.core.engine.threads import chosen_threads
-    from polyak.core.seeding import set_random_seed
     from polyak.data import collect as record
     from polyak.data.datasets.formats import target_of
     from polyak.envs import make_vec_env
+    from polyak.learning.engine.threads import chosen_threads
+    from polyak.seeding import set_random_seed
 
     if not options.env:
         raise ZooError("Which environment? Give --env.")
@@ -82,7 +82,7 @@ def collect(options: CollectOptions) -> Path:
 
 def _load(options: CollectOptions) -> Any:
     """The model that acts."""
-    from polyak.core.files.checkpoint import read
+    from polyak.checkpoint.saved import read
 
     path = options.model
     if not Path(path).is_file():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyak.core.files.archive import DAMAGED, check_members
+from polyak.archive import DAMAGED, check_members
 from polyak.zoo.authors import Author
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hub_errors, repository_id, repository_name

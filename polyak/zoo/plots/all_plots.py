@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyak.envs.names import did_you_mean
 from polyak.envs.wrappers.monitor import get_monitor_files
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_file

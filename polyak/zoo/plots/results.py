@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from polyak.core.files.archive import replacing
-from polyak.envs.names import did_you_mean
+from polyak.archive import replacing
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
 from polyak.zoo.plots.curves import Curve
@@ -132,8 +132,8 @@ def read_results(flag: str, path: Path) -> Results:
     Raises ZooError naming `flag` if there is no such file, it is damaged, holds anything but numbers, text and
     containers, or is no such pickle.
     """
+    from polyak.checkpoint.serialise import UntrustedError
     from polyak.compat.sb3_files.unpickle import loads
-    from polyak.core.files.serialise import UntrustedError
 
     if path.exists() and not path.is_file():
         raise ZooError(f"{flag} {str(path)!r} is a folder, a pipe or a device, not a file.")

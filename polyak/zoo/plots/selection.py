@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
 from polyak.zoo.registry import algorithm_name, env_name

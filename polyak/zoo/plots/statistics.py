@@ -158,7 +158,7 @@ def sample_efficiency(results: Results, confidence: float = 0.95) -> tuple[np.nd
             columns.append((values - low) / (high - low))
         scores[method] = np.stack(columns, axis=1)  # [runs, environments, steps]
 
-    from polyak.core.watching.evaluation import interquartile_mean
+    from polyak.evaluation.in_environments import interquartile_mean
 
     def at_each_step(values: np.ndarray) -> np.ndarray:
         return interquartile_mean(values.reshape(-1, len(grid)), axis=0)
@@ -168,14 +168,14 @@ def sample_efficiency(results: Results, confidence: float = 0.95) -> tuple[np.nd
 
 def mean_interval(values: np.ndarray, confidence: float = 0.95) -> Estimates:
     """Return mean and percentile-bootstrap interval of a few runs [n]."""
-    from polyak.core.watching.evaluation import bootstrap_interval
+    from polyak.evaluation.in_environments import bootstrap_interval
 
     low, high = bootstrap_interval(values, np.mean, confidence, N_RESAMPLES, _SEED)
     return Estimates(np.mean(values), np.array(low), np.array(high))
 
 
 def _estimate(scores: Mapping[Any, Any], function: Callable[..., Any], confidence: float) -> dict[Any, Estimates]:
-    from polyak.core.seeding import random_states_kept
+    from polyak.seeding import random_states_kept
 
     library = _rliable()[0]
     with random_states_kept():  # rliable has an argument for a generator, but draws from numpy's global one

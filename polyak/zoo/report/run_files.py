@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 #: A run without a final model that wrote something so many seconds ago is taken to be going on.
 GOING_ON = 300.0
-#: What the time of training is split into, and the parts that the logger writes; see `polyak.core.watching.time_split`.
+#: What the time of training is split into, and the parts that the logger writes; see `polyak.collecting.time_split`.
 TIME_SPLIT = {"collecting": ("env", "inference", "copy"), "learning": ("sample", "update"), "other": ("other",)}
 _MONITOR = {"return": "r", "length": "l", "success": "is_success"}
 _EVALUATIONS = {"return": "results", "length": "ep_lengths", "success": "successes"}

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
@@ -35,7 +35,7 @@ def tune(options: TuneOptions) -> Path:
             was begun with another question; no trial that succeeded.
         ImportError: the extra ``tune`` is missing.
     """
-    from polyak.core.engine.threads import chosen_threads
+    from polyak.learning.engine.threads import chosen_threads
 
     studies.need_optuna()
     if options.trial_id >= 0:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from polyak.core.seeding import rng_state, set_rng_state
+from polyak.seeding import rng_state, set_rng_state
 
 Value = TypeVar("Value")
 

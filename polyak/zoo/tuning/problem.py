@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from polyak.cards import Card, Search, Task
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs, split_pairs

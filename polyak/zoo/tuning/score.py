@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polyak.core.watching.evaluation import interquartile_mean
+from polyak.evaluation.in_environments import interquartile_mean
 
 
 def score(returns: Sequence[np.ndarray], objective: str) -> float:

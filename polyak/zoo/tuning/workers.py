@@ -133,7 +133,7 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
 
 def _work(options: TuneOptions, total: int, number: int) -> None:
     """What a process of a study does."""
-    from polyak.core.engine.threads import chosen_threads
+    from polyak.learning.engine.threads import chosen_threads
 
     Thread(target=_end_with_the_parent, daemon=True).start()
     studies.need_optuna()

@@ -13,13 +13,13 @@ from gymnasium.wrappers import TransformReward
 
 from polyak import SARSA, DoubleQLearning, DynaQ, ExpectedSARSA, MonteCarloControl, QLearning
 from polyak.algorithms.tabular import walking
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.schedules import LinearSchedule
-from polyak.core.watching.callbacks import BaseCallback, CheckpointCallback, EvalCallback
-from polyak.core.watching.evaluation import evaluate
+from polyak.callbacks.callback import BaseCallback, CheckpointCallback, EvalCallback
 from polyak.envs import Monitor, load_results, make_vec_env
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.envs.tabular.worlds import DYNA_MAZE, blackjack, grid, random_walk
+from polyak.evaluation.in_environments import evaluate
+from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.schedules import LinearSchedule
 
 KINDS: list[tuple[Any, dict[str, Any]]] = [
     (QLearning, {}),

@@ -15,12 +15,20 @@ from typing import Any
 import pytest
 import torch
 
-from polyak import scale
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.scale import DQNConfig, MultiRLModuleSpec, PPOConfig, RLlibCallback, RLModuleSpec, SACConfig, not_called
-from polyak.scale.algorithm import Algorithm
-from polyak.scale.models.catalog import Catalog, DQNCatalog, PPOCatalog
-from polyak.scale.models.default_modules import DefaultDQNTorchRLModule, DefaultPPOTorchRLModule
+from polyak.compat import ray as scale
+from polyak.compat.ray import (
+    DQNConfig,
+    MultiRLModuleSpec,
+    PPOConfig,
+    RLlibCallback,
+    RLModuleSpec,
+    SACConfig,
+    not_called,
+)
+from polyak.compat.ray.algorithm import Algorithm
+from polyak.compat.ray.models.catalog import Catalog, DQNCatalog, PPOCatalog
+from polyak.compat.ray.models.default_modules import DefaultDQNTorchRLModule, DefaultPPOTorchRLModule
+from polyak.hyperparameters.declaration import HyperparameterError
 
 MARKED: dict[str, list[str]] = json.loads((Path(__file__).parent / "overridable.json").read_text())
 ELSEWHERE = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from polyak import MCTS
-from polyak.core.search.trees import NONE, Trees
+from polyak.algorithms.search.trees import NONE, Trees
 from polyak.envs import ActionMasker
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.copied import CopiedEnv

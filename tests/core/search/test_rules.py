@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyak.core.search import rules
+from polyak.algorithms.search import rules
 
 
 def test_puct_is_alphazeros_formula() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.core.hyperparameters import HyperparameterError
-from polyak.core.search.mcts import MCTS
-from polyak.core.search.rollouts import Rollouts
-from polyak.core.search.self_play import SelfPlay, openings
+from polyak.algorithms.search.mcts import MCTS
+from polyak.algorithms.search.rollouts import Rollouts
+from polyak.algorithms.search.self_play import SelfPlay, openings
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.game import GOING_ON, Game
 from polyak.envs.games.tictactoe import TicTacToe
+from polyak.hyperparameters.declaration import HyperparameterError
 
 
 class Alone(Game):

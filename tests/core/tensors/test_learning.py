@@ -9,14 +9,14 @@ import torch
 from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.algorithms import REGISTRY, get
 from polyak.callbacks import BaseCallback
-from polyak.core.advice import forget
-from polyak.core.loops.collection import Collecting
-from polyak.core.watching import logger
 from polyak.data import ReplayBuffer
 from polyak.envs import VecEnvWrapper, make_vec_env
 from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.tensor import TensorCartPole, TensorEnv, TensorPendulum
 from polyak.evaluation import evaluate_policy
+from polyak.kinds.collecting_algorithm import Collecting
+from polyak.logging import logger
+from polyak.warning import forget
 from tests.envs.tensor.test_tensor_envs import NoCopyToHost, NoRead
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16]}, "seed": 0, "device": "cpu", "compile": False}

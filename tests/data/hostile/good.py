@@ -66,7 +66,7 @@ def buffer_file() -> Path:
     """A replay buffer of CartPole's as polyak writes it."""
     import gymnasium as gym
 
-    from polyak.core.files.checkpoint import save_buffer
+    from polyak.checkpoint.saved import save_buffer
 
     env = gym.make("CartPole-v1")
     buffer = ReplayBuffer(32, env.observation_space, env.action_space, "cpu", handle_timeout_termination=True)

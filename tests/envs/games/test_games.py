@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyak import AlphaZero
-from polyak.core.search.mcts import MCTS
+from polyak.algorithms.search.mcts import MCTS
 from polyak.envs.games.checker import GameError, check_game
 from polyak.envs.games.connect4 import Connect4, four_in_a_row
 from polyak.envs.games.game import Game, IllegalMoveError

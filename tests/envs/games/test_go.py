@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyak import MCTS, PPO, AlphaZero
-from polyak.core.search.self_play import SelfPlay, match
+from polyak.algorithms.search.self_play import SelfPlay, match
 from polyak.envs import SelfPlayVecEnv
 from polyak.envs.games.checker import check_game
 from polyak.envs.games.game import IllegalMoveError

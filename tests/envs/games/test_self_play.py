@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak import DQN, PPO
-from polyak.core.watching.past_selves import Frozen, PastSelves
+from polyak.callbacks.past_selves import Frozen, PastSelves
 from polyak.envs import SelfPlayVecEnv, VecNormalize
 from polyak.envs.games.self_play import RandomMoves, points
 from polyak.envs.games.tables import AgentTables, ArrayTables, Tables

@@ -12,11 +12,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.core.deep import DeepAlgorithm
-from polyak.core.files.checkpoint import Saved
-from polyak.core.hyperparameters import Count
-from polyak.core.learner import Learner, LearnerRecipe, Objective, Update
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.saved import Saved
+from polyak.hyperparameters.declaration import Count
+from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 

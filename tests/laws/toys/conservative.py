@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner
-from polyak.core.hyperparameters import NonNegative
-from polyak.core.learner import Dial, Learner, Objective
 from polyak.data import Transition
+from polyak.hyperparameters.declaration import NonNegative
+from polyak.learning.learner import Dial, Learner, Objective
 
 ACTIONS = 4
 

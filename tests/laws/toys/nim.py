@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.core.algorithm import Algorithm
-from polyak.core.files.checkpoint import Saved
-from polyak.core.hyperparameters import Count, Fraction
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.algorithm import Algorithm
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.saved import Saved
 from polyak.data import Column, ReplayBuffer
+from polyak.hyperparameters.declaration import Count, Fraction
 
 CHOICES = 3
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
-from polyak.core.files.checkpoint import Saved
-from polyak.core.hyperparameters import Becomes, Fraction, later
-from polyak.core.interaction import GymEnv, Interaction
-from polyak.core.runner import Acted
-from polyak.core.watching.callbacks import BaseCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.saved import Saved
+from polyak.collecting.runner import Acted
 from polyak.envs import VecEnv
+from polyak.hyperparameters.declaration import Becomes, Fraction, later
+from polyak.kinds.env_algorithm import GymEnv, Interaction
 
 
 class Greedy:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from polyak.data.datasets.parts import DatasetError
-from polyak.envs.names import did_you_mean
+from polyak.suggestions import did_you_mean
 
 Columns = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """One column, which has a number for each step; several, which are an array; or, of Dict observations, key -> those."""

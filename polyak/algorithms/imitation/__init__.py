@@ -1,0 +1,1 @@
+"""Parts of imitation learning: adversarial training and learned rewards."""

@@ -1,0 +1,109 @@
+"""Self-play for algorithms that know nothing of it: a callback that makes opponents of the learner's past selves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyak.callbacks.callback import BaseCallback
+from polyak.collecting.actor import copy_of
+from polyak.envs.games.self_play import Opponent, SelfPlayVecEnv, points
+from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
+from polyak.evaluation.elo import rating
+from polyak.evaluation.undisturbed import undisturbed
+
+
+class Frozen:
+    """A policy as it was, as an opponent. It sees observations as they are, and normalises them as the model does.
+
+    Args:
+        model: its policy is copied, with what ``VecNormalize`` knows of observations.
+        first: number of the first action.
+        deterministic: the likeliest moves rather than samples.
+    """
+
+    def __init__(self, model: Any, first: int = 0, deterministic: bool = False) -> None:
+        self.policy: Any = copy_of(model.policy).requires_grad_(False)
+        statistics = getattr(type(model), "frozen_statistics", None)
+        self.normalizer: VecNormalize | None = None if statistics is None else statistics(model)
+        self.first, self.deterministic = first, deterministic
+
+    def __call__(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        if self.normalizer is not None:
+            observations = self.normalizer.normalize_obs(observations)
+        chosen, _ = self.policy.predict(observations, deterministic=self.deterministic, action_masks=masks)
+        return np.asarray(chosen) - self.first
+
+
+class PastSelves(BaseCallback):
+    """Adds the learner's present self to the opponents of a :class:`~polyak.envs.SelfPlayVecEnv` as time goes by.
+
+    Each self is rated before it joins them, by Elo's formula from games against those of the pool, of which what plays
+    at random has 0: ``eval/elo`` in the logs, and :attr:`ratings`. Every algorithm with a policy without memory will
+    do; those that heed masks only make moves that are allowed.
+
+    Args:
+        freq: environment steps between two selves.
+        rated_games: games against each opponent that is played for the rating.
+        rated_against: opponents of these: the first one, and the latest ones.
+        verbose: 1 prints ratings.
+
+    Raises:
+        ValueError: an argument below 1; at the start of training, if the model does not learn in a
+            :class:`~polyak.envs.SelfPlayVecEnv`, has a memory, or normalises observations.
+    """
+
+    needs_locals = False
+
+    def __init__(self, freq: int = 10_000, rated_games: int = 50, rated_against: int = 3, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        for name, value in (("freq", freq), ("rated_games", rated_games), ("rated_against", rated_against)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1.")
+        self.freq, self.rated_games, self.rated_against = freq, rated_games, rated_against
+        self.ratings: list[tuple[int, float]] = []
+        """(environment steps, rating) of all selves, the earliest first."""
+        self._pool: list[tuple[Opponent, float]] = []
+
+    def _on_training_start(self) -> None:
+        env = self.training_env.unwrapped
+        if not isinstance(env, SelfPlayVecEnv):
+            raise ValueError(
+                f"PastSelves needs a model that learns in a SelfPlayVecEnv, not in {type(env).__name__}: "
+                "PPO('MlpPolicy', SelfPlayVecEnv('tictactoe'))."
+            )
+        normalizer = unwrap_vec_normalize(self.training_env)
+        if normalizer is not None and normalizer.norm_obs:
+            raise ValueError("opponents see observations as they are: use VecNormalize(..., norm_obs=False).")
+        if self.model.policy.initial_memory(1) is not None:
+            raise ValueError("a policy with memory cannot be an opponent: nobody remembers for it. Use one without.")
+        self.env = env
+        kept = {id(opponent): elo for opponent, elo in self._pool}
+        self._pool = [(opponent, kept.get(id(opponent), 0.0)) for opponent in env.opponents]
+        self._next = self.num_timesteps + self.freq
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps >= self._next:
+            self._next += self.freq
+            self.add()
+        return True
+
+    def add(self) -> float:
+        """Rate the present self, and make it an opponent; returns its rating."""
+        present = Frozen(self.model, self.env.first)
+        rated = [self._pool[0], *self._pool[1:][-(self.rated_against - 1) :]][: self.rated_against]
+        games = [self.rated_games] * len(rated)
+        with undisturbed(self.model, owners=(self.env, *(other for other, _ in rated))):
+            made = [points(self.env.game, present, other, self.rated_games, self.env.rng) for other, _ in rated]
+        elo = rating([elo for _, elo in rated], made, games)
+        self.env.add_opponent(present)
+        self._pool.append((present, elo))
+        known = {id(opponent) for opponent in self.env.opponents}
+        self._pool = [one for one in self._pool if id(one[0]) in known]
+        self.ratings.append((self.num_timesteps, elo))
+        self.logger.record("eval/elo", elo)
+        self.logger.record("eval/score_against_last", made[-1] / self.rated_games)
+        if self.verbose >= 1:
+            print(f"{self.num_timesteps:,} steps: rated {elo:.0f}")
+        return elo

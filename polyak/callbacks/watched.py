@@ -1,0 +1,61 @@
+"""The model as a callback sees it."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from polyak.logging.logger import Logger
+
+
+class Watched(Protocol):
+    """What every algorithm has that a callback may ask for.
+
+    Type checkers also let through what only some have, such as ``policy`` or ``replay_buffer``, but know nothing of it:
+    ``assert isinstance(self.model, SAC)`` tells them.
+    """
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    num_timesteps: int
+    """Environment steps so far, over all environments; gradient steps where it learns from data alone."""
+    verbose: int
+    seed: int | None
+    ep_info_buffer: deque[dict[str, Any]]
+    """The latest episodes: return ``"r"``, length ``"l"``, time ``"t"`` in seconds."""
+    ep_success_buffer: deque[float]
+
+    @property
+    def logger(self) -> Logger:
+        """Where training writes."""
+
+    @property
+    def time_split(self) -> dict[str, float]:
+        """Seconds of the present ``learn`` by what they went to."""
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """Actions for observations, and the next state of a recurrent policy."""
+
+    def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
+        """Write the model to a file."""
+
+    def get_env(self) -> Any:
+        """The environment that it learns in; ``None`` where there is none."""
+
+    def dump_logs(self) -> None:
+        """Write what was recorded since the last dump."""
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Every hyper-parameter with its present value."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...

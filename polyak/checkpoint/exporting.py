@@ -1,0 +1,31 @@
+"""What acts of a model, in a file that needs no polyak to act."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol
+
+from polyak.archive import replacing
+from polyak.nn.export.files import check_path, contents
+from polyak.nn.export.ports import Graph
+
+
+class Exportable(Protocol):
+    """A model that has a graph."""
+
+    def acting_graph(self, masks: bool | None, channels_last: bool | None, stochastic: bool) -> Graph:
+        """From raw observations to actions in the environment's units."""
+        ...
+
+
+def export(
+    model: Exportable, path: str | os.PathLike[str], masks: bool | None, channels_last: bool | None, stochastic: bool
+) -> dict[str, Any]:
+    """Write the graph of a model and return its description: see :meth:`polyak.algorithm.Algorithm.export`."""
+    target = check_path(path)
+    graph = model.acting_graph(masks, channels_last, stochastic).eval()
+    description = graph.describe() | {"algorithm": type(model).__name__}
+    written = contents(graph, target.suffix, description)
+    with replacing(target) as file:
+        file.write(written)
+    return description

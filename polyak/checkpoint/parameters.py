@@ -1,0 +1,159 @@
+"""Parameters and optimizer states of a learner: by Stable-Baselines3's names, and in a model file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyak.checkpoint.saved import Arrays, Saved, check_counter
+from polyak.checkpoint.serialise import decode, encode
+from polyak.learning.learner import Learner
+from polyak.nn.compiled import plain_name
+
+_KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
+"""How an optimizer computes; that is chosen where it runs and not taken from a file."""
+
+
+def optimizer_key(name: str) -> str:
+    """What Stable-Baselines3 calls an optimizer of a learner's."""
+    return "ent_coef_optimizer" if name == "ent_coef" else f"{name}.optimizer"
+
+
+def parameters(learner: Learner) -> dict[str, Any]:
+    """``{"policy": ..., "actor.optimizer": ..., ...}``."""
+    optimizers = {optimizer_key(name): optimizer.state_dict() for name, optimizer in learner.optimizers.items()}
+    return {"policy": learner.policy.state_dict(), **optimizers}
+
+
+def set_parameters(learner: Learner, values: Mapping[str, Any], exact_match: bool = True) -> None:
+    """Load what :func:`parameters` returned, and tensors of the learner's own (the temperature) by their names."""
+    targets = {"policy", *map(optimizer_key, learner.optimizers)}
+    optional = {name for name, _ in learner.named_parameters(recurse=False)}
+    if unknown := sorted(values.keys() - targets - optional):
+        raise ValueError(f"{unknown[0]!r} is not a part of this model, whose parts are {sorted(targets | optional)}.")
+    if exact_match and (missing := sorted(targets - values.keys())):
+        raise ValueError(
+            f"exact_match=True needs every part of the model, but {missing} are missing. Pass exact_match=False to"
+            " load only what is there."
+        )
+    if "policy" in values:
+        learner.policy.load_state_dict(values["policy"], strict=exact_match)
+    for name in learner.optimizers:
+        if (key := optimizer_key(name)) in values:
+            load_optimizer(learner, name, values[key])
+    for name in optional & values.keys():
+        with torch.no_grad():
+            learner.get_parameter(name).copy_(values[name])
+
+
+def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> None:
+    """Load an optimizer's state dict, which another kernel, another device or another library may have written.
+
+    Raises:
+        ValueError: it belongs to other parameters.
+    """
+    optimizer = learner.optimizers[name]
+    groups = [
+        group | {key: own[key] for key in _KERNEL_OPTIONS if key in own}
+        for group, own in zip(state["param_groups"], optimizer.param_groups, strict=False)
+    ]
+    if len(groups) == len(state["param_groups"]):
+        _check_state_shapes(name, optimizer, state)
+        state = {**state, "param_groups": groups}
+    learner.load_optimizer(name, dict(state))
+
+
+def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Kernels trust these shapes, and torch does not check them."""
+    if type(optimizer).__name__ in ("Adafactor", "LBFGS"):  # keep other shapes than those of the parameters
+        return
+    own = [p for group in optimizer.param_groups for p in group["params"]]
+    numbers = [index for group in state["param_groups"] for index in group["params"]]
+    if len(own) != len(numbers):
+        raise ValueError(
+            f"the {name} optimizer of the file has {len(numbers)} parameters, that of the model {len(own)}: they are "
+            "of different networks. Check policy_kwargs."
+        )
+    shapes = dict(zip(numbers, (p.shape for p in own), strict=True))
+    for index, values in state["state"].items():
+        for key, value in values.items():
+            if isinstance(value, Tensor) and value.numel() != 1 and value.shape != shapes.get(index):
+                raise ValueError(
+                    f"the {name} optimizer of the file has {key} of shape {tuple(value.shape)} for parameter {index}, "
+                    f"whose shape is {tuple(shapes.get(index, ()))}: the file is damaged."
+                )
+
+
+# -- in a model file ---------------------------------------------------------------------------------------------------
+
+
+def store(learner: Learner, saved: Saved) -> None:
+    """Put everything that the learner has learned into a file."""
+    learner.adopt_optimizers()
+    saved.info["learner_steps"], saved.info["optimizers"] = learner.steps, {}
+    for name, optimizer in learner.optimizers.items():
+        saved.info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
+        saved.optimizers |= arrays
+    saved.networks = {name: tensor.numpy(force=True) for name, tensor in learner.networks().items()}
+
+
+def restore(learner: Learner, saved: Saved) -> None:
+    """Take back what :func:`store` put there.
+
+    Raises:
+        ValueError: the file is of other networks or optimizers.
+        RuntimeError: names or shapes of weights differ.
+    """
+    own = learner.networks()
+    for name, array in ((plain_name(name), array) for name, array in saved.networks.items()):
+        if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
+            raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
+    learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
+    for name in learner.optimizers:
+        if name not in saved.info["optimizers"]:
+            raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(saved.info['optimizers'])}.")
+        load_optimizer(learner, name, optimizer_state(saved, name))
+    check_counter("learner_steps", saved.info["learner_steps"])
+    learner.steps = int(saved.info["learner_steps"])
+
+
+def saved_parameters(saved: Saved) -> dict[str, Any]:
+    """What :func:`parameters` returned of the model that was saved."""
+    tensors = {name: torch.from_numpy(array) for name, array in saved.networks.items()}
+    policy = {k.removeprefix("policy."): v for k, v in tensors.items() if k.startswith("policy.")}
+    own = {k: v for k, v in tensors.items() if not k.startswith("policy.")}
+    optimizers = {optimizer_key(name): optimizer_state(saved, name) for name in saved.info["optimizers"]}
+    return {"policy": policy, **optimizers, **own}
+
+
+def split_optimizer(name: str, saved: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """An optimizer's state dict as numbers for JSON and arrays for safetensors."""
+    numbers: dict[str, dict[str, Any]] = {}
+    arrays: Arrays = {}
+    for index, values in saved["state"].items():
+        numbers[str(index)] = {key: value for key, value in values.items() if not isinstance(value, Tensor)}
+        arrays |= {f"{name}/{index}/{k}": v.numpy(force=True) for k, v in values.items() if isinstance(v, Tensor)}
+    groups = [{key: _number(value) for key, value in group.items()} for group in saved["param_groups"]]
+    return {"state": numbers, "groups": groups}, arrays
+
+
+def _number(value: Any) -> Any:
+    return encode(value.item() if isinstance(value, Tensor) and value.dim() == 0 else value)
+
+
+def optimizer_state(saved: Saved, name: str) -> dict[str, Any]:
+    """A learner's optimizer's state dict, from what :func:`split_optimizer` made of it."""
+    prefix = f"{name}/"
+    arrays = {key[len(prefix) :]: array for key, array in saved.optimizers.items() if key.startswith(prefix)}
+    return join_optimizer(saved.info["optimizers"][name], arrays)
+
+
+def join_optimizer(numbers: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The inverse of :func:`split_optimizer`, whose arrays come without the optimizer's name."""
+    state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in numbers["state"].items()}
+    for key, array in arrays.items():
+        index, value_name = key.split("/")
+        state.setdefault(int(index), {})[value_name] = torch.from_numpy(array)
+    groups = [{key: decode(value) for key, value in group.items()} for group in numbers["groups"]]
+    return {"state": state, "param_groups": groups}

@@ -1,0 +1,613 @@
+"""Models as files: how to build it (JSON) and what it learned (safetensors), in one zip.
+
+=======================  ===============================================================================================
+``polyak.json``          format version, algorithm, policy, hyper-parameters, spaces, counters, small state
+``networks.safetensors`` policy, target networks, temperature
+``optimizers.safetensors`` the optimizers' tensors; their numbers are in ``polyak.json``
+``state.safetensors``    random states, observations in hand, normalisation statistics
+``replay.safetensors``   the replay buffer, if it was included
+=======================  ===============================================================================================
+
+Files are written under a temporary name and renamed, so that a broken write leaves the old file. Reading runs no code.
+"""
+
+import inspect
+import json
+import math
+import platform
+import zipfile
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from importlib import metadata
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import IO, Any, ClassVar, Protocol, TypeVar
+
+import gymnasium as gym
+import numpy as np
+import safetensors.numpy
+import torch
+from typing_extensions import Self
+
+from polyak import formats
+from polyak.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
+from polyak.checkpoint.arrays import read_arrays
+from polyak.checkpoint.building import no_larger_than
+from polyak.checkpoint.damage import damage_named
+from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
+from polyak.envs.reading import plain_json
+from polyak.hyperparameters.declaration import left_out
+from polyak.seeding import rng_state, set_rng_state
+from polyak.suggestions import did_you_mean
+from polyak.warning import warn_user
+
+FORMAT_VERSION = 1
+_COUNTERS = (
+    "num_timesteps",
+    "_n_updates",
+    "_episode_num",
+    "_total_timesteps",
+    "_num_timesteps_at_start",
+    "_current_progress_remaining",
+)
+_MAX_COUNT = 2**62
+Arrays = dict[str, np.ndarray]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Saved:
+    """A model file in memory."""
+
+    info: dict[str, Any]
+    networks: Arrays = field(default_factory=dict)
+    optimizers: Arrays = field(default_factory=dict)
+    state: Arrays = field(default_factory=dict)
+    replay: Arrays = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
+    """Of another library's file: every name that its description has. Those that are no hyper-parameters are let be."""
+
+    def state_of(self, prefix: str) -> Arrays:
+        """The arrays of ``state`` under ``prefix/``."""
+        return beneath(self.state, prefix)
+
+    def put(self, name: str, part: Self) -> None:
+        """Hold another file's contents under a name: that of a model which this one owns."""
+        self.info[name] = part.info
+        for kind in ("networks", "optimizers", "state", "replay"):
+            setattr(self, kind, {**getattr(self, kind), **prefixed(name, getattr(part, kind))})
+
+    def part(self, name: str) -> Self:
+        """What was :meth:`put` under a name."""
+        arrays = {kind: beneath(getattr(self, kind), name) for kind in ("networks", "optimizers", "state", "replay")}
+        return replace(self, info=self.info[name], foreign=frozenset(), **arrays)
+
+    def without(self, name: str) -> Self:
+        """All networks but those that were :meth:`put` under a name."""
+        own = {key: value for key, value in self.networks.items() if not key.startswith(name + "/")}
+        return replace(self, networks=own)
+
+
+def beneath(arrays: Arrays, prefix: str) -> Arrays:
+    """Those arrays whose names begin with ``prefix/``, without that."""
+    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
+
+
+def prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
+    """Arrays under names that begin with ``prefix/``."""
+    return {f"{prefix}/{key}": np.asarray(value) for key, value in arrays.items()}
+
+
+class Model(Protocol):
+    """What saving and loading need of an algorithm; :class:`~polyak.algorithm.Algorithm` says what each is."""
+
+    saves_also: ClassVar[frozenset[str]]
+    observation_space: gym.Space
+    action_space: gym.Space
+    ep_info_buffer: deque[dict[str, Any]]
+    ep_success_buffer: deque[float]
+
+    def hyperparameters(self) -> dict[str, Any]: ...
+    def _description(self) -> dict[str, Any]: ...
+    def _save_state(self, saved: Saved, include: set[str]) -> None: ...
+    def _extra_state(self) -> dict[str, Any]: ...
+    @classmethod
+    def _takes(cls, name: str) -> bool: ...
+    @classmethod
+    def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self: ...
+    def _enter(self, saved: Saved, env: Any) -> None: ...
+    def _setup_model(self) -> None: ...
+    def _load_state(self, saved: Saved) -> None: ...
+    def _load_extra_state(self, state: dict[str, Any]) -> None: ...
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None: ...
+    def _call_built(self) -> None: ...
+
+
+M = TypeVar("M", bound=Model)
+
+
+# -- saving ------------------------------------------------------------------------------------------------------------
+
+
+def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> None:
+    """Write ``model``; see :meth:`Algorithm.save`."""
+    if unknown := include - {*model.saves_also, *model.hyperparameters(), *_COUNTERS}:
+        also = " and ".join(map(repr, sorted(model.saves_also))) or "nothing"
+        raise ValueError(f"include={sorted(unknown)} cannot be saved: only {also} and what is saved anyway.")
+    if nothing := sorted(
+        name for name in exclude - include if not (hasattr(model, name) or hasattr(type(model), name))
+    ):
+        hint = did_you_mean(nothing[0], [*model.hyperparameters(), *_COUNTERS])
+        raise ValueError(f"exclude={nothing} leaves nothing out: the model has no such attribute.{hint}")
+    saved = taken(model, exclude, include)
+    rng_values, rng_arrays = rng_state()
+    saved.info["rng"] = rng_values | {"action_space": encode(model.action_space.np_random.bit_generator.state)}
+    saved.state |= prefixed("rng", rng_arrays)
+    write(saved, target)
+
+
+def write(saved: Saved, target: Any) -> None:
+    """Write a file: to a path (``.zip`` is added to a name without a suffix), or one that is open."""
+    with opened(target, "wb") as file:
+        _write(saved, file)
+
+
+def taken(model: Model, exclude: Collection[str] = (), include: Collection[str] = ()) -> Saved:
+    """What a file holds of a model, but for random states. See :meth:`Algorithm.save`."""
+    saved = Saved(_describe(model, set(exclude) - set(include)))
+    model._save_state(saved, set(include))
+    return saved
+
+
+def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
+    hyper = {name: _encode_named(name, value) for name, value in model.hyperparameters().items() if name not in exclude}
+    hyper.pop("device", None)
+    return {
+        "format": "polyak",
+        "format_version": FORMAT_VERSION,
+        "algorithm": type(model).__name__,
+        "bases": lineage(type(model)),
+        "hyperparameters": hyper,
+        "observation_space": encode(model.observation_space),
+        "action_space": encode(model.action_space),
+        **model._description(),
+        "counters": {name: getattr(model, name) for name in _COUNTERS if name not in exclude},
+        "extra_state": encode(model._extra_state()),
+        "ep_info_buffer": encode([dict(episode) for episode in model.ep_info_buffer]),
+        "ep_success_buffer": [bool(success) for success in model.ep_success_buffer],
+        "system": system_info(),
+    }
+
+
+def lineage(cls: type) -> list[str]:
+    """Names of an algorithm's class and those that it extends, down to the first that is polyak's own.
+
+    What a program derives from an algorithm is that algorithm; polyak's, such as C51 from DQN, are others.
+    """
+    names = []
+    for base in cls.__mro__:
+        names.append(base.__name__)
+        if base.__module__.partition(".")[0] == __name__.partition(".")[0]:
+            break
+    return names
+
+
+def _encode_named(name: str, value: Any) -> Any:
+    try:
+        return encode(value)
+    except Exception as error:  # pickling raises almost anything
+        raise ValueError(
+            f"{name}={value!r:.100} cannot be saved ({type(error).__name__}: {error}). Leave it out: "
+            f"save(path, exclude=[{name!r}])."
+        ) from error
+
+
+def split_state(state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """A flat state dict as JSON values and arrays."""
+    values: dict[str, Any] = {}
+    arrays: Arrays = {}
+    for key, value in state.items():
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            arrays[key] = value
+        elif isinstance(value, Mapping) and value and all(isinstance(item, np.ndarray) for item in value.values()):
+            arrays |= {f"{key}//{part}": item for part, item in value.items()}
+        else:
+            values[key] = encode(value)
+    return values, arrays
+
+
+def join_state(values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The inverse of :func:`split_state`."""
+    state: dict[str, Any] = {key: decode(value) for key, value in values.items()}
+    for key, array in arrays.items():
+        outer, _, inner = key.partition("//")
+        if inner:
+            state.setdefault(outer, {})[inner] = array
+        else:
+            state[key] = array
+    return state
+
+
+def split_tree(tree: Any, arrays: Arrays) -> Any:
+    """Nested dicts and lists as JSON values, with their arrays put into ``arrays`` under numbers."""
+    if isinstance(tree, np.ndarray):
+        name = str(len(arrays))
+        arrays[name] = tree
+        return {"$in": name}
+    if isinstance(tree, list):
+        return [split_tree(item, arrays) for item in tree]
+    if isinstance(tree, dict):
+        return {key: split_tree(item, arrays) for key, item in tree.items()}
+    return encode(tree)
+
+
+def join_tree(values: Any, arrays: Arrays) -> Any:
+    """The inverse of :func:`split_tree`."""
+    if isinstance(values, list):
+        return [join_tree(item, arrays) for item in values]
+    if not isinstance(values, dict):
+        return values
+    if "$in" in values:
+        return arrays[values["$in"]]
+    if any(key.startswith("$") for key in values):
+        return decode(values)
+    return {key: join_tree(item, arrays) for key, item in values.items()}
+
+
+def _write(saved: Saved, file: IO[bytes]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("polyak.json", json.dumps(saved.info, indent=1, allow_nan=False))
+        for name in ("networks", "optimizers", "state", "replay"):
+            if arrays := getattr(saved, name):
+                tensors = {key: np.asarray(array, order="C") for key, array in arrays.items()}
+                archive.writestr(f"{name}.safetensors", safetensors.numpy.save(tensors))
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+def read(
+    source: Any,
+    suffix: str = ".zip",
+    kind: str | None = "polyak",
+    *,
+    trust: bool = False,
+    skip: Collection[str] = (),
+    weights_only: bool = False,
+) -> Saved:
+    """Read a model file (or, with ``kind="polyak-replay"``, a replay buffer's).
+
+    Args:
+        source: a path or an open file.
+        suffix: added to a path if there is no file of that name.
+        kind: what it must be; None: whatever it is.
+        trust: also read what another library has pickled, which can run any code.
+        skip: of another library's file: names whose values the caller brings, so that the file's are not looked at.
+        weights_only: of another library's file: leave all but the weights alone.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is not a model file, it is damaged, or a newer polyak wrote it.
+    """
+    with opened(source, "rb", suffix) as file:
+        name = name_of(file, source)
+        try:
+            with damage_named(name), open_zip(file, name) as archive:
+                foreign = _foreign_reader(archive) if kind == "polyak" else None
+                if foreign is not None:
+                    return resolve_name(foreign)(archive, name, trust=trust, skip=skip, weights_only=weights_only)
+                saved = _read_archive(archive, name)
+        except DAMAGED as error:
+            reason = "it wasn't a zip-file, or only a part of one" if "not a zip file" in str(error) else error
+            raise ValueError(
+                f"{name} is not a model file, or it is damaged ({reason}). Save the model again."
+            ) from error
+    if kind not in (None, saved.info.get("format")):
+        raise ValueError(f"{name} is a file of kind {saved.info.get('format')!r}, not {kind!r}. Is it the right file?")
+    return saved
+
+
+def _foreign_reader(archive: zipfile.ZipFile) -> str | None:
+    members = set(archive.namelist())
+    if "polyak.json" in members:
+        return None
+    return next((reader for marker, reader in formats.MODELS.items() if marker in members), None)
+
+
+def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
+    members = check_members(archive, name)
+    if "polyak.json" not in members:
+        raise ValueError(f"{name} was not written by polyak: it holds no polyak.json. Found {sorted(members)[:8]}.")
+    info = plain_json.parse_object(archive.read("polyak.json"), f"{name}: polyak.json")
+    if not isinstance(version := info.get("format_version", 0), int) or version > FORMAT_VERSION:
+        raise ValueError(
+            f"{name} has format version {version}; this polyak reads up to {FORMAT_VERSION}. Upgrade polyak."
+        )
+    saved = Saved(info)
+    for part in ("networks", "optimizers", "state", "replay"):
+        if f"{part}.safetensors" in members:
+            setattr(saved, part, read_arrays(archive.read(f"{part}.safetensors"), f"{name}: {part}.safetensors"))
+    return saved
+
+
+def load(
+    cls: type[M] | Callable[[Mapping[str, Any]], type[M]],
+    source: Any,
+    env: Any,
+    device: torch.device | str,
+    custom_objects: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    print_system_info: bool,
+    force_reset: bool,
+    trust: bool,
+    resume: bool,
+) -> M:
+    """Build a model from a file; see :meth:`Algorithm.load`.
+
+    Args:
+        cls: the model's class, or what finds it by the file's description.
+    """
+    saved = read(source, trust=trust, skip=custom_objects.keys() | (overrides.keys() - {"policy_kwargs"}))
+    info = saved.info
+    if print_system_info:
+        _print_system_info(info)
+    if resume and saved.foreign:
+        raise ValueError("resume=True needs a file that polyak wrote: another library's holds no random states.")
+    if not isinstance(cls, type):
+        with damage_named(source):
+            cls = cls(info)
+    return built(cls, saved, source, env, device, custom_objects, overrides, force_reset, trust, resume)
+
+
+def built(
+    cls: type[M],
+    saved: Saved,
+    source: Any,
+    env: Any = None,
+    device: torch.device | str = "auto",
+    custom_objects: Mapping[str, Any] = _NOTHING,
+    overrides: Mapping[str, Any] = _NOTHING,
+    force_reset: bool = True,
+    trust: bool = False,
+    resume: bool = False,
+) -> M:
+    """Build a model from what a file holds of it, which came from ``source``; see :meth:`Algorithm.load`."""
+    info = saved.info
+    with damage_named(source):
+        _check_algorithm(cls, info)
+        hyper, policy = _hyperparameters(cls, saved, custom_objects, overrides, trust)
+        observation_space, action_space = (
+            custom_objects.get(name) or decode(info[name]) for name in ("observation_space", "action_space")
+        )
+        for name, space in (("observation_space", observation_space), ("action_space", action_space)):
+            if not isinstance(space, gym.Space):
+                raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
+    _check_overrides(cls, saved, overrides)
+
+    with damage_named(source):
+        model = cls._unbuilt(policy, device, hyper)
+        model.observation_space, model.action_space = observation_space, action_space
+        model._enter(saved, env)
+        with no_larger_than(saved.networks.values(), hyper.get("policy_kwargs"), trust):
+            model._setup_model()
+        restore(model, saved, trust)
+        model._go_on(saved, resume, force_reset)
+        if resume:
+            set_rng_state(info["rng"], saved.state_of("rng"))
+            model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
+    model._call_built()
+    return model
+
+
+def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
+    """An algorithm may load its own files, and those of programs' subclasses of it, which may load files of it."""
+    written = info["algorithm"]
+    if written is not None and written not in lineage(cls) and cls.__name__ not in info["bases"]:
+        raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
+
+
+def _hyperparameters(
+    cls: type[Model], saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
+) -> tuple[dict[str, Any], Any]:
+    """What to build the model with: from the file, except for what the caller gives; and its policy."""
+    given = {**custom_objects, **overrides}
+    brought = custom_objects.keys() | (overrides.keys() - {"policy_kwargs"})
+    info, known = saved.info, {f.name for f in fields(cls)}  # type: ignore[arg-type]  # a dataclass
+    stored = info["hyperparameters"]
+    if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
+        stored = {name: value for name, value in stored.items() if cls._takes(name)}
+    stored = {name: value for name, value in stored.items() if name not in left_out(cls)}  # of earlier versions
+    known |= stored.keys()
+    hyper = {name: decode(value, trust) for name, value in stored.items() if name not in brought}
+    if "policy_kwargs" not in custom_objects:
+        _check_policy_kwargs(hyper, overrides)
+    policy = _policy(info, custom_objects, trust)
+    hyper = warn_untrusted({name: value for name, value in hyper.items() if name not in given})
+    let_be = (saved.foreign | _NOT_HYPERPARAMETERS) - known
+    if unknown := sorted(custom_objects.keys() - known - let_be - overrides.keys()):
+        warn_user(f"custom_objects={unknown} replace nothing: the file has no such values.")
+        let_be |= set(unknown)
+    return hyper | {name: value for name, value in given.items() if name not in let_be}, policy
+
+
+def _policy(info: Mapping[str, Any], custom_objects: Mapping[str, Any], trust: bool) -> Any:
+    """The policy's name or class; ``None`` of an algorithm that has none."""
+    if (policy := custom_objects.get("policy_class")) is None:
+        if "policy" not in info:
+            return None
+        policy = info["policy"]
+    if isinstance(policy, dict):
+        policy = decode(policy, trust)
+    if not isinstance(policy, str | type | Untrusted):
+        raise ValueError(f"the file's policy is {policy!r:.100}. Pass custom_objects={{'policy_class': ...}}.")
+    if isinstance(policy, Untrusted):
+        raise UntrustedError(
+            f"the file's policy is {policy}. Pass custom_objects={{'policy_class': ...}}, or trust=True if you trust "
+            "the file."
+        )
+    return policy
+
+
+_NOT_HYPERPARAMETERS = frozenset(
+    ("observation_space", "action_space", "policy_class", "lr_schedule", "exploration_schedule")
+)
+"""Attributes that programs for Stable-Baselines3 give as custom objects. The schedules are made from other values."""
+
+
+def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> None:
+    """Refuse names that nothing would read: not every constructor does."""
+    parameters = inspect.signature(cls).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    known = {*(f.name for f in fields(cls)), *parameters, *saved.info["hyperparameters"], *saved.foreign}
+    known -= left_out(cls)
+    if unknown := sorted(overrides.keys() - known - _NOT_HYPERPARAMETERS):
+        hint = did_you_mean(unknown[0], known)
+        raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}.{hint}")
+
+
+def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    given, stored = overrides.get("policy_kwargs"), hyper.get("policy_kwargs")
+    if holds_untrusted(stored):
+        if given is None:
+            raise UntrustedError(
+                f"the file's policy_kwargs={stored} hold pickled code. Pass them through custom_objects="
+                "{'policy_kwargs': ...}, or pass trust=True if you trust the file."
+            )
+    elif given is not None and given != stored:
+        raise ValueError(
+            f"policy_kwargs={given} differ from those in the file, {stored}. Leave them out: the networks must be"
+            " those that were saved."
+        )
+
+
+def restore(model: Model, saved: Saved, trust: bool = False) -> None:
+    """Give a model that was set up what a file says of it."""
+    info = saved.info
+    for name, value in info["counters"].items():
+        if name in _COUNTERS:
+            check_counter(name, value)
+            setattr(model, name, value)
+    model._load_state(saved)
+    model.ep_info_buffer.extend(_episodes(decode(info["ep_info_buffer"])))
+    model.ep_success_buffer.extend(_successes(info["ep_success_buffer"]))
+    extra = decode(info["extra_state"], trust)
+    _check_kinds(extra, model._extra_state())
+    model._load_extra_state(extra)
+
+
+def check_counter(name: str, value: Any, least: int = 0, most: int = _MAX_COUNT) -> None:
+    """Refuse a counter that no training arrives at.
+
+    Raises:
+        ValueError: the value is not a number from ``least`` to ``most``, or a fraction of what is counted in wholes.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if name == "_current_progress_remaining":  # falls below 0 in a run that is longer than planned
+        least = -most
+    elif name not in ("_total_timesteps", "seconds"):
+        number = number and value == int(value)
+    if not number or not least <= value <= most:
+        raise ValueError(f"the file's {name} is {value!r:.80}, which no training arrives at: it is damaged.")
+
+
+def _episodes(found: Any) -> list[dict[str, Any]]:
+    if not isinstance(found, list) or not all(isinstance(episode, dict) for episode in found):
+        raise ValueError(f"the file's ep_info_buffer is {found!r:.80}, not a list of episodes: it is damaged.")
+    return found
+
+
+def _successes(found: Any) -> list[bool]:
+    if not isinstance(found, list) or not all(isinstance(success, bool | int | float) for success in found):
+        raise ValueError(f"the file's ep_success_buffer is {found!r:.80}, not a list of truths: it is damaged.")
+    return found
+
+
+def _check_kinds(found: Any, own: Mapping[str, Any]) -> None:
+    """Refuse numbers of the wrong kind where the model has such itself."""
+    if not isinstance(found, dict):
+        raise ValueError(f"the file's extra_state is {found!r:.80}, not names and values: it is damaged.")
+    for name in found.keys() & own.keys():
+        value, mine = found[name], own[name]
+        if isinstance(mine, bool) and not isinstance(value, bool):
+            raise ValueError(f"the file's {name} is {value!r:.80}, neither true nor false: it is damaged.")
+        if isinstance(mine, int) and not isinstance(mine, bool):
+            check_counter(name, value, least=min(mine, 0))
+        elif isinstance(mine, float) and (type(value) not in (int, float) or not math.isfinite(value)):
+            raise ValueError(f"the file's {name} is {value!r:.80}, not a number: it is damaged.")
+
+
+# -- replay buffers ----------------------------------------------------------------------------------------------------
+
+
+class Buffer(Protocol):
+    """What saving needs of a replay buffer."""
+
+    observation_space: gym.Space
+    action_space: gym.Space
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def save_buffer(buffer: Buffer, target: Any) -> None:
+    """Write the filled part of a replay buffer; see :meth:`OffPolicyAlgorithm.save_replay_buffer`."""
+    values, arrays = split_state(buffer.state_dict())
+    info = {"format": "polyak-replay", "format_version": FORMAT_VERSION, "replay": values}
+    info |= {name: encode(getattr(buffer, name)) for name in ("observation_space", "action_space")}
+    with opened(target, "wb", suffix=".pkl") as file:
+        _write(Saved(info, replay=arrays), file)
+
+
+def load_buffer(
+    buffer: Buffer, source: Any, trust: bool = False, make_room: Callable[[dict[str, Any]], Buffer] | None = None
+) -> None:
+    """Read what :func:`save_buffer` wrote, or a replay buffer of another library.
+
+    Args:
+        buffer: where to.
+        source: a path or an open file.
+        trust: also read what another library has pickled, which can run any code.
+        make_room: from what :func:`save_buffer` wrote, the buffer that takes it; ``None``: ``buffer``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not such a file, or it does not fit the buffer.
+    """
+    with opened(source, "rb", suffix=".pkl") as file:
+        for start, reader in formats.BUFFERS.items():
+            if begins_with(file, start):
+                resolve_name(reader)(file, name_of(file, source), buffer, trust=trust)
+                return
+    with damage_named(source):
+        saved = read(source, suffix=".pkl", kind="polyak-replay")
+        state = join_state(saved.info["replay"], saved.replay)
+        (buffer if make_room is None else make_room(state)).load_state_dict(state)
+
+
+# -- what wrote a file -------------------------------------------------------------------------------------------------
+
+
+def system_info() -> dict[str, str]:
+    """Versions of everything that matters to a model."""
+    return {
+        "OS": platform.platform(),
+        "Python": platform.python_version(),
+        "polyak": metadata.version("polyak"),
+        "PyTorch": torch.__version__,
+        "GPU": str(torch.cuda.is_available()),
+        "NumPy": np.__version__,
+        "Gymnasium": gym.__version__,
+    }
+
+
+def _print_system_info(info: Mapping[str, Any]) -> None:
+    for title, system in (("CURRENT SYSTEM INFO", system_info()), ("SAVED MODEL SYSTEM INFO", info["system"])):
+        print(f"== {title} ==")
+        for key, value in system.items():
+            print(f"- {key}: {value}")
+        print()

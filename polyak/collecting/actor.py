@@ -1,0 +1,162 @@
+"""Acting: a policy, the exploration around it, and the way from its units to those of the environments.
+
+An actor knows neither environment nor learner, so that the same object acts beside the learner, whose policy it holds,
+and in another process, with a copy of it.
+
+Shape letters: N environments.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from polyak.collecting.exploration import Arrays, Exploration
+from polyak.collecting.runner import Acted
+from polyak.data.step import Observations
+from polyak.nn.backends.choice import BACKENDS, backend_of
+from polyak.nn.policies.base import Policy, State, n_rows, renewed
+
+
+class Actor:
+    """Chooses actions for N environments.
+
+    Pickling takes the policy along without its optimizers; what is unpickled gives the same actions from equal states
+    of the random generators. A deep copy of a model has an actor that holds the copy's policy.
+
+    Args:
+        policy: chooses.
+        exploration: what is done to its actions, by name, in the order in which it is asked.
+        deterministic: the policy's likeliest actions rather than samples.
+
+    Attributes:
+        policy, exploration: change them through :meth:`adopt` and :meth:`explore`.
+        memory: what the policy remembers, by name [N, ...]; ``None`` of one that does not, or before the first step.
+    """
+
+    def __init__(
+        self, policy: Policy, exploration: Mapping[str, Exploration] | None = None, deterministic: bool = False
+    ) -> None:
+        self.deterministic = deterministic
+        self.adopt(policy)
+        self.explore(exploration or {})
+
+    def adopt(self, policy: Policy) -> None:
+        """Act with another policy, which remembers nothing yet."""
+        self.policy, self.codec = policy, policy.codec
+        self._remembers = policy.initial_memory(1) is not None
+        self.memory: State | None = None
+        self._decide = backend_of(policy)
+
+    def explore(self, exploration: Mapping[str, Exploration]) -> None:
+        """Explore in another way from now on."""
+        self.exploration = dict(exploration)
+        parts = self.exploration.values()
+        self._begin = [part.begin for part in parts if type(part).begin is not Exploration.begin]
+        self._before = [part.before for part in parts if type(part).before is not Exploration.before]
+        self._after = [part.after for part in parts if type(part).after is not Exploration.after]
+
+    def prepare(self, observations: Observations) -> None:
+        """Make ready for observations like these [N, ...], so that the first step takes no longer than any other."""
+        self.policy.set_training_mode(False)
+        self._decide.prepare(observations)
+
+    def begin(self, rows: int, anew: bool = True) -> None:
+        """Make policy and exploration ready for a series of steps in N environments.
+
+        Args:
+            rows: N.
+            anew: ``False`` goes on with a series that was interrupted.
+        """
+        self.policy.set_training_mode(False)
+        if type(self._decide) is not BACKENDS.get(self.policy.backend):
+            self._decide = backend_of(self.policy)
+        self._decide.begin()
+        if anew:
+            for begin in self._begin:
+                begin(self.policy, rows)
+
+    def act(
+        self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
+    ) -> Acted:
+        """Actions for observations, and what is to be stored with them.
+
+        Args:
+            observations: finite, [N, ...] or a dict of them.
+            episode_starts: [N] bool, where an episode begins, so that memory and noise start anew; ``None``: nowhere.
+            masks: [N, M] bool, which choices are allowed; ``None``: all.
+
+        Raises:
+            PolicyError: masks for a policy that does not heed them.
+            ValueError: an observation is of another shape than the policy's space, or too large for float32.
+        """
+        starts = np.zeros(n_rows(observations), dtype=bool) if episode_starts is None else episode_starts
+        actions: np.ndarray | None = None
+        extras: Arrays = {}
+        for before in self._before:
+            if (actions := before(self.policy, starts, masks)) is not None:
+                break
+        if actions is None or self._remembers:  # a memory moves on, whoever acts
+            memory = self.recall(starts)
+            chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
+            if memory is not None:
+                extras = {**{name: part.numpy(force=True) for name, part in memory.items()}, **extras}
+            actions = chosen if actions is None else actions
+        for after in self._after:
+            actions = after(actions)
+        return Acted(self.codec.to_env(actions), actions, extras)
+
+    def recall(self, starts: np.ndarray) -> State | None:
+        """What the policy remembers before the next step: nothing of episodes that are over. ``starts`` [N]: where
+        episodes begin. ``None`` of a policy without memory."""
+        if not self._remembers or (self.memory is not None and not np.count_nonzero(starts)):
+            return self.memory
+        fresh = self.policy.initial_memory(len(starts))
+        return fresh if fresh is None or self.memory is None else renewed(self.memory, fresh, starts)
+
+    # -- weights and state ---------------------------------------------------------------------------------------------
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take newer weights, a state dict of the policy; an actor beside its learner has them anyway."""
+        self.policy.load_state_dict(weights)
+
+    def state(self) -> Arrays:
+        """Memory and the state of exploration, as arrays by name; weights and random generators are not in it."""
+        state = {f"memory/{name}": value.numpy(force=True) for name, value in (self.memory or {}).items()}
+        for name, part in self.exploration.items():
+            state |= {f"{name}/{key}": value for key, value in part.state(self.policy).items()}
+        return state
+
+    def load_state(self, state: Arrays) -> None:
+        """Go on from what :meth:`state` returned; parts of exploration that it does not name stay as they are."""
+        device = self.policy.device
+        memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in _under("memory", state).items()}
+        self.memory = memory or None
+        for name, part in self.exploration.items():
+            if own := _under(name, state):
+                part.load_state(self.policy, own)
+
+    # -- copies --------------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        policy = copy_of(self.policy)
+        return {**vars(self), "policy": policy, "_decide": backend_of(policy)}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Actor":
+        memo[id(self)] = copied = type(self).__new__(type(self))
+        vars(copied).update(copy.deepcopy(vars(self), memo))
+        return copied
+
+
+def _under(prefix: str, arrays: Arrays) -> Arrays:
+    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
+
+
+def copy_of(policy: Policy) -> Policy:
+    """Another policy with the same weights, to act with elsewhere: without the optimizers that hang on it."""
+    found = [value for module in policy.modules() for value in vars(module).values() if isinstance(value, Optimizer)]
+    return copy.deepcopy(policy, {id(optimizer): None for optimizer in found})

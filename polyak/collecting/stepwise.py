@@ -1,0 +1,88 @@
+"""Values and log-probabilities step by step, as Stable-Baselines3 has them.
+
+The learner evaluates whole rollouts. Three want the numbers of a step before the next one is made: callbacks that read
+``locals["values"]``, rollout buffers with an ``add`` or ``compute_returns_and_advantage`` of a user's own, and policies
+whose ``forward``, a user's own, returns other numbers than ``evaluate_actions``. They are served here.
+
+Shape letters: N environments.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyak.collecting.actor import Actor
+from polyak.collecting.rollout import RolloutWriter, Successors, columns_of
+from polyak.collecting.time_split import Stopwatch
+from polyak.data import RolloutBuffer
+from polyak.data.step import Step
+from polyak.learning.rollout_learner import RolloutLearner
+from polyak.learning.states import States
+from polyak.nn.policies.base import Policy
+
+
+def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
+    """A step with ``values`` and ``log_probs`` [N] of its rows among its extras, unless the policy has said them."""
+    if "values" in step.extras:
+        return step
+    observations = policy.obs_to_tensor(step.observations)[0]
+    actions = torch.as_tensor(step.actions, device=policy.device)
+    columns = {k: torch.as_tensor(v, device=policy.device) for k, v in step.extras.items() if k != "next_masks"}
+    found = learner.eagerly(learner.evaluation, (observations, actions, columns), policy)
+    values, log_probs = found["values"].numpy(force=True), found["log_probs"].numpy(force=True)
+    return step._replace(extras={**step.extras, "values": values, "log_probs": log_probs})
+
+
+def locals_of(step: Step, learner: RolloutLearner, policy: Policy, watch: Stopwatch) -> dict[str, Any]:
+    """What callbacks find in ``self.locals`` about a step besides what the environments say.
+
+    Args:
+        step: is about to be stored.
+        learner: evaluates it.
+        policy: has acted.
+        watch: where to add up how long that takes.
+    """
+    with watch:
+        extras = with_values(step, learner, policy).extras
+        values, log_probs = (torch.from_numpy(extras[name]) for name in ("values", "log_probs"))
+        tensors = policy.obs_to_tensor(step.observations)[0]
+    return {"obs_tensor": tensors, "values": values[:, None], "log_probs": log_probs}
+
+
+class StepwiseWriter(RolloutWriter):
+    """Hands each step to the buffer with its values, and with those of the states in which it cut episodes short.
+
+    Args:
+        buffer: where to.
+        actor: makes the steps.
+        learner: evaluates them.
+    """
+
+    def __init__(self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner) -> None:
+        super().__init__(buffer, actor, Successors())
+        self.learner = learner
+
+    def ready(self, step: Step) -> Step:
+        return with_values(step, self.learner, self.actor.policy)
+
+    def write(self, step: Step) -> None:
+        self._last = step = self.ready(step)
+        final_values = None
+        if step.ended and step.truncated.any():
+            final_values = np.zeros(len(step.truncated), np.float32)
+            final_values[step.truncated] = self._values_after(step)
+        values, log_probs = step.extras["values"], step.extras["log_probs"]
+        self.buffer.record(columns_of(step), values, log_probs, final_values)
+
+    def _values_after(self, step: Step) -> np.ndarray:
+        """Of the states in which episodes were cut short."""
+        policy, cut = self.actor.policy, States.cut(step, self.actor.memory)
+        states = cut.tensors(self.buffer.observation_space, policy.device)
+        return self.learner.prepare((), states, policy).next_values.numpy(force=True)
+
+    def rows(self) -> tuple[Any, ...]:
+        return ()
+
+    def last(self) -> Step:
+        return self._last

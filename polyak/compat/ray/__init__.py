@@ -1,0 +1,126 @@
+# ruff: noqa: I001 - one statement for each file, which isort would split
+"""RLlib's way of speaking: configs that build algorithms, modules and catalogs, on polyak's own algorithms. Beside it,
+what lets games be played on Ray.
+
+Names are imported from their files when first used, so that importing this package stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
+    from polyak.compat.ray.algorithm import Algorithm as Algorithm
+    from polyak.compat.ray.callbacks import DefaultCallbacks as DefaultCallbacks, RLlibCallback as RLlibCallback
+    from polyak.compat.ray.columns import (
+        ACTOR as ACTOR,
+        CRITIC as CRITIC,
+        DEFAULT_MODULE_ID as DEFAULT_MODULE_ID,
+        ENCODER_OUT as ENCODER_OUT,
+        Columns as Columns,
+    )
+    from polyak.compat.ray.config.base import AlgorithmConfig as AlgorithmConfig
+    from polyak.compat.ray.config.dqn import DQNConfig as DQNConfig, RainbowConfig as RainbowConfig
+    from polyak.compat.ray.config.impala import APPOConfig as APPOConfig, IMPALAConfig as IMPALAConfig
+    from polyak.compat.ray.config.ppo import PPOConfig as PPOConfig
+    from polyak.compat.ray.config.sac import SACConfig as SACConfig
+    from polyak.compat.ray.environments import EnvContext as EnvContext, register_env as register_env
+    from polyak.compat.ray.errors import NotThereYetError as NotThereYetError
+    from polyak.compat.ray.filters import MeanStdFilter as MeanStdFilter
+    from polyak.compat.ray.models.catalog import (
+        Catalog as Catalog,
+        DefaultModelConfig as DefaultModelConfig,
+        DQNCatalog as DQNCatalog,
+        DQNRainbowCatalog as DQNRainbowCatalog,
+        PPOCatalog as PPOCatalog,
+    )
+    from polyak.compat.ray.models.configs import (
+        ActorCriticEncoderConfig as ActorCriticEncoderConfig,
+        CNNEncoderConfig as CNNEncoderConfig,
+        FreeLogStdMLPHeadConfig as FreeLogStdMLPHeadConfig,
+        MLPEncoderConfig as MLPEncoderConfig,
+        MLPHeadConfig as MLPHeadConfig,
+        ModelConfig as ModelConfig,
+        RecurrentEncoderConfig as RecurrentEncoderConfig,
+    )
+    from polyak.compat.ray.models.default_modules import (
+        DefaultDQNTorchRLModule as DefaultDQNTorchRLModule,
+        DefaultPPOTorchRLModule as DefaultPPOTorchRLModule,
+        DQNRainbowTorchRLModule as DQNRainbowTorchRLModule,
+        PPORLModule as PPORLModule,
+        PPOTorchRLModule as PPOTorchRLModule,
+    )
+    from polyak.compat.ray.models.distributions import TorchMultiDistribution as TorchMultiDistribution
+    from polyak.compat.ray.models.encoders import Encoder as Encoder, TorchModel as TorchModel
+    from polyak.compat.ray.models.multi import MultiRLModule as MultiRLModule, MultiRLModuleSpec as MultiRLModuleSpec
+    from polyak.compat.ray.models.rl_module import (
+        InferenceOnlyAPI as InferenceOnlyAPI,
+        QNetAPI as QNetAPI,
+        RLModule as RLModule,
+        RLModuleSpec as RLModuleSpec,
+        TargetNetworkAPI as TargetNetworkAPI,
+        TorchRLModule as TorchRLModule,
+        ValueFunctionAPI as ValueFunctionAPI,
+    )
+    from polyak.compat.ray.models.simplex import Simplex as Simplex
+    from polyak.compat.ray.models.torch_distributions import (
+        Distribution as Distribution,
+        TorchCategorical as TorchCategorical,
+        TorchDeterministic as TorchDeterministic,
+        TorchDiagGaussian as TorchDiagGaussian,
+        TorchDistribution as TorchDistribution,
+        TorchMultiCategorical as TorchMultiCategorical,
+    )
+    from polyak.compat.ray.processes.players import RayCrew as RayCrew
+    from polyak.compat.ray.trainables import (
+        get_algorithm_class as get_algorithm_class,
+        get_trainable_cls as get_trainable_cls,
+    )
+    from polyak.compat.ray.tuning import tune_trainable as tune_trainable
+
+_PLACES = {
+    "algorithm": "Algorithm",
+    "callbacks": "DefaultCallbacks RLlibCallback",
+    "columns": "ACTOR CRITIC DEFAULT_MODULE_ID ENCODER_OUT Columns",
+    "config.base": "AlgorithmConfig",
+    "config.dqn": "DQNConfig RainbowConfig",
+    "config.impala": "APPOConfig IMPALAConfig",
+    "config.ppo": "PPOConfig",
+    "config.sac": "SACConfig",
+    "environments": "EnvContext register_env",
+    "errors": "NotThereYetError",
+    "filters": "MeanStdFilter",
+    "models.catalog": "Catalog DefaultModelConfig DQNCatalog DQNRainbowCatalog PPOCatalog",
+    "models.configs": "ActorCriticEncoderConfig CNNEncoderConfig FreeLogStdMLPHeadConfig MLPEncoderConfig "
+    "MLPHeadConfig ModelConfig RecurrentEncoderConfig",
+    "models.default_modules": "DefaultDQNTorchRLModule DefaultPPOTorchRLModule DQNRainbowTorchRLModule PPORLModule "
+    "PPOTorchRLModule",
+    "models.distributions": "TorchMultiDistribution",
+    "models.encoders": "Encoder TorchModel",
+    "models.multi": "MultiRLModule MultiRLModuleSpec",
+    "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
+    "ValueFunctionAPI",
+    "models.simplex": "Simplex",
+    "models.torch_distributions": "Distribution TorchCategorical TorchDeterministic TorchDiagGaussian "
+    "TorchDistribution TorchMultiCategorical",
+    "processes.players": "RayCrew",
+    "trainables": "get_algorithm_class get_trainable_cls",
+    "tuning": "tune_trainable",
+}
+_HOME = {name: module for module, names in _PLACES.items() for name in names.split()}
+_ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "IMPALA", "APPO")
+
+__all__ = sorted([*_HOME, *_ALGORITHMS])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _ALGORITHMS:
+        return importlib.import_module(f"{__name__}.trainables").get_trainable_cls(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

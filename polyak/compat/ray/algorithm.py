@@ -1,0 +1,525 @@
+"""An algorithm as RLlib has it: ``train()`` again and again, each time one iteration and a dict of results.
+
+What learns is polyak's own algorithm, under ``algo.model``: with no further processes it makes the same numbers as
+``polyak.PPO(...).learn(...)`` would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from typing_extensions import Self
+
+from polyak.compat.ray import checkpoints, not_called, results
+from polyak.compat.ray.callbacks import EnvRunner, Hooks, MetricsLogger
+from polyak.compat.ray.columns import DEFAULT_MODULE_ID
+from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.environments import in_units_of
+from polyak.compat.ray.episodes import EndsElsewhere, EpisodesOfTraining
+from polyak.compat.ray.evaluation import LocalEvaluators, order_of
+from polyak.compat.ray.filters import filter_around
+from polyak.compat.ray.groups import LocalLearner
+from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
+from polyak.compat.ray.models.rl_module import read_state
+from polyak.compat.ray.overrides import changed, refuse
+from polyak.compat.ray.places import (
+    check_processes,
+    make_evaluators,
+    make_learners,
+    make_places,
+    make_runners,
+    of_others,
+)
+from polyak.compat.ray.plain import take_exploration
+from polyak.evaluation.undisturbed import undisturbed
+from polyak.hyperparameters.declaration import require
+from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.suggestions import did_you_mean
+
+
+class Algorithm:
+    """What a config builds.
+
+    Args:
+        config: copied by ``build_algo()``, and frozen here.
+
+    Attributes:
+        config: frozen.
+        model: polyak's algorithm.
+        iteration: calls of :meth:`train` so far.
+        env_runner_group: who collects experience.
+        learner_group: who learns from it.
+
+    Raises:
+        HyperparameterError: a setting that cannot be, or that cannot be together with another.
+        NotThereYetError: more processes are asked for than this one.
+    """
+
+    config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
+
+    def __init__(self, config: AlgorithmConfig | None = None) -> None:
+        config = self.get_default_config() if config is None else config
+        refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
+        beside = config.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
+        fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training continues. Leave it out."
+        require(not beside, "evaluation_parallel_to_training", True, fix)
+        config.validate()
+        config.freeze()
+        self.config, self.iteration = config, 0
+        self._since_restore = [0.0, 0.0]  # iterations and their seconds in this process
+        self.setup(config)
+        fix = f"setup() of {type(self).__name__} has made no model: let it call super().setup(config)."
+        require("model" in vars(self), "algo_class", type(self), fix)
+        self._hooks("on_algorithm_init", algorithm=self)
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Make environments, networks and those who collect and learn. A subclass may add to it."""
+        self._hooks = Hooks(config)
+        check_processes(config, self._hooks.wants_steps())
+        self._evaluators = make_evaluators(config, self._created())
+        shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
+        if shown and isinstance(self._evaluators, LocalEvaluators):
+            self._evaluators.show = self._hooks.shown(self, evaluating=True)
+        self._stopped = False
+        self._learners: LocalLearner | None = None
+        try:
+            self._make_model()
+        except BaseException:
+            self._evaluators.stop()
+            raise
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """A new config with the algorithm's defaults, which builds this class."""
+        return cls.config_class(algo_class=cls)
+
+    def _make_model(self) -> None:
+        self._remote, env, self._seen = make_places(self.config, self._created())
+        self._turned = self._seen.turned
+        self._spaces = self._seen.observations, self._seen.own_actions
+        try:
+            self.plain = self.config.plain(self._turned)
+            self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
+            self._adopt(self.plain.algorithm(self.plain.policy, env, **self.plain.kwargs))
+        except BaseException:
+            env.close()
+            if self._remote is not None:
+                self._remote.stop()
+            raise
+        if (path := self.config.get_rl_module_spec().load_state_path) is not None:
+            self._begin_with(path)
+        self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
+
+    def _adopt(self, model: Any, anew: bool = True) -> None:
+        """Go on with a model."""
+        self._end_replay()
+        self.model = model
+        self._log = results.Means()
+        model.set_logger(self._log)
+        self._episodes = results.Episodes(model.ep_info_buffer.maxlen)
+        self._episodes.extend(model.ep_info_buffer)
+        model.ep_info_buffer = self._episodes
+        take_exploration(self.config, model)
+        if hasattr(model.policy, "explored"):
+            model.policy.explored = model.num_timesteps
+        shown: Any = None
+        if self._hooks.wants_steps() or self._hooks.wants("on_episode_end"):
+            kind = EpisodesOfTraining if self._remote is None else EndsElsewhere
+            shown = kind(self._hooks.shown(self, evaluating=False))
+        if self._learners is not None:
+            self._learners.stop()
+        self._learners = self.learner_group = make_learners(self.config, model, self._seen)
+        self.env_runner_group = make_runners(self._remote, model, shown, anew)
+
+    def _end_replay(self) -> None:
+        """End the processes that hold the replay buffer, if there are any."""
+        buffer = getattr(vars(self).get("model"), "replay_buffer", None)
+        if buffer is not None:
+            buffer.close()
+
+    def _begin_with(self, path: Any) -> None:
+        """Give the module, and its target networks, the weights of another."""
+        self.get_module().set_state(read_state(path))
+        policy = self.model.policy
+        if hasattr(policy, "q_net_target"):
+            policy.q_net_target.load_state_dict(policy.q_net.state_dict())
+        if hasattr(self.model.learner, "target_policy"):
+            self.model.learner.target_policy.load_state_dict(policy.state_dict())
+
+    def _created(self) -> Callable[..., None] | None:
+        if not self._hooks.wants("on_environment_created"):
+            return None
+        return lambda **known: self._hooks("on_environment_created", env_runner=None, **known)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def training_step(self) -> None:
+        """Collect one batch and learn from it. A subclass may do otherwise."""
+        self.env_runner_group.go_on()
+
+    def train(self) -> dict[str, Any]:
+        """One iteration: as many training steps as the config's least seconds and steps ask for; then, every
+        ``evaluation_interval`` iterations, an evaluation.
+
+        Returns:
+            nested results; ``"evaluation"`` only where there was one just now.
+
+        Raises:
+            RuntimeError: the algorithm was stopped.
+        """
+        if self._stopped:
+            raise RuntimeError("the algorithm was stopped: build another, or restore one by from_checkpoint().")
+        config, model = self.config, self.model
+        began, steps, episodes = time.perf_counter(), model.num_timesteps, self._episodes.lifetime
+        split, updates, calls, rows = model.time_split, model.learner.steps, 0, 0
+        evaluates = config.evaluation_interval is not None and (self.iteration + 1) % config.evaluation_interval == 0
+        meanwhile = evaluates and config.evaluation_parallel_to_training
+        if meanwhile:
+            self._begin_evaluation()
+        with self.env_runner_group.under_way():
+            while True:
+                self.training_step()
+                if meanwhile:
+                    self._evaluators.go_on()
+                calls += 1
+                rows = self._rows(model.learner.steps - updates)
+                if (
+                    time.perf_counter() - began >= (config.min_time_s_per_iteration or 0)
+                    and model.num_timesteps - steps >= config.min_sample_timesteps_per_iteration
+                    and rows >= config.min_train_timesteps_per_iteration
+                ):
+                    break
+        self.learner_group.settle()
+        self.iteration += 1
+        self._counters["rows"] += rows
+        seconds = time.perf_counter() - began
+        result = {
+            "training_iteration": self.iteration,
+            "num_training_step_calls_per_iteration": calls,
+            "num_env_steps_sampled_lifetime": model.num_timesteps,
+            "env_runners": self._of_runners(model.num_timesteps - steps, self._episodes.lifetime - episodes),
+            "learners": self._of_learners(rows),
+            "fault_tolerance": {
+                "num_healthy_workers": self.env_runner_group.num_healthy_env_runners,
+                "num_remote_worker_restarts": self.env_runner_group.num_restarts,
+            },
+            "timers": self._timers(split, seconds, calls),
+            "done": False,
+            "config": config.to_dict(),
+            **results.of_now(),
+        }
+        if evaluates:
+            evaluated = time.perf_counter()
+            result["evaluation"] = self._end_evaluation() if meanwhile else self.evaluate()
+            result["timers"]["evaluation_iteration"] = time.perf_counter() - evaluated
+            seconds = time.perf_counter() - began
+        self._counters["seconds"] += seconds
+        self._since_restore[0] += 1
+        self._since_restore[1] += seconds
+        result |= {
+            "time_this_iter_s": seconds,
+            "time_total_s": self._counters["seconds"],
+            "iterations_since_restore": int(self._since_restore[0]),
+            "time_since_restore": self._since_restore[1],
+            "num_env_steps_sampled_lifetime_throughput": (model.num_timesteps - steps) / seconds,
+        }
+        if config.log_sys_usage:
+            result["perf"] = results.of_machine()
+        self._hooks("on_train_result", algorithm=self, result=result)
+        return result
+
+    def _rows(self, updates: int) -> int:
+        """Rows that so many gradient steps learned from."""
+        model = self.model
+        if not isinstance(model, RolloutAlgorithm):
+            return updates * int(model.batch_size)
+        rows = model.n_steps * model.n_envs
+        if not hasattr(model, "batch_size"):
+            return updates * rows
+        return round(updates / -(-rows // model.batch_size) * rows)
+
+    def _of_runners(self, steps: int, episodes: int) -> dict[str, Any]:
+        by_module = {DEFAULT_MODULE_ID: steps}
+        lifetime = {DEFAULT_MODULE_ID: self.model.num_timesteps}
+        return {
+            **results.of_training(self._episodes, self.model.n_envs),
+            "num_episodes": episodes,
+            "num_episodes_lifetime": self._episodes.lifetime,
+            "num_episodes_kept": len(self._episodes),
+            "num_env_steps_sampled": steps,
+            "num_env_steps_sampled_lifetime": self.model.num_timesteps,
+            "num_agent_steps_sampled": {"default_agent": steps},
+            "num_agent_steps_sampled_lifetime": {"default_agent": self.model.num_timesteps},
+            "num_module_steps_sampled": by_module,
+            "num_module_steps_sampled_lifetime": lifetime,
+            "weights_seq_no": float(self.model.learner.steps),
+            **self._hooks.metrics_logger.reduced(),
+        }
+
+    def _of_learners(self, rows: int) -> dict[str, Any]:
+        parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad)
+        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"])
+        if "entropy_coeff" in self.config.to_dict():
+            found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.dials["ent_coef"])
+        return found
+
+    def _timers(self, before: Mapping[str, float], seconds: float, calls: int) -> dict[str, float]:
+        after = self.model.time_split
+        spent = {name: max(value - before.get(name, 0.0), 0.0) for name, value in after.items()}
+        return {
+            "training_iteration": seconds,
+            "training_step": seconds / calls,
+            "env_runner_sampling_timer": spent["env"] + spent["inference"] + spent["copy"],
+            "learner_update_timer": spent["update"] + spent["sample"],
+            "synch_weights": 0.0,
+        }
+
+    @staticmethod
+    def summary(result: Mapping[str, Any]) -> str:
+        """One line of what matters in a result of :meth:`train`."""
+        return results.summary(result)
+
+    # -- evaluation ----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        """Play episodes without learning, in environments of their own; training goes on as if nothing had been.
+
+        Args:
+            parallel_train_future: RLlib's, which must be ``None``: ``evaluation_parallel_to_training`` does so.
+
+        Returns:
+            ``{"env_runners": {"episode_return_mean": ...}}``, and in which iteration.
+        """
+        fix = "set evaluation(evaluation_parallel_to_training=True)."
+        require(parallel_train_future is None, "parallel_train_future", parallel_train_future, fix)
+        self._begin_evaluation()
+        return self._end_evaluation()
+
+    def _begin_evaluation(self) -> None:
+        self._hooks("on_evaluate_start", algorithm=self)
+        self._evaluators.begin(self.model, order_of(self.config, int(self._counters["evaluations"])))
+
+    def _end_evaluation(self) -> dict[str, Any]:
+        function = self.config.custom_evaluation_function
+        if function is not None:
+            assert isinstance(self._evaluators, LocalEvaluators)
+            with undisturbed(self.model):
+                found = function(self, self._evaluators.env)
+            found = found[0] if isinstance(found, tuple) else found
+            fix = f"it returned {type(found).__name__}. Let it return a dict."
+            require(isinstance(found, dict), "custom_evaluation_function", function, fix)
+        else:
+            returns, lengths = self._evaluators.result()
+            counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
+            logged = self._hooks.evaluation_logger.reduced()
+            found = {"env_runners": {**results.of_episodes(returns, lengths), **counts, **logged}}
+        found = {**found, "iteration": self.iteration}
+        self._counters["evaluations"] += 1
+        self._hooks("on_evaluate_end", algorithm=self, evaluation_metrics=found)
+        return found
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def compute_single_action(
+        self, observation: Any, state: Any = None, *, explore: bool = False, **kwargs: Any
+    ) -> Any:
+        """The action for one observation, in the environment's units.
+
+        Args:
+            observation: as the environment has it.
+            state: what a module with a memory remembers; ``None`` at the start of an episode.
+            explore: as while experience is collected, rather than the best action.
+            kwargs: RLlib's others, which must be ``None``.
+
+        Returns:
+            the action; of a module with a memory, or with ``state``, (action, next state, {}).
+        """
+        for name, value in kwargs.items():
+            require(value is None, name, value, "there are observation, state and explore.")
+        action, then = self.model.predict(self._filtered(observation), state, deterministic=not explore)
+        action = self._in_units(action)
+        remembers = state is not None or self.model.policy.acting_memory(1) is not None
+        return (action, then, {}) if remembers else action
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> Any:
+        """As every algorithm of polyak's: actions for one observation or several, and the next state."""
+        action, then = self.model.predict(self._filtered(observation), state, episode_start, deterministic)
+        return self._in_units(action), then
+
+    def _filtered(self, observation: Any) -> Any:
+        """As the model learned from it."""
+        known = filter_around(self.model.get_env())
+        return observation if known is None else known.normalize_obs(observation)
+
+    def _in_units(self, action: Any) -> Any:
+        """Of the environment itself, where the model acts in [-1, 1]."""
+        if not isinstance(self.action_space, gym.spaces.Box) or self.action_space == self.model.action_space:
+            return action
+        return in_units_of(self.action_space, action)
+
+    @property
+    def training_iteration(self) -> int:
+        """As :attr:`iteration`."""
+        return self.iteration
+
+    @property
+    def observation_space(self) -> gym.Space:
+        """The environment's."""
+        return self._spaces[0]
+
+    @property
+    def action_space(self) -> gym.Space:
+        """The environment's, in its own units."""
+        return self._spaces[1]
+
+    # -- who collects, and what is logged ------------------------------------------------------------------------------
+
+    @property
+    def env_runner(self) -> EnvRunner:
+        """Who collects experience in this process, with its environments and networks."""
+        return EnvRunner(self._hooks, self, evaluating=False)
+
+    @property
+    def eval_env_runner(self) -> EnvRunner:
+        """Who evaluates in this process, with its environments.
+
+        Raises:
+            AttributeError: others evaluate.
+        """
+        if not isinstance(self._evaluators, LocalEvaluators):
+            raise AttributeError("evaluation runs in other processes: set evaluation_num_env_runners=0.")
+        return EnvRunner(self._hooks, self, evaluating=True)
+
+    @property
+    def metrics(self) -> MetricsLogger:
+        """Where callbacks of training log."""
+        return self._hooks.metrics_logger
+
+    # -- networks ------------------------------------------------------------------------------------------------------
+
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """The networks that learn, themselves and not a copy: value function and target networks included.
+
+        Raises:
+            KeyError: there is only the default module.
+        """
+        if module_id != DEFAULT_MODULE_ID:
+            raise KeyError(f"there is no module {module_id!r}, only {DEFAULT_MODULE_ID!r}.")
+        policy = self.model.policy
+        if (module := getattr(policy, "rl_module", None)) is not None:
+            return module
+        return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
+
+    def get_weights(self) -> dict[str, dict[str, np.ndarray]]:
+        """{"default_policy": {name: array}}: of all networks, copied."""
+        return self.learner_group.get_weights()
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
+        """Put back what :meth:`get_weights` returned.
+
+        Raises:
+            ValueError: they do not fit. Nothing has changed then.
+        """
+        self.learner_group.set_weights(weights)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def save_to_path(self, path: Any) -> str:
+        """Write a checkpoint: a folder with one file, which takes the place of an older one only when it is complete.
+        The module by itself is in it, too, for
+        ``RLModule.from_checkpoint(path + "/learner_group/learner/rl_module")``.
+
+        Returns:
+            the folder.
+        """
+        return checkpoints.save(self, path)
+
+    def restore_from_path(self, path: Any, component: str | None = None) -> None:
+        """Go on from a checkpoint: weights, optimizers, counters and random states, and new episodes.
+
+        Args:
+            path: what :meth:`save_to_path` returned.
+            component: ``"rl_module"``, or a path of RLlib's that ends so: the weights alone.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is damaged, or of another algorithm or other networks. Nothing has changed then.
+        """
+        checkpoints.restore(self, path, component)
+        self._hooks("on_checkpoint_loaded", algorithm=self)
+
+    @classmethod
+    def from_checkpoint(cls, path: Any, config: AlgorithmConfig | None = None) -> Algorithm:
+        """Build an algorithm from a checkpoint.
+
+        Args:
+            path: what :meth:`save_to_path` returned.
+            config: instead of the file's. Needed where that had settings which no file can hold, such as functions.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is damaged, or needs a config.
+        """
+        algorithm = checkpoints.built(path, config, cls)
+        try:
+            algorithm.restore_from_path(path)
+        except BaseException:
+            algorithm.stop()
+            raise
+        return algorithm
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Close all environments; a second call does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self.env_runner_group.stop()
+        self.learner_group.stop()
+        self._end_replay()
+        self._evaluators.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(env={self.config.env!r}, iteration={self.iteration})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in _REPLACED:
+            raise AttributeError(f"{type(self).__name__} has no {name}. Use {_REPLACED[name]}.")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{did_you_mean(name, dir(type(self)))}")
+
+
+_REPLACED = {
+    "save": "save_to_path(path)",
+    "save_checkpoint": "save_to_path(path)",
+    "load_checkpoint": "restore_from_path(path)",
+    "restore": "restore_from_path(path)",
+    "get_policy": "get_module()",
+    "compute_action": "compute_single_action(observation)",
+    "compute_actions": "predict(observations)",
+    "workers": "env_runner_group",
+    "evaluation_workers": "evaluate()",
+    "get_state": "save_to_path(path), or get_weights()",
+    "set_state": "restore_from_path(path), or set_weights(weights)",
+    "eval_env_runner_group": "eval_env_runner, or evaluate()",
+    "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
+    "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
+    "logdir": "on_train_result, or save_to_path(path): no files are written beside a run",
+    "export_policy_model": "get_module().save_to_path(path)",
+    "export_policy_checkpoint": "get_module().save_to_path(path)",
+}
+"""What RLlib has, or had in earlier versions."""

@@ -1,0 +1,57 @@
+"""What configs share whose policy has a stochastic actor and a value function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyak.compat.ray import not_called
+from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.config.modules import Networks
+from polyak.compat.ray.models.actor_critics import ModulePolicy, RecurrentModulePolicy, WholeModulePolicy
+from polyak.compat.ray.models.catalog import PPOCatalog
+from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
+from polyak.compat.ray.models.rl_module import RLModuleSpec
+from polyak.compat.ray.overrides import changed, is_ours
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ActorCriticConfig(AlgorithmConfig):
+    """From rollouts of ``get_rollout_fragment_length()`` steps and PPO's module to a policy."""
+
+    def get_rollout_fragment_length(self) -> int:
+        """Steps of each environment in a rollout: where a length is given, as many times that as make the batch."""
+        steps = -(-self.total_train_batch_size // (self.num_envs_per_env_runner * max(1, self.num_env_runners)))
+        if self.rollout_fragment_length == "auto":
+            return steps
+        return -(-steps // self.rollout_fragment_length) * self.rollout_fragment_length
+
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultPPOTorchRLModule, catalog_class=PPOCatalog)
+
+    def _policy(self, turned: bool) -> tuple[Any, dict[str, Any]]:
+        builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
+        networks = Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
+        kwargs = networks.policy_kwargs(turned)
+        apart = self._comes_apart(networks)
+        if networks.remembers and apart:
+            return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}
+        return (ModulePolicy if apart else WholeModulePolicy), kwargs
+
+    def _comes_apart(self, networks: Networks) -> bool:
+        """Whether a program has a say in nothing but the encoder and heads of the default module."""
+        if not networks.is_default or changed(networks.module_class, DefaultPPOTorchRLModule, _OF_THE_MODULE):
+            return False
+        return is_ours(networks.catalog_class, PPOCatalog) and not changed(
+            networks.catalog_class, PPOCatalog, _OF_THE_CATALOG
+        )
+
+
+_OF_THE_MODULE = (
+    *("setup", "_outputs", "compute_values", "forward", "get_initial_state", "is_stateful"),
+    *("_forward", "_forward_train", "_forward_exploration", "_forward_inference"),
+    *("forward_train", "forward_exploration", "forward_inference"),
+    *("get_train_action_dist_cls", "get_exploration_action_dist_cls", "get_inference_action_dist_cls"),
+)
+_OF_THE_CATALOG = ("build_actor_critic_encoder", "get_action_dist_cls", "_get_dist_cls_from_action_space")
+"""Methods without which parts of the default module would not be used as it uses them."""

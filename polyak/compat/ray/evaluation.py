@@ -1,0 +1,108 @@
+"""Episodes played without learning: what an evaluation is, and how it is done in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.environments import make_environments
+from polyak.compat.ray.episodes import Episodes, shown_by
+from polyak.compat.ray.filters import filter_around
+from polyak.envs import as_vec_env
+from polyak.evaluation.in_environments import evaluate
+
+SEEDS_APART = 1_000_003
+"""Between the seed of training and that of the first evaluation, so that they play other episodes."""
+
+
+class Played(NamedTuple):
+    """Episodes."""
+
+    returns: list[float]
+    lengths: list[int]
+
+
+class Order(NamedTuple):
+    """What is to be played."""
+
+    duration: int
+    in_steps: bool
+    """Whether that counts steps, of which the last episodes may bring more, and not episodes."""
+    explores: bool
+    """Whether actions are sampled as in training."""
+    seed: int
+
+
+def play(model: Any, env: Any, order: Order, callback: Any = None) -> Played:
+    """Play what was ordered; ``callback``: see :func:`~polyak.evaluation.in_environments.evaluate`."""
+    seed = order.seed % (2**32 - env.num_envs)
+    returns: list[float] = []
+    lengths: list[int] = []
+    while not returns or (order.in_steps and sum(lengths) < order.duration):
+        number = env.num_envs if order.in_steps else order.duration
+        found = evaluate(model, as_vec_env(env), number, deterministic=not order.explores, seed=seed, callback=callback)
+        returns += found.returns.tolist()
+        lengths += found.lengths.tolist()
+        seed = (seed + number) % (2**32 - env.num_envs)
+    return Played(returns, lengths)
+
+
+def order_of(config: AlgorithmConfig, played: int) -> Order:
+    """The next evaluation, after so many others."""
+    own = config.evaluation_settings()
+    duration = 1 if config.evaluation_duration == "auto" else config.evaluation_duration
+    seed = (config.seed or 0) + SEEDS_APART * (played + 1)
+    return Order(duration, config.evaluation_duration_unit == "timesteps", own.explore, seed)
+
+
+class LocalEvaluators:
+    """Plays in this process, when it is asked for the result.
+
+    Args:
+        config: of the whole.
+        created: told of each environment and its context; ``None``: nobody is.
+
+    Attributes:
+        show: shows episodes step by step, see :class:`~polyak.compat.ray.episodes.Episodes`; ``None``: nothing does.
+    """
+
+    show: Callable[..., None] | None = None
+
+    def __init__(self, config: AlgorithmConfig, created: Callable[..., None] | None) -> None:
+        self._config, self._created = config.evaluation_settings(), created
+        self._env: Any = None
+        self._order: tuple[Any, Order] | None = None
+
+    @property
+    def env(self) -> Any:
+        """The environments, made when they are asked for first."""
+        if self._env is None:
+            self._env = make_environments(self._config, training=False, created=self._created)
+        return self._env
+
+    def begin(self, model: Any, order: Order) -> None:
+        """Take an order."""
+        self._order = model, order
+
+    def go_on(self) -> None:
+        """Nobody plays meanwhile."""
+
+    def result(self) -> Played:
+        """What was ordered."""
+        assert self._order is not None
+        model, order = self._order
+        own, its = filter_around(self.env), filter_around(model.get_env())
+        if own is not None and its is not None:
+            own.load_moments(its.moments())
+        if self.show is None:
+            return play(model, self.env, order)
+        episodes = Episodes(self.show, self.env)
+        played = play(model, self.env, order, shown_by(episodes))
+        episodes.sampled()
+        return played
+
+    def stop(self) -> None:
+        """Close the environments."""
+        if self._env is not None:
+            self._env.close()

@@ -1,0 +1,143 @@
+"""Experience collected, and learned from, in this process: what the groups of :mod:`polyak.compat.ray.places` are
+without further processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyak.compat.ray.columns import DEFAULT_MODULE_ID
+from polyak.compat.ray.config.base import HORIZON
+from polyak.compat.ray.models.multi import MultiRLModule
+from polyak.kinds.lessons import Lessons
+
+Weights = dict[str, np.ndarray]
+
+
+class LocalRunner:
+    """Experience collected in this process, and learned from as soon as it is there.
+
+    Args:
+        model: polyak's algorithm, with its environments.
+        callback: told of each step; ``None``: nobody is.
+        anew: begin to count at zero.
+    """
+
+    def __init__(self, model: Any, callback: Any, anew: bool) -> None:
+        self.model = model
+        self._lessons: Lessons | None = None
+        self._callback, self._anew = callback, anew
+
+    @property
+    def env(self) -> Any:
+        """The vector of environments."""
+        return self.model.get_env()
+
+    num_healthy_env_runners = num_restarts = 0
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Around the training steps of one iteration."""
+        if self._lessons is None:
+            self._lessons = Lessons(self.model, HORIZON, self._callback, self._anew)
+        with self._lessons.under_way():
+            yield
+
+    def go_on(self) -> bool:
+        """Collect one batch and learn from it. False: somebody asked to stop."""
+        assert self._lessons is not None
+        return self._lessons.go_on()
+
+    def stop(self) -> None:
+        """Close the environments."""
+        if self._lessons is not None:
+            self._lessons.end()
+            self._lessons = None
+        if self.env is not None:
+            self.env.close()
+
+
+class LocalLearner:
+    """The learner, in this process.
+
+    Args:
+        model: polyak's algorithm, which has it.
+    """
+
+    is_local, is_remote = True, False
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @property
+    def module(self) -> Any:
+        """What is called a module's weights here: the policy, with target networks."""
+        return self.model.policy
+
+    @property
+    def _learner(self) -> Any:
+        """The learner, as programs reach its modules: ``learner_group._learner.module["default_policy"]``."""
+        return ModulesOf(self.model)
+
+    def get_weights(self) -> dict[str, Weights]:
+        """Arrays by name, under the module's name."""
+        state = self.module.state_dict()
+        return {DEFAULT_MODULE_ID: {name: tensor.numpy(force=True).copy() for name, tensor in state.items()}}
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
+        """Put back what :meth:`get_weights` returned.
+
+        Raises:
+            ValueError: another module, names or shapes. Nothing has changed then.
+        """
+        if unknown := sorted(weights.keys() - {DEFAULT_MODULE_ID}):
+            raise ValueError(f"weights name the modules {unknown}, but there is only {DEFAULT_MODULE_ID!r}.")
+        if not weights:
+            return
+        given, own = weights[DEFAULT_MODULE_ID], self.module.state_dict()
+        wrong = sorted(name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name)))
+        if wrong:
+            raise ValueError(f"weights do not fit the module: {wrong} are missing, not its own, or of another shape.")
+        self.module.load_state_dict({name: torch.as_tensor(np.asarray(value)) for name, value in given.items()})
+
+    def settle(self) -> None:
+        """Bring the model to where the learner is: it is there."""
+
+    def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
+        """What a function returns of each learner."""
+        return [func(self.model.learner)]
+
+    def stop(self) -> None:
+        """Nothing is left behind."""
+
+
+class ModulesOf:
+    """A learner by its modules.
+
+    Args:
+        model: polyak's algorithm.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @property
+    def module(self) -> MultiRLModule:
+        """The modules that learn, by name, themselves and not copies.
+
+        Raises:
+            AttributeError: the networks are polyak's own.
+        """
+        module = getattr(self.model.policy, "rl_module", None)
+        if module is None:
+            raise AttributeError(f"{type(self.model).__name__} trains networks of polyak's: use algo.get_module().")
+        return MultiRLModule({DEFAULT_MODULE_ID: module})
+
+
+def _fits(own: Any, given: Any) -> bool:
+    return own is not None and given is not None and tuple(own.shape) == np.shape(given)

@@ -1,0 +1,99 @@
+"""Where experience is collected and where it is learned from: in this process, or in others.
+
+With ``num_env_runners`` and ``num_learners`` of 0 nothing imports Ray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.environments import make_environments
+from polyak.compat.ray.errors import NotThereYetError
+from polyak.compat.ray.evaluation import LocalEvaluators
+from polyak.compat.ray.filters import filtered
+from polyak.compat.ray.groups import LocalLearner, LocalRunner
+from polyak.compat.ray.processes.elsewhere import Elsewhere, Spaces
+from polyak.compat.ray.processes.evaluators import RemoteEvaluators
+from polyak.compat.ray.processes.replay_learners import ReplayLearners
+from polyak.compat.ray.processes.rollout_learners import RolloutLearners
+from polyak.compat.ray.processes.runners import RemoteRunners
+from polyak.envs import VecEnv
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+
+
+def check_processes(config: AlgorithmConfig, steps_are_shown: bool = False) -> None:
+    """Refuse processes that nobody can make yet, before anything is made.
+
+    Args:
+        config: what is asked for.
+        steps_are_shown: whether callbacks are to see episodes step by step.
+
+    Raises:
+        NotThereYetError: naming the setting.
+    """
+    for name in ("num_env_runners", "evaluation_num_env_runners"):
+        if steps_are_shown and getattr(config, name) > 0:
+            raise NotThereYetError(
+                f"{name}={getattr(config, name)}: callbacks see the steps of episodes in this process alone. Use 0, or "
+                "on_episode_end."
+            )
+    asked = config.num_env_runners > 0 or config.num_learners > 0
+    if config.num_aggregator_actors_per_learner > 0:
+        raise NotThereYetError(
+            f"num_aggregator_actors_per_learner={config.num_aggregator_actors_per_learner}: so far batches are put "
+            "together in this process. Use 0."
+        )
+    if asked and (config.torch_ddp_kwargs or config.create_env_on_local_worker):
+        name = "torch_ddp_kwargs" if config.torch_ddp_kwargs else "create_env_on_local_worker"
+        raise NotThereYetError(f"{name}={getattr(config, name)!r} is not carried out so far. Leave it out.")
+
+
+def make_places(
+    config: AlgorithmConfig, created: Callable[..., None] | None
+) -> tuple[RemoteRunners | None, VecEnv, Spaces]:
+    """Runners in other processes, if there are to be some; the environments as the model here sees them, and their
+    spaces."""
+    if config.num_env_runners == 0:
+        env = make_environments(config, training=True, created=created)
+        return None, env, Spaces.of(env)
+    runners = RemoteRunners(config)
+    elsewhere = Elsewhere(runners.spaces, config.num_env_runners * config.num_envs_per_env_runner)
+    return runners, filtered(elsewhere, config.env_to_module_connector, config.gamma, training=False), runners.spaces
+
+
+def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Which of the model's keyword arguments are others where other processes do its work.
+
+    Args:
+        config: what to make.
+        kwargs: as they would be without.
+    """
+    found: dict[str, Any] = {}
+    if config.num_learners > 0:
+        found["device"] = "cpu"  # theirs may be the only GPUs
+    if config.num_env_runners > 0:
+        if "asynchronous" in kwargs:
+            found["asynchronous"] = False  # others act meanwhile, and not a thread of this process
+        if "gradient_steps" in kwargs:  # as many for each fragment as there would be here
+            found["gradient_steps"] = kwargs["gradient_steps"] * config.num_env_runners
+    return found
+
+
+def make_runners(remote: RemoteRunners | None, model: Any, told: Any, anew: bool) -> LocalRunner | RemoteRunners:
+    """Who collects experience for a model: those in other processes, or this one."""
+    return LocalRunner(model, told, anew) if remote is None else remote.serve(model, told, anew)
+
+
+def make_learners(config: AlgorithmConfig, model: Any, spaces: Spaces) -> LocalLearner:
+    """Who learns from it: with no ``num_learners`` this process."""
+    if config.num_learners == 0:
+        return LocalLearner(model)
+    replays = isinstance(model, OffPolicyAlgorithm)
+    return (ReplayLearners if replays else RolloutLearners)(config, model, spaces)
+
+
+def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:
+    """Who plays without learning: with no ``evaluation_num_env_runners`` this process."""
+    return LocalEvaluators(config, created) if config.evaluation_num_env_runners == 0 else RemoteEvaluators(config)

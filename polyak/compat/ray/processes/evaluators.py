@@ -1,0 +1,151 @@
+"""Evaluation in processes of its own, which may go on while training does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.environments import portable
+from polyak.compat.ray.evaluation import Order, Played
+from polyak.compat.ray.filters import Moments, filter_around
+from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
+from polyak.compat.ray.processes.ray_workers import Failure, Workers
+from polyak.compat.ray.processes.weights import flat_weights
+from polyak.warning import warn_user
+
+SEEDS_APART = 10_007
+"""Between the seeds of two evaluators: more than the episodes of one."""
+
+
+def parts_of(order: Order, number: int) -> list[Order | None]:
+    """What each of several evaluators plays, all together what was ordered; ``None``: nothing."""
+    if order.in_steps:
+        durations = [-(-order.duration // number)] * number
+    else:
+        durations = [order.duration // number + (index < order.duration % number) for index in range(number)]
+    seeds = [order.seed + SEEDS_APART * index for index in range(number)]
+    return [
+        order._replace(duration=duration, seed=seed) if duration else None
+        for duration, seed in zip(durations, seeds, strict=True)
+    ]
+
+
+class RemoteEvaluators:
+    """Processes that play.
+
+    One that dies, or that has not answered for ``evaluation_sample_timeout_s``, is replaced, and the new one plays what
+    it had to play.
+
+    Args:
+        config: of the whole.
+
+    Raises:
+        Exception: whatever an environment raises, with its traceback.
+    """
+
+    def __init__(self, config: AlgorithmConfig) -> None:
+        self.config = config
+        number = config.evaluation_num_env_runners
+        own = portable(config.evaluation_settings())
+        self._workers = Workers(
+            EvaluatorWorker,
+            [(own, index) for index in range(1, number + 1)],
+            config.evaluation_sample_timeout_s,
+            num_cpus=config.num_cpus_per_env_runner,
+            num_gpus=config.num_gpus_per_env_runner,
+            resources=config.custom_resources_per_env_runner or None,
+        )
+        self._endless = config.evaluation_duration == "auto"
+        self._first: dict[int, Order] = {}
+        """Evaluator -> what it was asked for at first."""
+        self._orders: dict[int, Order] = {}
+        """Evaluator -> what it is playing."""
+        self._played: dict[int, list[Played]] = {}
+        self._weights: Any = None
+        self._randomness: float | None = None
+        self._moments: Moments | None = None
+        self._failures = 0
+        self.processes: dict[int, int] = {}
+        """Which evaluator -> its process."""
+        try:
+            for worker in range(number):
+                self._workers.ask(worker, "describe", within=config.env_runner_restore_timeout_s)
+            while len(self.processes) < number:
+                self._take()
+        except BaseException:
+            self._workers.stop()
+            raise
+
+    @property
+    def num_restarts(self) -> int:
+        """How many had to be replaced so far."""
+        return self._workers.restarts
+
+    def begin(self, model: Any, order: Order) -> None:
+        """Let all of them play with the weights that a model has now."""
+        self.result()  # of an evaluation that training has broken off
+        self._weights = self._workers.put(flat_weights(model.policy))
+        self._randomness = getattr(model, "exploration_rate", None)
+        known = filter_around(model.get_env())
+        self._moments = None if known is None else known.moments()
+        self._played, self._failures = {}, 0
+        number = len(self._workers)
+        whole = order._replace(duration=number) if self._endless else order
+        self._first = {worker: part for worker, part in enumerate(parts_of(whole, number)) if part is not None}
+        for worker, part in self._first.items():
+            self._ask(worker, part)
+
+    def _ask(self, worker: int, order: Order, within: float | None = None) -> None:
+        self._orders[worker] = order
+        self._workers.ask(worker, "play", self._weights, self._randomness, self._moments, order, within=within)
+
+    def go_on(self) -> None:
+        """See who is ready, while there is trained; where the duration is ``"auto"`` they play again."""
+        for worker in self._take(wait=False) if self._orders else []:
+            if self._endless:
+                first = self._first[worker]
+                again = sum(len(played.returns) for played in self._played[worker])
+                self._ask(worker, first._replace(seed=first.seed + again))
+
+    def result(self) -> Played:
+        """All that was played, once all of it was."""
+        while self._orders:
+            self._take()
+        found = [played for worker in sorted(self._played) for played in self._played[worker]]
+        return Played([r for one in found for r in one.returns], [n for one in found for n in one.lengths])
+
+    def _take(self, wait: bool = True) -> list[int]:
+        """Note what was played: who has come to an end."""
+        ready = []
+        for worker, method, answer in self._workers.answers(wait):
+            if isinstance(answer, Failure):
+                self._failed(worker, answer)
+            elif method == "describe":
+                self.processes[worker] = answer
+            else:
+                self._played.setdefault(worker, []).append(answer)
+                del self._orders[worker]
+                ready.append(worker)
+        return ready
+
+    def _failed(self, worker: int, failure: Failure) -> None:
+        config = self.config
+        self._failures += 1
+        known = f"evaluator {worker + 1} of {len(self._workers)} is gone: {str(failure.error).partition(chr(10))[0]}"
+        if not failure.gone:
+            raise failure.error
+        if (
+            not config.restart_failed_env_runners
+            or self._failures > config.num_consecutive_env_runner_failures_tolerance
+        ):
+            raise RuntimeError(f"{known} It is not replaced, as fault_tolerance() says.") from failure.error
+        warn_user(f"{known} Another one takes its place.", RuntimeWarning)
+        self._workers.renew(worker)
+        patience = config.env_runner_restore_timeout_s
+        self._workers.ask(worker, "describe", within=patience)
+        if worker in self._orders:
+            self._ask(worker, self._orders[worker], patience + config.evaluation_sample_timeout_s)
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._workers.stop()

@@ -1,0 +1,112 @@
+"""A runner that collects, in another process. It does not know how it is reached."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyak.compat.ray.callbacks import Hooks
+from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig
+from polyak.compat.ray.environments import make_environments
+from polyak.compat.ray.filters import Moments, filter_around
+from polyak.compat.ray.plain import acting_part_of
+from polyak.compat.ray.processes.elsewhere import Spaces
+from polyak.compat.ray.processes.fragments import Fragment, taken_from
+from polyak.compat.ray.processes.weights import put_back
+from polyak.kinds.asynchronous import AsynchronousAlgorithm
+from polyak.kinds.lessons import Lessons
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.seeding import rng_state, set_rng_state
+
+SEEDS_APART = 1000
+"""Between the seeds of two runners."""
+_KEPT_INFOS = ("episode", "is_success", "TimeLimit.truncated")
+
+
+class RunnerWorker:
+    """Collects experience with the weights that it is given.
+
+    Args:
+        config: what to make.
+        index: which of the runners, from 1.
+    """
+
+    def __init__(self, config: AlgorithmConfig, index: int) -> None:
+        torch.set_num_threads(max(int(config.num_cpus_per_env_runner), 1))
+        hooks, self.index = Hooks(config), index
+        created: Callable[..., None] | None = None
+        if hooks.wants("on_environment_created"):
+            created = lambda **known: hooks("on_environment_created", env_runner=self, **known)  # noqa: E731
+        env = make_environments(config, True, created, worker_index=index)
+        self.spaces = Spaces.of(env)
+        seed = None if config.seed is None else (config.seed + SEEDS_APART * (index - 1)) % 2**32
+        self.model = acting_part_of(config, env, self.spaces.turned, seed)
+        self.model._update_info_buffer = self._note
+        self.model._update_target = lambda: None  # who acts asks no target network
+        self._lessons: Lessons | None = None
+        self._ends: list[tuple[int, list[dict[str, Any]]]] = []
+        self._name, self._made = uuid.uuid4().hex, 0
+
+    def describe(self) -> tuple[int, Spaces]:
+        """Its process and the spaces of its environments."""
+        return os.getpid(), self.spaces
+
+    def sample(
+        self,
+        weights: np.ndarray,
+        version: int,
+        statistics: Moments | None = None,
+        steps: int | None = None,
+        streams: Any = None,
+    ) -> Fragment:
+        """Experience of a policy with these weights.
+
+        Args:
+            weights: of the policy.
+            version: of the weights.
+            statistics: for its filter to go on from; ``None``: its own.
+            steps: environment steps that all have made so far, by which exploration goes; ``None``: its own.
+            streams: random numbers to go on from, which are then handed on with the fragment; ``None``: its own.
+        """
+        model, self._ends = self.model, []
+        put_back(model.policy, weights)
+        known = filter_around(model.get_env())
+        if known is not None and statistics is not None:
+            known.load_moments(statistics)
+        if self._lessons is None:  # which resets environments, and the filter sees what they show
+            self._lessons = Lessons(model, HORIZON)
+        if streams is not None:
+            set_rng_state(*streams)
+        with self._lessons.under_way():
+            fragment = self._collected(version, self._lessons, steps)
+        fragment.infos, fragment.source = self._ends, (self._name, self._made)
+        fragment.statistics = None if known is None else (known.moments(), known.news())
+        fragment.streams = None if streams is None else rng_state()
+        self._made += 1
+        return fragment
+
+    def _collected(self, version: int, lessons: Lessons, steps: int | None) -> Fragment:
+        model = self.model
+        if isinstance(model, OffPolicyAlgorithm):
+            if steps is not None:
+                model.num_timesteps = steps
+                model._update_current_progress_remaining(steps, HORIZON)
+                model._on_step()
+            outbox: Any = model.replay_buffer
+            model.collect(lessons.callback, model.train_freq, outbox)
+            return outbox.taken(version)
+        if isinstance(model, AsynchronousAlgorithm):
+            rollout = model.collect_rollout(lessons.callback, version)
+            return taken_from(model.rollout_buffer, version, rollout)
+        model.collect(lessons.callback, model.rollout_buffer, model.n_steps)
+        return taken_from(model.rollout_buffer, version)
+
+    def _note(self, infos: Iterable[dict[str, Any]], dones: np.ndarray | None = None) -> None:
+        if dones is not None and dones.any():
+            kept = [{name: info[name] for name in _KEPT_INFOS if name in info} for info in infos]
+            self._ends.append((self.model.num_timesteps, kept))

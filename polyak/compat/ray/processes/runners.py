@@ -1,0 +1,226 @@
+"""Runners in processes of their own: who asks them, and what happens when one breaks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig
+from polyak.compat.ray.environments import portable
+from polyak.compat.ray.filters import filter_around
+from polyak.compat.ray.processes.elsewhere import Spaces
+from polyak.compat.ray.processes.fragments import Fragment
+from polyak.compat.ray.processes.learning import Learning, learning_of
+from polyak.compat.ray.processes.ray_workers import Failure, Workers
+from polyak.compat.ray.processes.runner_worker import RunnerWorker
+from polyak.compat.ray.processes.statistics import SharedStatistics
+from polyak.compat.ray.processes.weights import flat_weights
+from polyak.kinds.lessons import Lessons
+from polyak.warning import warn_user
+
+
+class RemoteRunners:
+    """Processes that collect experience for a model here.
+
+    A batch is a fragment of each of them. Where the model learns meanwhile (see
+    :mod:`polyak.compat.ray.processes.learning`) each has as many requests as ``max_requests_in_flight_per_env_runner``
+    says; else all of a batch are by the newest weights. One that died, or that has not answered for
+    ``sample_timeout_s``, is replaced; the others make its part of the batch.
+
+    Args:
+        config: what to make.
+
+    Raises:
+        Exception: whatever an environment raises, with its traceback.
+    """
+
+    def __init__(self, config: AlgorithmConfig) -> None:
+        self.config = config
+        self._workers = Workers(
+            RunnerWorker,
+            [(portable(config), index) for index in range(1, config.num_env_runners + 1)],
+            config.sample_timeout_s,
+            num_cpus=config.num_cpus_per_env_runner,
+            num_gpus=config.num_gpus_per_env_runner,
+            resources=config.custom_resources_per_env_runner or None,
+        )
+        self._healthy: set[int] = set()
+        self._due: dict[int, float] = {}
+        self._renewed_at: dict[int, float] = {}
+        self._failures = 0
+        self._fragments: list[tuple[int, Fragment]] = []
+        self.processes: dict[int, int] = {}
+        """Which runner -> its process."""
+        self._lessons: Lessons | None = None
+        self._learning: Learning
+        self._statistics: SharedStatistics | None = None
+        self._weights: Any = None
+        self._version = 0
+        try:
+            self.spaces = self._first_look()
+        except BaseException:
+            self._workers.stop()
+            raise
+
+    def _first_look(self) -> Spaces:
+        for worker in range(len(self._workers)):
+            self._workers.ask(worker, "describe", within=self.config.env_runner_restore_timeout_s)
+        found: dict[int, Spaces] = {}
+        while len(found) < len(self._workers):
+            for worker, _, answer in self._workers.answers():
+                if isinstance(answer, Failure):
+                    raise answer.error
+                self.processes[worker], found[worker] = answer
+                self._healthy.add(worker)
+        return found[0]
+
+    # -- one iteration -------------------------------------------------------------------------------------------------
+
+    def serve(self, model: Any, told: Any, anew: bool = True) -> RemoteRunners:
+        """Collect for a model from now on.
+
+        Args:
+            model: its environments are elsewhere.
+            told: of episodes that end; ``None``: nobody is.
+            anew: begin to count at zero.
+        """
+        self.model, self._told = model, told
+        self._learning = learning_of(model, len(self._workers))
+        own = filter_around(model.get_env())
+        alone = len(self._workers) == 1 and not self._learning.ahead
+        self._statistics = None if own is None else SharedStatistics(self.config, own, alone)
+        self._lessons = Lessons(model, HORIZON, anew=anew)
+        self._weights = None
+        return self
+
+    @property
+    def env(self) -> Any:
+        """What the model takes for its environments."""
+        return self.model.get_env()
+
+    @property
+    def num_healthy_env_runners(self) -> int:
+        """Those that answer."""
+        return len(self._healthy)
+
+    @property
+    def num_restarts(self) -> int:
+        """How many had to be replaced so far."""
+        return self._workers.restarts
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Around the training steps of one iteration."""
+        assert self._lessons is not None
+        with self._lessons.under_way():
+            yield
+
+    def go_on(self) -> bool:
+        """Take one batch and learn from it."""
+        model, learning = self.model, self._learning
+        if self._weights is None or not learning.ahead:
+            self._broadcast()
+        with model._split.env:
+            fragments = self._gather(learning.ahead)
+        for fragment in fragments:
+            self._tell(fragment)
+        if self._statistics is not None:
+            self._statistics.take(fragments)
+        due = learning.learn(fragments)
+        model._check_iteration()
+        if due and learning.ahead:
+            self._broadcast()
+        return True
+
+    def _broadcast(self) -> None:
+        """Put the newest weights where all runners can read them."""
+        self._weights = self._workers.put(flat_weights(self.model.policy))
+        self._version = self.model.learner.steps
+
+    def _gather(self, ahead: bool) -> list[Fragment]:
+        """A fragment for each runner that there should be, in their order where all are by the same weights."""
+        need = len(self._workers)
+        while len(self._fragments) < need:
+            self._renew_those_due()
+            self._ask(need, ahead)
+            for worker, method, answer in self._workers.answers():
+                if isinstance(answer, Failure):
+                    self._failed(worker, answer)
+                elif method == "describe":
+                    self.processes[worker], _ = answer
+                    self._healthy.add(worker)
+                else:
+                    self._failures = 0
+                    self._fragments.append((worker, answer))
+        if ahead:
+            self._ask(need, ahead)  # so that nobody rests while there is learned
+        taken, self._fragments = self._fragments[:need], self._fragments[need:]
+        return [fragment for _, fragment in (taken if ahead else sorted(taken, key=lambda one: one[0]))]
+
+    def _ask(self, need: int, ahead: bool) -> None:
+        most = self.config.max_requests_in_flight_per_env_runner if ahead else 1
+        for worker in sorted(self._healthy):
+            while self._workers.waiting_for(worker) < most:
+                asked = sum(map(self._workers.waiting_for, self._healthy))
+                if not ahead and asked + len(self._fragments) >= need:
+                    return
+                statistics = None if self._statistics is None else self._statistics.request()
+                told = self._learning.request()
+                self._workers.ask(worker, "sample", self._weights, self._version, statistics, *told)
+
+    def _tell(self, fragment: Fragment) -> None:
+        """Note the episodes that ended."""
+        model = self.model
+        for _, infos in fragment.infos:
+            dones = np.array(["episode" in info for info in infos])
+            model._update_info_buffer(infos, dones)
+            if self._told is not None:
+                self._told.tell(infos)
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def _failed(self, worker: int, failure: Failure) -> None:
+        """One of them has brought something else than a fragment."""
+        config, self._failures = self.config, self._failures + 1
+        if not failure.gone and not config.restart_failed_sub_environments:
+            raise failure.error
+        self._healthy.discard(worker)
+        self._workers.end(worker)
+        why = str(failure.error)
+        why = why.splitlines()[0] if failure.gone and why else why  # the rest is Ray's advice
+        known = f"runner {worker + 1} of {len(self._workers)} is gone: {why}"
+        if config.ignore_env_runner_failures and not config.restart_failed_env_runners:
+            if not self._healthy:
+                raise RuntimeError(f"{known} It was the last one.") from failure.error
+            warn_user(f"{known} The others go on.", RuntimeWarning)
+            return
+        again = config.restart_failed_env_runners and self._workers.restarts < config.max_num_env_runner_restarts
+        if not again or self._failures > config.num_consecutive_env_runner_failures_tolerance:
+            raise RuntimeError(f"{known} It is not replaced, as fault_tolerance() says.") from failure.error
+        warn_user(f"{known} Another one takes its place.", RuntimeWarning)
+        earlier = self._renewed_at.get(worker)
+        delay = config.delay_between_env_runner_restarts_s
+        self._due[worker] = 0.0 if earlier is None else earlier + delay
+
+    def _renew_those_due(self) -> None:
+        while True:
+            now = time.monotonic()
+            for worker in [one for one, when in self._due.items() if when <= now]:
+                del self._due[worker]
+                self._renewed_at[worker] = now
+                self._workers.renew(worker)
+                self._workers.ask(worker, "describe", within=self.config.env_runner_restore_timeout_s)
+            waiting = any(map(self._workers.waiting_for, range(len(self._workers))))
+            if self._healthy or waiting or not self._due:
+                return
+            time.sleep(min(0.1, max(min(self._due.values()) - now, 0.0)))
+
+    def stop(self) -> None:
+        """End all of them."""
+        if self._lessons is not None:
+            self._lessons.end()
+        self._workers.stop()

@@ -1,0 +1,63 @@
+"""Algorithms by their names."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from polyak.compat.ray.algorithm import Algorithm
+from polyak.compat.ray.errors import NotThereYetError
+from polyak.suggestions import did_you_mean
+
+CONFIGS = {
+    "PPO": "polyak.compat.ray.config.ppo:PPOConfig",
+    "DQN": "polyak.compat.ray.config.dqn:DQNConfig",
+    "Rainbow": "polyak.compat.ray.config.dqn:RainbowConfig",
+    "SAC": "polyak.compat.ray.config.sac:SACConfig",
+    "IMPALA": "polyak.compat.ray.config.impala:IMPALAConfig",
+    "APPO": "polyak.compat.ray.config.impala:APPOConfig",
+}
+"""Names of algorithms -> their configs."""
+NOT_YET = ("BC", "MARWIL", "CQL", "IQL", "DreamerV3", "TQC")
+"""Algorithms of RLlib that have no config here."""
+_MADE: dict[str, type[Algorithm]] = {}
+
+
+def config_class(name: str) -> type[Any]:
+    """The config of an algorithm.
+
+    Raises:
+        NotThereYetError: RLlib has an algorithm of that name, and there is no config of it here.
+        ValueError: nobody has; the message names the closest.
+    """
+    if name not in CONFIGS:
+        there = f"There are {', '.join(CONFIGS)}."
+        if name in NOT_YET:
+            raise NotThereYetError(f"{name} has no config yet. {there}")
+        raise ValueError(f"the algorithm {name!r} is unknown. {there}{did_you_mean(name, CONFIGS)}")
+    module, _, attribute = CONFIGS[name].partition(":")
+    found: type[Any] = getattr(import_module(module), attribute)
+    return found
+
+
+def get_trainable_cls(name: str) -> type[Algorithm]:
+    """The class of an algorithm: ``get_trainable_cls("PPO").get_default_config()``.
+
+    Raises:
+        NotThereYetError: see :func:`config_class`.
+        ValueError: see :func:`config_class`.
+    """
+    if name not in _MADE:
+        about = {"__doc__": f"{name}, as its config says.", "__module__": __name__}
+        members = {"config_class": config_class(name), **about}
+        _MADE[name] = type(name, (Algorithm,), members)
+    return _MADE[name]
+
+
+get_algorithm_class = get_trainable_cls
+
+
+def __getattr__(name: str) -> Any:
+    if name in CONFIGS:
+        return get_trainable_cls(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

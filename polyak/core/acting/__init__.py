@@ -1,1 +1,0 @@
-"""What chooses the actions while experience is collected."""

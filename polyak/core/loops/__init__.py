@@ -1,1 +1,0 @@
-"""From experience to gradient steps and back: one file for each way to learn."""

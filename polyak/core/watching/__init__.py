@@ -1,1 +1,0 @@
-"""Looking on while something learns: callbacks, logs, evaluation, and where the time goes."""

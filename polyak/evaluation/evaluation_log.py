@@ -1,0 +1,75 @@
+"""``evaluations.npz`` when training resumes: what earlier evaluations found out is kept, and continued."""
+
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyak.archive import DAMAGED, check_members
+
+BEST = "best"
+"""Entry of the file: the best mean return, where that is of no evaluation in it."""
+
+
+class Evaluations(NamedTuple):
+    """n evaluations, the earliest first."""
+
+    timesteps: list[int]
+    results: list[list[float]]
+    """Returns of the episodes, [n, episodes]."""
+    lengths: list[list[int]]
+    """Their lengths, [n, episodes]."""
+    successes: list[list[bool]]
+    """Whether they were successes, [n, episodes]; empty if that is not known of all."""
+    best: float
+    """Best mean return, also of evaluations that are left out; -inf if there was none."""
+
+    def until(self, timesteps: int) -> "Evaluations":
+        """Those after at most so many environment steps: a training that resumes there makes the later ones again."""
+        kept = [i for i, step in enumerate(self.timesteps) if step <= timesteps]
+        return Evaluations(
+            [self.timesteps[i] for i in kept],
+            [self.results[i] for i in kept],
+            [self.lengths[i] for i in kept],
+            [self.successes[i] for i in kept] if self.successes else [],
+            self.best,
+        )
+
+    def arrays(self) -> dict[str, Any]:
+        """What the file holds, by name."""
+        arrays: dict[str, Any] = {"timesteps": self.timesteps, "results": self.results, "ep_lengths": self.lengths}
+        if self.successes and len(self.successes) == len(self.timesteps):
+            arrays["successes"] = self.successes
+        if self.best > max(map(np.mean, self.results), default=-np.inf):
+            arrays[BEST] = self.best
+        return arrays
+
+
+def read_evaluations(path: Path) -> Evaluations:
+    """Read the file at ``path``, without unpickling anything.
+
+    Raises:
+        ValueError: it is damaged, or no such file.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_members(archive, str(path))
+        with np.load(path, allow_pickle=False) as data:
+            return _evaluations({name: data[name] for name in data.files})
+    except (*DAMAGED, KeyError, TypeError, ValueError, MemoryError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(
+            f"{str(path)!r} cannot be continued ({reason}). Move it away, or give another log_path."
+        ) from error
+
+
+def _evaluations(arrays: dict[str, np.ndarray]) -> Evaluations:
+    steps = np.asarray(arrays["timesteps"]).astype(np.int64)
+    results, lengths = arrays["results"].astype(np.float64), arrays["ep_lengths"].astype(np.int64)
+    successes = arrays.get("successes", np.zeros((0, 0))).astype(bool)
+    if steps.ndim != 1 or results.ndim != 2 or results.shape != lengths.shape or len(results) != len(steps):
+        raise ValueError(f"timesteps {steps.shape}, results {results.shape} and ep_lengths {lengths.shape} do not fit")
+    known = successes.tolist() if successes.shape == results.shape else []
+    best = float(np.max([*results.mean(1), float(arrays.get(BEST, -np.inf))])) if results.size else -np.inf
+    return Evaluations(steps.tolist(), results.tolist(), lengths.tolist(), known, best)

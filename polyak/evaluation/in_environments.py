@@ -1,0 +1,473 @@
+"""How good a policy is: episodes played without learning, and what their returns say."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium as gym
+import numpy as np
+
+from polyak.envs.masks import Masks, find_masks
+from polyak.envs.shown import as_seen_in
+from polyak.envs.spaces import check_for_correct_spaces
+from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
+from polyak.envs.wrap import as_vec_env, check_is_env, is_batch
+from polyak.envs.wrappers.by_name import name_parts
+from polyak.envs.wrappers.layers import above_normalisation
+from polyak.envs.wrappers.monitor import Monitor
+from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
+from polyak.envs.wrappers.vec_monitor import VecMonitor
+from polyak.evaluation.shared_environments import check_not_in_use, note_use
+from polyak.evaluation.undisturbed import is_exposed, undisturbed
+from polyak.hyperparameters.declaration import whole
+from polyak.warning import advise, warn_user
+
+EvalCallbackFn = Callable[[dict[str, Any], dict[str, Any]], None]
+
+
+class Predictor(Protocol):
+    """Anything that chooses actions the way a model or a policy does."""
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, Any]: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluationResult:
+    """The episodes of one evaluation and their statistics.
+
+    Args:
+        returns: [n] undiscounted return of each episode, as Monitor saw it if there is one.
+        lengths: [n] steps of each episode.
+        successes: [n] ``info["is_success"]`` at the end of each episode; ``None`` if the environment does not say.
+        n_capped: episodes that were cut by ``max_steps_per_episode``.
+        confidence: level of the intervals.
+        n_resamples: resamples that the intervals rest on.
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    successes: np.ndarray | None = None
+    n_capped: int = 0
+    confidence: float = 0.95
+    n_resamples: int = 2000
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns (of the population, as ``evaluate_policy`` gives it)."""
+        return float(np.std(self.returns))
+
+    @property
+    def iqm(self) -> float:
+        """Interquartile mean of the returns: the mean without the lowest and the highest quarter."""
+        return float(interquartile_mean(self.returns))
+
+    @property
+    def ci(self) -> tuple[float, float]:
+        """Bootstrap interval of the mean return."""
+        return bootstrap_interval(self.returns, np.mean, self.confidence, self.n_resamples)
+
+    @property
+    def iqm_ci(self) -> tuple[float, float]:
+        """Bootstrap interval of the interquartile mean."""
+        return bootstrap_interval(self.returns, interquartile_mean, self.confidence, self.n_resamples)
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of successful episodes, if the environment says."""
+        return None if self.successes is None else float(np.mean(self.successes))
+
+    def __repr__(self) -> str:
+        figures = {"mean": f"{self.mean:.2f}", "std": f"{self.std:.2f}", "episodes": len(self.returns)}
+        figures["mean_length"] = f"{np.mean(self.lengths):.1f}"
+        if self.success_rate is not None:
+            figures["success_rate"] = f"{self.success_rate:.3f}"
+        if self.n_capped:
+            figures["n_capped"] = self.n_capped
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in figures.items())})"
+
+    def __str__(self) -> str:
+        low, high = self.ci
+        text = f"mean return {self.mean:.2f} ({self.confidence:.0%} interval {low:.2f} to {high:.2f}), "
+        text += f"IQM {self.iqm:.2f}, std {self.std:.2f}, {len(self.returns)} episodes"
+        return text if self.success_rate is None else f"{text}, success rate {self.success_rate:.1%}"
+
+
+def interquartile_mean(values: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Mean without the lowest and the highest quarter, rounded down (Agarwal et al., 2021, arXiv:2108.13264)."""
+    ordered = np.sort(values, axis=axis)
+    n = ordered.shape[axis]
+    return np.mean(np.take(ordered, range(n // 4, n - n // 4), axis=axis), axis=axis)
+
+
+def bootstrap_interval(
+    values: np.ndarray,
+    statistic: Callable[..., np.ndarray] = np.mean,
+    confidence: float = 0.95,
+    n_resamples: int = 2000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Percentile bootstrap interval (Efron, 1979) of a statistic.
+
+    Args:
+        values: [n] independent observations.
+        statistic: a function of ``(values, axis=...)``.
+        confidence: level of the interval, in (0, 1).
+        n_resamples: resamples with replacement.
+        seed: of the resampling, so that equal values give equal intervals.
+    """
+    draws = np.random.default_rng(seed).integers(len(values), size=(n_resamples, len(values)))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(statistic(np.asarray(values)[draws], axis=-1), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def evaluate_policy(
+    model: Predictor,
+    env: gym.Env | VecEnv | str,
+    n_eval_episodes: int = 10,
+    deterministic: bool = True,
+    render: bool = False,
+    callback: EvalCallbackFn | None = None,
+    reward_threshold: float | None = None,
+    return_episode_rewards: bool = False,
+    warn: bool = True,
+    *,
+    max_steps_per_episode: int | None = None,
+    use_masking: bool = True,
+) -> tuple[float, float] | tuple[list[float], list[int]]:
+    """Play episodes and return the mean and standard deviation of their returns.
+
+    The episodes are shared out evenly among the environments, so that those with short episodes are not counted more
+    often. Returns and lengths are those of a ``Monitor`` wrapper if there is one: they do not see what wrappers around
+    it change, and a game of several lives counts once. An episode that a wrapper around it ends (a TimeLimit) counts.
+    Evaluated in the environments of a training, the episodes which that is in are cut, and count as truncated there.
+
+    Args:
+        model: anything with ``predict``.
+        env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
+        n_eval_episodes: episodes in all.
+        deterministic: the policy's best action instead of a sample.
+        render: show every step.
+        callback: called as ``callback(locals, globals)`` after each step of each environment that still counts, with
+            ``locals`` holding ``i``, ``reward``, ``done``, ``info``, ``model``, ``env``, ``observations``, ``actions``
+            and the statistics so far.
+        reward_threshold: fail unless the mean return is higher.
+        return_episode_rewards: return the lists of returns and lengths instead.
+        warn: say so if returns are not measured by a ``Monitor``.
+        max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
+        use_masking: keep to what the environment allows, if the model has learned to; ``False`` takes any action.
+
+    Raises:
+        ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1, or ``env`` is an unknown name or
+            that of an environment with other spaces than the model's.
+        AssertionError: the mean return does not exceed ``reward_threshold``.
+    """
+    venv = as_vector(env, model)
+    if warn and not _is_monitored(venv):
+        warn_user(
+            "The environment to evaluate in has no ``Monitor``, so wrappers that change rewards or end episodes early "
+            "change what is measured. Put it in a ``Monitor`` before any other wrapper.",
+            UserWarning,
+        )
+    _advise_on_normalisation(model, venv)
+    try:
+        with _sparing(model, None):
+            episodes = _play(
+                model, venv, n_eval_episodes, deterministic, render, callback, max_steps_per_episode, use_masking
+            )
+    finally:
+        if isinstance(env, str):
+            venv.close()
+    returns, lengths = [e.ret for e in episodes], [e.length for e in episodes]
+    mean, std = np.mean(returns), np.std(returns)
+    if reward_threshold is not None and not mean > reward_threshold:
+        raise AssertionError(f"Mean reward below threshold: {mean:.2f} < {reward_threshold:.2f}")
+    return (returns, lengths) if return_episode_rewards else (mean, std)  # type: ignore[return-value]
+
+
+def evaluate(
+    model: Predictor,
+    env: gym.Env | VecEnv | str,
+    n_episodes: int = 20,
+    *,
+    deterministic: bool = True,
+    seed: int | None = None,
+    max_steps_per_episode: int | None = None,
+    confidence: float = 0.95,
+    callback: EvalCallbackFn | None = None,
+) -> EvaluationResult:
+    """Play episodes and return all that they tell.
+
+    Args:
+        model: anything with ``predict``.
+        env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
+        n_episodes: episodes in all, shared out evenly among the environments.
+        deterministic: the policy's best action instead of a sample.
+        seed: of the environments and of sampled actions; equal seeds give equal results, and nothing that a training
+            of the model reads is changed. ``None`` leaves the environments as they are, and spares the training only
+            while it runs, as :func:`evaluate_policy` does.
+        max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
+        confidence: level of the bootstrap intervals, in (0, 1).
+        callback: called after each step of each environment that still counts, see :func:`evaluate_policy`.
+
+    Raises:
+        ValueError: a number out of range, an unknown name, or one of an environment with other spaces than the model's.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
+    venv = as_vector(env, model)
+    try:
+        with _sparing(model, seed):
+            if seed is not None:
+                venv.seed(seed)
+            episodes = _play(model, venv, n_episodes, deterministic, False, callback, max_steps_per_episode)
+    finally:
+        if isinstance(env, str):
+            venv.close()
+    successes = [e.success for e in episodes]
+    return EvaluationResult(
+        returns=np.array([e.ret for e in episodes], dtype=np.float64),
+        lengths=np.array([e.length for e in episodes], dtype=np.int64),
+        successes=None if any(s is None for s in successes) else np.array(successes, dtype=bool),
+        n_capped=sum(e.capped for e in episodes),
+        confidence=confidence,
+    )
+
+
+def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
+    """Warn of a model that learned from normalised observations and is about to see others."""
+    learned = getattr(model, "normalises_observations", False)
+    by_itself = getattr(model, "normalises_by_itself", False)
+    if learned and not by_itself and unwrap_vec_normalize(env) is None:
+        advise(
+            "evaluation without normalisation",
+            "the model learned under VecNormalize, but env does not normalise: what it sees here has another scale. "
+            "Evaluate on model.get_env(), or wrap env: VecNormalize.load(statistics, env) with training=False and "
+            "norm_reward=False.",
+        )
+
+
+def _sparing(model: Any, seed: int | None) -> AbstractContextManager[None]:
+    """What an evaluation runs in: outside of ``learn`` and without a seed it draws as :meth:`predict` does."""
+    return undisturbed(model, seed) if seed is not None or is_exposed() else nullcontext()
+
+
+class Episode(NamedTuple):
+    """What is known of an episode that has been played."""
+
+    ret: float
+    length: int
+    success: bool | None
+    capped: bool
+
+
+LONG = 100_000
+"""Steps of an episode from which on it may have no end."""
+
+
+@dataclass
+class _Seat:
+    """One environment of the vector: what its episode has gathered, and how many episodes it has still to play."""
+
+    n_left: int
+    monitored: bool
+    max_steps: int | None
+    total: float = 0.0
+    steps: int = 0
+    game_steps: int = 0  # a monitored game of several lives is "done" at each of them; the cap counts the whole game
+    idle: bool = False
+
+    def step(self, reward: float, done: bool, info: dict[str, Any]) -> tuple[bool, bool]:
+        """Count a step. Returns whether the episode ended, and whether it has reached the cap without ending."""
+        self.total += reward
+        self.steps += 1
+        self.game_steps += 1
+        if self.game_steps == LONG and self.max_steps is None:
+            advise(
+                "an episode without end",
+                f"an episode of the evaluation has taken {LONG:,} steps and has no end yet; the environment may never "
+                "end it. Set a limit: max_steps_per_episode=1000, or gymnasium.wrappers.TimeLimit(env, 1000).",
+            )
+        ended = done and (not self.monitored or "episode" in info)
+        return ended, not ended and self.max_steps is not None and self.game_steps >= self.max_steps
+
+    def episode(self, info: dict[str, Any], capped: bool) -> Episode:
+        """The episode that has just ended."""
+        total, steps = self.total, self.steps
+        if self.monitored and not capped:
+            total, steps = info["episode"]["r"], info["episode"]["l"]
+        self.n_left -= 1
+        self.game_steps = 0
+        success = info.get("is_success")
+        return Episode(float(total), int(steps), None if success is None else bool(success), capped)
+
+
+def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
+    """``env`` as a vector to evaluate in.
+
+    A vector is returned itself, and a single environment as a vector of it alone, with no wrapper around it but the one
+    that nested observations need. A name is
+    made as models make it (in a ``Monitor``, pictures with channels first), under the normalisation that ``model``
+    expects to see, frozen and with rewards as they are.
+
+    Raises:
+        ValueError: an unknown name, or one whose spaces are not those of ``model``.
+    """
+    if isinstance(env, VecEnv):
+        return env
+    if isinstance(env, gym.vector.VectorEnv) or is_batch(env):
+        return as_vec_env(env)
+    if not isinstance(env, str):
+        check_is_env(env)
+        single = name_parts(env)
+        return DummyVecEnv([lambda: single])
+    return fitted(env, as_vec_env(env), _normalisation_of(model), model)
+
+
+def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any) -> VecEnv:
+    """The environment made by ``name``, normalised as ``training_env`` is; it must have the spaces of ``spaces_of``.
+
+    Raises:
+        ValueError: the spaces or the shapes of the statistics differ, or a wrapper around the VecNormalize of
+            ``training_env`` changes observations; ``venv`` is then closed.
+    """
+    try:
+        above = getattr(spaces_of, "layers_above", ()) or above_normalisation(training_env).observations
+        if above:
+            raise ValueError(
+                f"The model learned from observations that {above[0]} changed after VecNormalize, and an environment "
+                f"that is made by its name has no {above[0]}. Pass one that is wrapped as in training."
+            )
+        venv = normalized_like(venv, training_env)
+        if hasattr(spaces_of, "observation_space"):
+            check_for_correct_spaces(venv, spaces_of.observation_space, spaces_of.action_space)
+    except ValueError as error:
+        venv.close()
+        raise ValueError(f"env={name!r} does not suit the model. {error}") from None
+    return venv
+
+
+def _normalisation_of(model: Any) -> VecEnv | None:
+    """Where the VecNormalize stands whose observations ``model.predict`` takes; None if it takes raw ones."""
+    env = getattr(model, "env", None)
+    # A model without an environment normalises by itself, unless its kind leaves that to the program.
+    by_itself = getattr(model, "predicts_raw", True)
+    return env if env is not None or by_itself else getattr(model, "_statistics", None)
+
+
+def masks_for(model: Any, env: VecEnv) -> Masks | None:
+    """What ``env`` allows, after its reset, for a model that was taught to leave alone what is forbidden."""
+    heeds = getattr(model, "heeds_masks", False) and getattr(getattr(model, "policy", model), "heeds_masks", False)
+    return find_masks(env) if heeds else None
+
+
+def told(model: Any, states: Any, rewards: Any) -> Any:
+    """What ``model.predict`` returned beside its actions, once their rewards are known: models that have a method
+    ``with_rewards(states, rewards)``, such as a Decision Transformer, want to be told."""
+    tell = getattr(model, "with_rewards", None)
+    return states if tell is None else tell(states, rewards)
+
+
+def _is_monitored(env: VecEnv) -> bool:
+    return is_vecenv_wrapped(env, VecMonitor) or env.env_is_wrapped(Monitor)[0]
+
+
+def _play(
+    model: Predictor,
+    env: VecEnv,
+    n_episodes: int,
+    deterministic: bool,
+    render: bool = False,
+    callback: EvalCallbackFn | None = None,
+    max_steps: int | None = None,
+    use_masking: bool = True,
+) -> list[Episode]:
+    """Play ``n_episodes``, shared out evenly among the environments; they are returned in the order of their ends.
+
+    A vector of environments cannot reset a single one. One that reaches ``max_steps`` therefore idles, its steps not
+    counted, until it ends by itself or until all those that still have to play idle and the vector is reset.
+    """
+    for name, number in (("n_eval_episodes", n_episodes), ("max_steps_per_episode", max_steps)):
+        if number is not None and whole(name, number) < 1:
+            raise ValueError(f"{name} must be at least 1, got {number!r}.")
+    check_not_in_use(env)
+    try:
+        episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
+    finally:
+        note_use(env, model)
+    if n_capped := sum(episode.capped for episode in episodes):
+        warn_user(
+            f"{n_capped} of {n_episodes} evaluation episodes reached max_steps_per_episode={max_steps} and were cut; "
+            "their returns count as they stood.",
+            UserWarning,
+        )
+    return episodes
+
+
+def _episodes(
+    model: Predictor,
+    env: VecEnv,
+    n_episodes: int,
+    deterministic: bool,
+    render: bool,
+    callback: EvalCallbackFn | None,
+    max_steps: int | None,
+    use_masking: bool,
+) -> list[Episode]:
+    """See :func:`_play`."""
+    n_envs, monitored, shown = env.num_envs, _is_monitored(env), as_seen_in(env, model)
+    seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]
+    episodes: list[Episode] = []
+    observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
+    masks = masks_for(model, env) if use_masking else None
+    more = {} if masks is None else {"action_masks": masks.after_reset(observations)}
+    while playing := [i for i in range(n_envs) if seats[i].n_left > 0]:
+        if all(seats[i].idle for i in playing):
+            observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
+            more = {} if masks is None else {"action_masks": masks.after_reset(observations)}
+            for seat in seats:
+                seat.idle = False
+        actions, states = model.predict(
+            shown(observations), state=states, episode_start=starts, deterministic=deterministic, **more
+        )
+        new_observations, rewards, dones, infos = env.step(actions)
+        states = told(model, states, rewards)
+        if masks is not None:
+            more = {"action_masks": masks.after_step(new_observations, np.asarray(dones), infos)}
+        starts = np.array(dones, dtype=bool)
+        for i in playing:
+            seat, done = seats[i], bool(dones[i])
+            if seat.idle:
+                seat.idle = not done
+                continue
+            ended, capped = seat.step(rewards[i], done, infos[i])
+            if callback is not None:
+                step = {"i": i, "reward": rewards[i], "done": done or capped, "info": infos[i], "actions": actions}
+                step |= {"observations": observations, "new_observations": new_observations, "rewards": rewards}
+                step |= {"dones": dones, "infos": infos, "states": states, "episode_starts": starts, "n_envs": n_envs}
+                step |= {"model": model, "env": env, "n_eval_episodes": n_episodes, "deterministic": deterministic}
+                step |= {"current_rewards": [s.total for s in seats], "current_lengths": [s.steps for s in seats]}
+                step |= {"current_reward": seat.total, "current_length": seat.steps, "render": render}
+                step |= {"episode_rewards": [e.ret for e in episodes], "episode_lengths": [e.length for e in episodes]}
+                callback(step, globals())
+            if ended or capped:
+                episodes.append(seat.episode(infos[i], capped))
+            if done or capped:
+                seat.total, seat.steps, seat.idle = 0.0, 0, not done
+        observations = new_observations
+        if render:
+            env.render()
+    return episodes

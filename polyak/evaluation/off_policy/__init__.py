@@ -1,0 +1,1 @@
+"""What a policy would earn, by recorded episodes alone."""

@@ -1,0 +1,146 @@
+"""How likely a policy makes recorded actions, in the units in which they were recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.data.batch import ArrayObs
+from polyak.data.datasets.parts import count
+from polyak.envs.shown import shown_to
+from polyak.experience.arrays import mapped
+from polyak.nn.codec import ActionCodec
+from polyak.nn.distributions.base import Distribution
+from polyak.nn.distributions.gaussian import Gaussian
+from polyak.nn.policies.base import Policy
+
+BATCH = 8192
+"""Observations that networks look at at once."""
+
+
+class NotApplicableError(ValueError):
+    """A policy lacks what a question about it takes: the message says what, and which question to ask instead."""
+
+
+def networks_of(model: Any) -> Policy:
+    """The networks of a model that acts on what it sees alone, switched to evaluation.
+
+    Raises:
+        NotApplicableError: it has none that are known, or they remember.
+    """
+    policy = getattr(model, "policy", model)
+    if not isinstance(policy, Policy):
+        raise NotApplicableError(f"{model!r} has no networks of polyak's to look into: only its actions can be asked.")
+    if policy.initial_memory(1) is not None:
+        raise NotApplicableError(
+            f"{type(model).__name__} acts on what it remembers, and single transitions do not hold that. Use a policy "
+            "without memory."
+        )
+    policy.set_training_mode(False)
+    return policy
+
+
+def tensors_for(model: Any, observations: ArrayObs) -> Any:
+    """Observations [B, ...] of an environment as the networks of a model take them."""
+    seen: Any = shown_to(model, observations)
+    if model is not networks_of(model):
+        seen = model._as_learned(seen)
+    return networks_of(model).obs_to_tensor(seen)[0]
+
+
+def has_distribution(model: Any) -> bool:
+    """Whether :func:`distribution_of` can tell one."""
+    policy = getattr(model, "policy", model)
+    return isinstance(policy, Policy) and hasattr(_speaker(policy), "get_distribution")
+
+
+def _speaker(policy: Policy) -> Any:
+    return policy if hasattr(policy, "get_distribution") else getattr(policy, "actor", None)
+
+
+@torch.no_grad()
+def distribution_of(model: Any, observations: ArrayObs) -> Distribution:
+    """The distributions of a model's actions in B states, in the network's units.
+
+    Raises:
+        NotApplicableError: it is deterministic, remembers, or has no networks that are known.
+    """
+    policy = networks_of(model)
+    if not has_distribution(model):
+        raise NotApplicableError(
+            f"{type(model).__name__} acts deterministically: it has no density, and the ratio of its probability to "
+            "that of the behaviour is 0 or infinite. Use fitted Q evaluation (FQE), which asks for actions only."
+        )
+    distribution: Distribution = _speaker(policy).get_distribution(tensors_for(model, observations))
+    allowed = getattr(model, "_allowed", lambda observations, masks: None)(observations, None)
+    return distribution if allowed is None else distribution.masked(torch.as_tensor(allowed, device=policy.device))
+
+
+def log_prob_of(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
+    """Log-probabilities of recorded actions under a model; of continuous ones, their density in the recorded units.
+
+    A policy whose actions are clipped to the bounds of a Box, as PPO's are, puts a probability on each bound itself: it
+    is that which counts for an action on a bound, in place of the density there.
+
+    Args:
+        model: one with an action distribution, or its policy.
+        observations: [N, ...] as the environment gave them.
+        actions: [N, ...] as the environment got them.
+
+    Returns:
+        [N] float64
+
+    Raises:
+        NotApplicableError: the model is deterministic, or acts on what it remembers.
+    """
+    parts = [
+        _log_prob(model, mapped(lambda array, at=at: array[at], observations), actions[at])
+        for at in slices(count(observations))
+    ]
+    return np.concatenate(parts)
+
+
+def slices(total: int, size: int = BATCH) -> list[slice]:
+    """0 to ``total`` in batches."""
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+@torch.no_grad()
+def _log_prob(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
+    distribution, policy = distribution_of(model, observations), networks_of(model)
+    codec: ActionCodec = policy.codec
+    taken = torch.as_tensor(np.asarray(codec.from_env(actions)), device=policy.device)
+    if isinstance(codec.space, spaces.Discrete):
+        return _array(distribution.log_prob(taken.flatten()))
+    if not isinstance(codec.space, spaces.Box):
+        return _array(distribution.log_prob(taken.flatten(1)))
+    taken = taken.flatten(1).float()
+    if codec.squash:
+        half = (codec.space.high.astype(np.float64) - codec.space.low).reshape(-1) / 2
+        return _array(distribution.log_prob(taken)) - np.log(half[half > 0]).sum()
+    if not isinstance(distribution, Gaussian):
+        raise NotApplicableError(f"the actions of a {type(distribution).__name__} are clipped in a way not known here.")
+    low, high = (
+        torch.as_tensor(bound.reshape(-1), device=policy.device) for bound in (codec.space.low, codec.space.high)
+    )
+    return _array(clipped_log_prob(distribution, taken, low, high))
+
+
+def clipped_log_prob(gaussian: Gaussian, actions: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Of Gaussian actions that were clipped: the density within the bounds, and on a bound the probability of it or
+    anything beyond. actions [B, A], bounds [A] -> [B] float64"""
+    mean, std, taken = gaussian.mean.double(), gaussian.std.double(), actions.double()
+    slack = torch.finfo(torch.float32).eps * torch.maximum(low.abs(), high.abs()).nan_to_num(posinf=0.0).double()
+    within = torch.distributions.Normal(mean, std).log_prob(taken)
+    below = torch.special.log_ndtr((low.double() - mean) / std)
+    above = torch.special.log_ndtr((mean - high.double()) / std)
+    each_dimension = torch.where(taken <= low + slack, below, torch.where(taken >= high - slack, above, within))
+    return each_dimension.sum(1)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.double().numpy(force=True)

@@ -1,0 +1,47 @@
+"""Evaluation in the environments of a training: the training is to notice, and to begin new episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from polyak.envs import VecEnv
+from polyak.evaluation.undisturbed import learner
+
+
+def share_environments(one: VecEnv, other: VecEnv) -> bool:
+    """Whether an environment of this process belongs to both vectors, whatever is wrapped around it in each."""
+    mine, theirs = (
+        {id(getattr(env, "unwrapped", env)) for env in (venv.unwrapped, *getattr(venv.unwrapped, "envs", ()))}
+        for venv in (one, other)
+    )
+    return not mine.isdisjoint(theirs)
+
+
+def check_not_in_use(env: VecEnv) -> None:
+    """Refuse environments that the model whose ``learn`` is running steps in another thread.
+
+    Raises:
+        ValueError: they are such.
+    """
+    model = learner()
+    if getattr(model, "steps_in_thread", False) and any(_trained_in(env, model)):
+        raise ValueError(
+            f"the environment to evaluate in is the training environment, which {type(model).__name__} steps at the "
+            "same time, in another thread. Make a second environment for evaluation, or pass asynchronous=False."
+        )
+
+
+def note_use(env: VecEnv, model: Any) -> None:
+    """Environments have been played in: let the training of ``model``, and the one that is running, notice if they are
+    theirs."""
+    for venv in _trained_in(env, model, learner()):
+        if venv.unwrapped is not env.unwrapped:  # which has counted
+            venv.unwrapped.resets += 1
+
+
+def _trained_in(env: VecEnv, *models: Any) -> Iterator[VecEnv]:
+    """The vectors that models learn in, as far as they share environments with ``env``."""
+    vectors = [getattr(model, "env", None) for model in models]
+    found = {id(venv.unwrapped): venv for venv in vectors if isinstance(venv, VecEnv)}
+    yield from (venv for venv in found.values() if share_environments(env, venv))

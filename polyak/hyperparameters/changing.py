@@ -1,0 +1,113 @@
+"""Hyper-parameters that are set on a model that is built: ``model.batch_size = 64``.
+
+Each takes effect at the next update, after the checks that the constructor makes, or is refused with the reason and the
+way out. A class names those of its fields that it refuses in ``built_with``; what else must follow a change is in
+``_adopt``. While a model is being built, loaded or changed, its attributes are set as they are.
+"""
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+
+from polyak.hyperparameters.declaration import HyperparameterError, declared, fitted, left_out
+
+FREE = frozenset({"policy"})
+"""Fields that programs may set to anything: what acts is looked at before each step."""
+
+
+class FixedHyperparameterError(HyperparameterError, AttributeError):
+    """A hyper-parameter that cannot change any more. Also an AttributeError, as of any attribute that cannot be set."""
+
+
+class Changeable:
+    """The attribute of a hyper-parameter. A class has its default, a model its value, as without.
+
+    Args:
+        name: of the field.
+        default: of the field.
+    """
+
+    def __init__(self, name: str, default: Any) -> None:
+        self.name, self.default = name, default
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        if model is not None:
+            try:
+                return model.__dict__[self.name]
+            except KeyError:
+                pass
+        if self.default is MISSING:
+            owner = owner or type(model)
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
+        return self.default
+
+    def __set__(self, model: Any, value: Any) -> None:
+        if "_is_built" in model.__dict__:
+            change(model, self.name, value)
+        else:
+            model.__dict__[self.name] = value
+
+    def __delete__(self, model: Any) -> None:
+        if self.name not in model.__dict__:
+            raise AttributeError(self.name)
+        del model.__dict__[self.name]
+
+
+def make_changeable(cls: type) -> None:
+    """Let the attributes of a class' hyper-parameters, and of those that it does without, notice when they are set."""
+    if "_is_changeable" in vars(cls):
+        return
+    setattr(cls, "_is_changeable", True)  # noqa: B010  # of this class alone
+    defaults = {f.name: f.default for f in fields(cls)} | {name: getattr(cls, name) for name in left_out(cls)}
+    for name in defaults.keys() - FREE:
+        found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+        own = isinstance(found, Changeable) and found.default is defaults[name]
+        if not own and (isinstance(found, Changeable) or not hasattr(type(found), "__set__")):
+            setattr(cls, name, Changeable(name, defaults[name]))
+
+
+def why_fixed(cls: type, name: str) -> str | None:
+    """Why a hyper-parameter cannot change once a model is built, and the way out; ``None``: it can."""
+    if name in left_out(cls):
+        return f"{cls.__name__} has no use for it."
+    reasons = (vars(base).get("built_with", {}) for base in cls.__mro__)
+    return next((found[name] for found in reasons if name in found), None)
+
+
+def change(model: Any, name: str, value: Any) -> None:
+    """Set a hyper-parameter of a model that is built.
+
+    Raises:
+        FixedHyperparameterError: it cannot change any more.
+        HyperparameterError: the constructor would refuse the value. The model is as before then.
+    """
+    known, cls = vars(model), type(model)
+    if name in known and same(known[name], value):
+        return
+    if (why := why_fixed(cls, name)) is not None:
+        raise FixedHyperparameterError(f"{name}={value!r:.200} cannot be set on a model that is built: {why}")
+    value = fitted(name, value, declared(cls)[name])
+    before = {field.name: known[field.name] for field in fields(cls) if field.name in known}
+    del known["_is_built"]  # what follows sets attributes as they are
+    try:
+        known[name] = value
+        model._check_hyperparameters()
+        model._adopt(name, before.get(name))
+    except BaseException:
+        known.update(before)
+        raise
+    finally:
+        known["_is_built"] = True
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values of a hyper-parameter are one and the same to a model."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, np.ndarray):
+        return False
+    try:
+        return bool(a == b)
+    except Exception:  # of a class of the user's own
+        return False

@@ -1,0 +1,247 @@
+"""Hyper-parameters: how they are declared, and how bad ones are refused.
+
+A hyper-parameter is one field of an algorithm, with the sentence that documents it beneath. Its annotation says what it
+may be: type checkers read ``Fraction`` as ``float``, and constructors refuse what does not lie in [0, 1] ::
+
+    tau: Fraction = 0.005
+    \"\"\"Rate at which target networks follow, in [0, 1]; 1 copies.\"\"\"
+"""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
+
+import numpy as np
+
+from polyak.envs.sizes import MOST_ENVS, MOST_PROCESSES, MOST_RUNNERS
+from polyak.schedules import Schedule
+from polyak.suggestions import did_you_mean
+
+# -- what a field may be -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Only:
+    """Part of an annotation, ``Annotated[float, Only(...)]``: which values of the type there may be.
+
+    Args:
+        words: what those are: "a number in [0, 1]".
+        holds: whether a value of the type is one of them.
+    """
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+Count = Annotated[int, Only("an integer of at least 1", lambda n: n >= 1)]
+AtLeastTwo = Annotated[int, Only("an integer of at least 2", lambda n: n >= 2)]
+Natural = Annotated[int, Only("an integer of at least 0", lambda n: n >= 0)]
+Parallel = Annotated[int, Only(f"an integer in [1, {MOST_ENVS:,}]", lambda n: 1 <= n <= MOST_ENVS)]
+"""Environments, or games."""
+Processes = Annotated[int, Only(f"an integer in [0, {MOST_PROCESSES:,}]", lambda n: 0 <= n <= MOST_PROCESSES)]
+"""On this machine."""
+Runners = Annotated[int, Only(f"an integer in [0, {MOST_RUNNERS:,}]", lambda n: 0 <= n <= MOST_RUNNERS)]
+"""Processes on a cluster."""
+Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
+NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
+Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
+
+Argument = TypeVar("Argument", contravariant=True)
+Value = TypeVar("Value", covariant=True)
+
+if TYPE_CHECKING:
+
+    class Becomes(Generic[Argument, Value]):
+        """A field whose constructor's argument is of one type, and that is of another once the model is built."""
+
+        def __get__(self, instance: object, owner: type) -> Value: ...
+
+        def __set__(self, instance: object, value: Argument) -> None: ...
+
+else:
+
+    class Becomes:
+        def __class_getitem__(cls, types):
+            return types[0]
+
+
+def later(default: Any = MISSING) -> Any:
+    """The right side of a field that :class:`Becomes` something: its default, if it has one."""
+    return field(default=default)
+
+
+# -- refusing ----------------------------------------------------------------------------------------------------------
+
+
+class HyperparameterError(ValueError, AssertionError):
+    """A bad hyper-parameter. Also an AssertionError, which is what Stable-Baselines3 raises in most such places."""
+
+
+def require(condition: bool, name: str, value: Any, fix: str) -> None:
+    """Refuse a bad hyper-parameter.
+
+    Raises:
+        HyperparameterError: ``condition`` does not hold; the message names the argument, its value and the fix.
+    """
+    if not condition:
+        raise HyperparameterError(f"{name}={value!r} cannot be used: {fix}")
+
+
+def declared(cls: type) -> Mapping[str, Any]:
+    """The fields of an algorithm and their annotations; ``Any`` for those that only a function's own scope knows."""
+    hints: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        try:
+            hints |= inspect.get_annotations(base, eval_str=True)
+        except NameError:
+            hints |= dict.fromkeys(inspect.get_annotations(base), Any)
+    return {f.name: hints[f.name] for f in fields(cls)}
+
+
+def left_out(cls: type) -> frozenset[str]:
+    """Fields of the classes above that a class has no use for: it declares them as ``ClassVar``, with their values."""
+    above = {f.name for base in cls.__mro__[1:] if is_dataclass(base) for f in fields(base)}
+    return frozenset(above - {f.name for f in fields(cls)})
+
+
+def fitted(name: str, value: Any, declaration: Any) -> Any:
+    """``value``, if it is what the annotation ``declaration`` says; an integer written as a float (1e6) as an ``int``.
+
+    Raises:
+        HyperparameterError: it is not.
+    """
+    fit = _fit(value, declaration)
+    require(fit is not _REFUSED, name, value, f"it must be {described(declaration)}.{_hint(name, value, declaration)}")
+    return fit
+
+
+def whole(name: str, value: Any) -> int:
+    """``value`` as an ``int``, also where it is written as a float (1e4).
+
+    Raises:
+        HyperparameterError: it is no integer.
+    """
+    return fitted(name, value, int)
+
+
+_REFUSED = object()
+
+
+def _fit(value: Any, declaration: Any) -> Any:
+    """``value`` as an annotation declares it, or ``_REFUSED``."""
+    kind, args = get_origin(declaration) or declaration, get_args(declaration)
+    if kind is Annotated:
+        fit = _fit(value, args[0])
+        return fit if fit is not _REFUSED and all(rule.holds(fit) for rule in args[1:]) else _REFUSED
+    if kind in (Union, types.UnionType):
+        return next((fit for arg in args if (fit := _fit(value, arg)) is not _REFUSED), _REFUSED)
+    if kind is int and isinstance(value, float | np.floating) and float(value).is_integer():
+        return int(value)
+    return value if _is(value, kind, args) else _REFUSED
+
+
+def _is(value: Any, kind: Any, args: tuple[Any, ...]) -> bool:
+    if kind is Any:
+        return True
+    if kind is bool:
+        return isinstance(value, bool | np.bool_) or (isinstance(value, Integral) and value in (0, 1))
+    if kind in (int, float):
+        number = Integral if kind is int else Real
+        return isinstance(value, number) and not isinstance(value, bool) and value == value  # nan is no number
+    if kind is Literal:
+        return any(type(value) is type(arg) and value == arg for arg in args)
+    if kind is type:
+        return isinstance(value, type) and issubclass(value, args)
+    if kind is tuple:
+        pairs = zip(value, args, strict=False) if isinstance(value, tuple | list) and len(value) == len(args) else None
+        return pairs is not None and all(_fit(item, arg) is not _REFUSED for item, arg in pairs)
+    if kind is Callable:
+        return callable(value)
+    return isinstance(value, Mapping if kind is dict else kind)
+
+
+_WORDS = {Any: "anything", bool: "True or False", int: "an integer", float: "a number", str: "a string", dict: "a dict"}
+
+
+def described(declaration: Any) -> str:
+    """An annotation in words: "a positive number, a function of the remaining progress or None"."""
+    kind, args = get_origin(declaration) or declaration, get_args(declaration)
+    if declaration == Schedule:
+        return "a function of the remaining progress"
+    if kind is Annotated:
+        return args[1].words
+    if kind in (Union, types.UnionType):
+        words = [described(arg) for arg in args]
+        between = ", or " if any(" or " in part for part in words) else " or "
+        return between.join((", ".join(words[:-1]), words[-1]))
+    if kind is Literal:
+        return " or ".join(map(repr, args))
+    if kind is tuple:
+        return f"a tuple ({', '.join(map(described, args))})"
+    if kind is type:
+        return f"a subclass of {args[0].__name__}"
+    if kind is Callable:
+        return "a function"
+    if kind is type(None):
+        return "None"
+    return _WORDS.get(kind) or f"an instance of {kind.__name__}"
+
+
+def _hint(name: str, value: Any, declaration: Any) -> str:
+    """The way out for a value that has been written as a string."""
+    if not isinstance(value, str):
+        return ""
+    if any(get_origin(part) is type for part in (declaration, *get_args(declaration))):
+        return " Pass the class itself, not its name."
+    try:
+        number = float(value)
+    except ValueError:
+        return ""
+    return f" Write {name}={value.strip()}, without quotes." if _fit(number, declaration) is not _REFUSED else ""
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+_NO_USE = "the algorithms that it is derived from have such an argument, but it has no use for one. Leave it out."
+
+
+def check_names(cls: type, given: Iterable[str]) -> None:
+    """Refuse keyword arguments that a class' constructor does not know.
+
+    Raises:
+        TypeError: as Python does, with the likeliest correction.
+    """
+    called = f"{cls.__name__}.__init__"
+    if useless := sorted(left_out(cls).intersection(given)):
+        raise TypeError(f"{called}() got an unexpected keyword argument {useless[0]!r}: {_NO_USE}")
+    _check_names(called, cls.__init__, given)  # type: ignore[misc]
+
+
+def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in given:
+        if name not in parameters:
+            hint = did_you_mean(name, set(parameters) - {"self"})
+            raise TypeError(f"{called}() got an unexpected keyword argument {name!r}.{hint}")
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def names_checked(method: Method) -> Method:
+    """A method that refuses keyword arguments which it does not know as Python does, with the likeliest correction."""
+
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            _check_names(f"{type(self).__name__}.{method.__name__}", method, kwargs)
+        return method(self, *args, **kwargs)
+
+    return cast(Method, checked)

@@ -1,0 +1,277 @@
+"""Collecting experience with a policy: what the loops share, and how far a collection has come when a file is written.
+
+Callbacks are asked between a step of the environments and its storage, so that they can stop training before it counts.
+A file written then holds the step that is not stored yet, and training that is resumed from it stores it first.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from polyak.checkpoint.saved import Saved, prefixed
+from polyak.checkpoint.serialise import decode, encode
+from polyak.collecting.actor import Actor
+from polyak.collecting.exploration import Arrays, Dials, Exploration, RandomActions
+from polyak.collecting.runner import Runner, flat, unflat
+from polyak.collecting.tensors.actor import TensorActor
+from polyak.collecting.tensors.exploration import exploring_in_tensors
+from polyak.data.step import Step
+from polyak.envs.adapters.counted import Counted
+from polyak.envs.adapters.infos import episode_columns
+from polyak.envs.batched import BatchedVecEnv
+from polyak.envs.composed import is_composed
+from polyak.envs.masks import mask_size
+from polyak.experience.arrays import place
+from polyak.experience.schema import Column
+from polyak.kinds.env_algorithm import Interaction
+from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.learning.learner import Learner
+from polyak.nn.policies.base import Policy
+from polyak.warning import advise
+
+
+@dataclass
+class Collection:
+    """How far a collection of experience has come."""
+
+    steps: int = 0
+    """Of the vectorised environment, with the pending one."""
+    episodes: int = 0
+    """That ended in them."""
+    pending: Step | None = None
+    """A step that was made and is not stored yet: callbacks are being asked."""
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""
+        values: dict[str, Any] = {"steps": self.steps, "episodes": self.episodes}
+        if (pending := self.pending) is None:  # asked once: another thread may save while the step is being stored
+            return values, {}
+        fields = pending._asdict()
+        del fields["episodes"]  # which infos say, too
+        values["infos"] = [
+            {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
+        ]
+        values["ended"] = fields.pop("ended")
+        if isinstance(pending.env_actions, list):
+            values["env_actions"] = encode(fields.pop("env_actions"))
+        return values, {key: place(v, None) for name, value in fields.items() for key, v in flat(name, value).items()}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, Any], arrays: Arrays) -> "Collection":
+        """The inverse of :meth:`state`."""
+        collection = cls(values["steps"], values["episodes"])
+        if "infos" in values:
+            infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
+            others = ("infos", "ended", "extras", "episodes")
+            fields = {name: unflat(name, arrays) for name in Step._fields if name not in others}
+            extras = unflat("extras", arrays) or {}
+            if "env_actions" in values:
+                fields["env_actions"] = decode(values["env_actions"])
+            episodes = episode_columns(infos, fields["dones"])
+            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
+        return collection
+
+
+class Collecting(Interaction, DeepAlgorithm):
+    """Algorithms that learn with networks from the experience that their policy collects."""
+
+    explores_by: ClassVar[tuple[str, ...]] = (
+        "learning_starts",
+        "action_noise",
+        "use_sde",
+        "use_sde_at_warmup",
+        "sde_sample_freq",
+    )
+    """Attributes that exploration is built from, as far as an algorithm has them."""
+    stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
+    """Which masks of a step are stored with it: ``"masks"``, that it was made under, and ``"next_masks"``."""
+    _rows_have_masks: bool = False
+    """Whether a file has brought experience with masks, which environments need not have shown yet."""
+    _explored: list[Any] | None = None
+    """The values that these had when it was."""
+    _collection: Collection | None = None
+    """The one that is going on, or that a file has brought."""
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        self._dials = Dials()
+        super().__post_init__(_init_setup_model)
+
+    # -- environments in tensors ---------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if isinstance(self.env, BatchedVecEnv) and not self.in_tensors:
+            advise(
+                "environments in tensors",
+                f"{type(self).__name__} copies each step of the environments to numpy: {self._why_numpy()}.",
+            )
+
+    @property
+    def in_tensors(self) -> bool:
+        """Whether experience is collected, stored and learned from in tensors, none of which the host reads."""
+        return isinstance(self.env, BatchedVecEnv) and self._why_numpy() is None
+
+    def _why_numpy(self) -> str | None:
+        """Why experience in tensors must be copied to numpy; ``None``: it need not be."""
+        assert isinstance(self.env, BatchedVecEnv)
+        if self.env.batch.device is None:
+            return "they speak numpy"
+        device = torch.device(self.env.batch.device)
+        if device.type != self.device.type:
+            return f"they are on {str(device)!r}, and the model is on {str(self.device)!r}. Pass device={str(device)!r}"
+        if self._acting_policy.initial_memory(1) is not None:
+            return "its policy is recurrent"
+        if is_composed(self.action_space):
+            return f"its actions are composed, {self.action_space}"
+        for name, part in self._exploration().items():
+            if exploring_in_tensors(part, self._acting_policy) is None:
+                return f"there is no {name} of this kind in tensors"
+        return None
+
+    def _faster_device(self, learner: Learner) -> torch.device:
+        if isinstance(self.env, BatchedVecEnv) and self.env.batch.device is not None:
+            return torch.device(self.env.batch.device)
+        return super()._faster_device(learner)
+
+    def _make_runner(self) -> None:
+        if not self.in_tensors:
+            super()._make_runner()
+            return
+        assert isinstance(self.env, BatchedVecEnv)
+        batch = Counted(self.env.batch, self.stats_window_size, masks=self._heeds_masks)
+        self.runner = Runner(batch, self.make_actor(), self._split)
+
+    def _read_episodes(self) -> None:
+        """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
+        if self.runner is None or not isinstance(self.runner.env, Counted):
+            return
+        fresh, newest = self.runner.env.episodes.read()
+        self._episode_num += fresh
+        seconds = round((time.time_ns() - self.start_time) / 1e9, 6)
+        self.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        with super()._while_learning():
+            yield
+            self._read_episodes()
+
+    def _write_logs(self, **counters: float) -> None:
+        self._read_episodes()
+        super()._write_logs(**counters)
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _acting_policy(self) -> Policy:
+        """Whose actions are taken."""
+        return self.policy
+
+    def make_actor(self) -> Actor:
+        """Acts with the present policy, and explores as the algorithm does."""
+        actor = (TensorActor if self.in_tensors else Actor)(self._acting_policy, self._exploration())
+        self._explored = self._exploration_options()
+        return actor
+
+    def _exploration_options(self) -> list[Any]:
+        """The present values of what exploration is built from."""
+        return list(map(vars(self).get, self.explores_by))
+
+    def _exploration(self) -> dict[str, Exploration]:
+        """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
+        return {}
+
+    def _random_actions(self) -> RandomActions:
+        return RandomActions(self.action_space, self.policy.codec)
+
+    @property
+    def _heeds_masks(self) -> bool:
+        return super()._heeds_masks and self.policy.heeds_masks
+
+    def _columns(self) -> tuple[Column, ...]:
+        """What is stored with each step besides the usual: what the policy remembered before it, and what was allowed
+        where environments say so."""
+        memory = self._acting_policy.initial_memory(1) or {}
+        columns = [
+            Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
+        ]
+        columns += [Column(name, np.float32, shape) for name, shape in self._acting_policy.stores.items()]
+        size = mask_size(self.action_space)
+        shown = self.runner is not None and self.runner.env.masked
+        if size is not None and (shown or self._rows_have_masks):
+            columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
+        return tuple(columns)
+
+    def _column_options(self) -> dict[str, Any]:
+        """As an argument of buffers, which those of a user's own need not know as long as there are none."""
+        columns = self._columns()
+        return {"columns": columns} if columns else {}
+
+    def _begin_collection(self) -> Collection:
+        """Go on with the collection that a file has brought, or begin a new one."""
+        assert self.runner is not None
+        self._begin_acting(anew=self._collection is None and not self.runner.is_ahead)
+        if self._collection is None:
+            self._collection = Collection()
+        return self._collection
+
+    def _begin_acting(self, anew: bool = True) -> None:
+        """Before the first step of a collection; not ``anew``: exploration goes on from where it stands."""
+        assert self.runner is not None
+        actor: Any = self.runner.actor
+        if actor.policy is not self._acting_policy:
+            actor.adopt(self._acting_policy)
+        if anew and self._explored != self._exploration_options():
+            actor.explore(self._exploration())
+            self._explored = self._exploration_options()
+        actor.begin(self.n_envs, anew)
+
+    def _make_step(self, collection: Collection) -> Step:
+        """One more step of the environments, yet to be stored."""
+        runner: Any = self.runner
+        if runner.actor.policy is not self._acting_policy:  # a callback may have put in another
+            runner.actor.adopt(self._acting_policy)
+        step = collection.pending = runner.step()
+        collection.steps += 1
+        self.num_timesteps += self.n_envs
+        return step
+
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        self._collection = None
+        runner: Any = self.runner
+        runner.actor.prepare(runner.obs)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if self.runner is not None:
+            saved.state |= prefixed("actor", self.runner.actor.state())
+        if self._collection is not None:
+            saved.info["collection"], arrays = self._collection.state()
+            saved.state |= prefixed("collection", arrays)
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if not resume or self.runner is None or saved.info["n_envs"] != self.n_envs:
+            return
+        self.runner.actor.load_state(saved.state_of("actor"))
+        if "collection" in saved.info:
+            self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value can be written to a file that runs nothing."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_data(item) for key, item in value.items())
+    if type(value) in (list, tuple):
+        return all(map(_is_data, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype != object
+    return value is None or isinstance(value, bool | int | float | str | np.generic)

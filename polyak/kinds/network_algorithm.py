@@ -1,0 +1,463 @@
+"""Algorithms that learn with networks: a policy, a learner that improves it, and an engine that runs its steps."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from operator import attrgetter
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+from typing_extensions import Self
+
+from polyak import formats
+from polyak.algorithm import Algorithm
+from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.damage import names_file
+from polyak.checkpoint.parameters import parameters, restore, saved_parameters, set_parameters, store
+from polyak.checkpoint.saved import Saved
+from polyak.checkpoint.serialise import encode
+from polyak.envs import VecEnv
+from polyak.envs.composed import as_named
+from polyak.envs.masks import KEY, holds_masks, mask_size
+from polyak.hyperparameters.declaration import Becomes, NonNegative, later, require
+from polyak.kinds.env_algorithm import GymEnv
+from polyak.learning.engine.device import Work, choose, get_device
+from polyak.learning.engine.engine import Engine
+from polyak.learning.engine.flops import flops
+from polyak.learning.engine.machine_speed import speeds
+from polyak.learning.engine.threads import threads_for
+from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.learning.nan_guard import Guard, guarded
+from polyak.nn.export.observations import Reader, image_keys
+from polyak.nn.export.policy_graph import PolicyGraph
+from polyak.nn.export.ports import Graph
+from polyak.nn.policies.base import Network, Policy
+from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn
+from polyak.seeding import set_random_seed
+from polyak.suggestions import did_you_mean
+
+NETWORKS = "the networks are built with it. Make a new model."
+OPTIMIZER = "the optimizer is built with it. Set its param_groups, or make a new model."
+NEW_MODEL = "the model is built with it. Make a new one."
+RELOAD = "the model is built with it. Make a new one, or save this one and use load(path, {}=...)."
+_NOMINAL_RUN = 1_000_000
+"""Environment steps of a run, where a guess is needed."""
+
+
+class Part:
+    """A network of the policy or a tensor of the learner, as an attribute of the algorithm (``model.actor``).
+
+    Args:
+        path: where it is, such as ``"policy.actor"``.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else attrgetter(self.path)(instance)
+
+
+@dataclass(eq=False, repr=False)
+class DeepAlgorithm(Algorithm):
+    """What algorithms with networks share.
+
+    Raises:
+        TypeError: an unknown argument.
+        ValueError: an argument out of range, an unknown policy, or a policy or action space that does not fit.
+    """
+
+    policy: Becomes[str | type[Policy], Policy] = later()
+    """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the policy itself."""
+    env: Becomes[GymEnv | str | None, VecEnv | None] = later()
+    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
+    vectorised environment with every wrapper."""
+    learning_rate: NonNegative | Schedule = 3e-4
+    """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
+    _: KW_ONLY
+    policy_kwargs: dict[str, Any] | None = None
+    """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
+    (``optimizer_class``, ``optimizer_kwargs``)."""
+    device: Becomes[torch.device | str | int, torch.device] = later("auto")
+    """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
+    faster than the processor, by their measured speeds, for these networks and batches."""
+    compile: bool | Literal["auto"] = "auto"
+    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
+    building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
+    float32. For large networks on a GPU."""
+
+    built_with: ClassVar[Mapping[str, str]] = {
+        "env": NEW_MODEL,
+        "policy_kwargs": NETWORKS,
+        "device": "the networks are there already. Use load(path, device=...).",
+        "compile": "the engine is built with it. Use load(path, compile=...).",
+        "precision": "the learner is built with it. Use load(path, precision=...).",
+    }
+    kept_as_schedules: ClassVar[tuple[str, ...]] = ()
+    """Hyper-parameters that are functions of the remaining progress once a model is built, unless they are None."""
+    heeds_masks: ClassVar[bool] = False
+    """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
+    policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
+    learner_class: ClassVar[type[Learner]] = Learner
+    """What improves the policy. It names the hyper-parameters that it reads: see
+    :data:`~polyak.learning.learner.Dial`."""
+    engine = cast("Engine | None", None)
+    """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
+    n_envs = 1
+    _flops = math.inf
+    _guard = cast("Guard | None", None)
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        policy, self.policy = cast(Any, self.policy), cast(Any, None)
+        super().__post_init__(_init_setup_model)
+        self.policy_class = self._find_policy_class(policy)
+        self._policy_name = policy
+        self.policy_kwargs = dict(self.policy_kwargs or {})
+        self._device_name, self.device = str(self.device), get_device(self.device)
+        self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
+
+    def _card(self) -> dict[str, str]:
+        engine, policy = vars(self).get("engine"), vars(self).get("_policy_name")
+        name = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
+        steps = "not built yet" if engine is None else engine.status
+        return {"policy": name, **super()._card(), "device": str(self.device), "gradient steps": steps}
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        small = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu"}
+        return {**super().trial(), **small}
+
+    # -- what a kind of algorithm writes -------------------------------------------------------------------------------
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        options = self.policy_kwargs or {}
+        for part in ("features_extractor", "optimizer"):
+            cls, kwargs = options.get(f"{part}_class"), options.get(f"{part}_kwargs")
+            fix = "pass the class itself, not its name."
+            require(cls is None or callable(cls), f"policy_kwargs['{part}_class']", cls, fix)
+            require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
+
+    def _check_not_twice(self, *names: str) -> None:
+        """Refuse arguments to which ``policy_kwargs`` give other values."""
+        options = self.policy_kwargs or {}
+        for name in names:
+            value = getattr(self, name)
+            fix = f"{name}={value!r} says otherwise. Give {name} as an argument of {type(self).__name__} alone."
+            require(options.get(name, value) == value, f"policy_kwargs[{name!r}]", options.get(name), fix)
+
+    def _after_setup(self) -> None:
+        """For what hangs on the learner."""
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        value, learner = getattr(self, name), getattr(self, "learner", None)
+        if name == "learning_rate":
+            self._setup_lr_schedule()
+        if value is not None and (isinstance(before, FloatSchedule) or name in self.kept_as_schedules):
+            self._put(**{name: get_schedule_fn(value)})
+        if learner is None or name in learner.dials or name not in learner.declared_dials():
+            return  # dials move at the next update
+        if isinstance(value, str):
+            setattr(learner, name, value)
+        else:
+            learner.dial(**{name: value})
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if nobody knows."""
+        return 0, 1
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _find_policy_class(self, policy: str | type[Policy]) -> Callable[..., Policy]:
+        if isinstance(policy, str):
+            return self._policy_called(policy)
+        is_other = isinstance(policy, torch.nn.Module) or (isinstance(policy, type) and not issubclass(policy, Network))
+        require(
+            callable(policy) and not is_other,
+            "policy",
+            policy,
+            f"it must be one of {', '.join(map(repr, sorted(self.policies)))}, or a subclass of Policy.",
+        )
+        return policy
+
+    def _policy_called(self, name: str) -> Callable[..., Policy]:
+        if name not in self.policies:
+            raise ValueError(
+                f"Policy {name!r} unknown: {type(self).__name__} has {sorted(self.policies)}. Use one of them, or "
+                f"pass a policy class.{did_you_mean(name, self.policies)}"
+            )
+        return self.policies[name]
+
+    def make_policy(self) -> Callable[[], Any]:
+        """A picklable recipe for the policy."""
+        kwargs = {k: v for k, v in self._policy_options().items() if k not in ("optimizer_class", "optimizer_kwargs")}
+        return partial(self.policy_class, self.observation_space, self.action_space, **kwargs)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return dict(self.policy_kwargs or {})
+
+    def make_optimizer(self) -> OptimizerRecipe:
+        """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
+        options, default = self.policy_kwargs or {}, self._default_optimizer()
+        cls, kwargs = options.get("optimizer_class") or default.cls, options.get("optimizer_kwargs")
+        if kwargs is None:
+            kwargs = default.kwargs if cls is default.cls else {}
+        return OptimizerRecipe(cls, kwargs)
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam)
+
+    def learner_factory(self) -> Callable[[], Learner]:
+        """A picklable recipe for the learner, so that it can be built here or in another process."""
+        values = {name: self._value_of(name) for name in self.learner_class.declared_dials()}
+        return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), self.lr_schedule(1), values)
+
+    def _value_of(self, name: str) -> Any:
+        """A hyper-parameter at this moment of the training."""
+        value = getattr(self, name)
+        return value(self._current_progress_remaining) if callable(value) else value
+
+    def _setup_model(self) -> None:
+        """Seed, then build the learner and what else the algorithm needs."""
+        super()._setup_model()
+        self._setup_lr_schedule()
+        learner = self.learner_factory()()
+        if self._device_name == "auto" and self.device.type == "cuda":
+            self.device = self._faster_device(learner)
+        self.learner: Learner = learner.to(self.device)
+        self.learner.precision = self.precision
+        self.engine = Engine(self.learner, self.compile, print if self.verbose >= 1 else None)
+        self.policy = cast(Any, self.learner.policy)
+        self._after_setup()
+
+    def _setup_lr_schedule(self) -> None:
+        self.lr_schedule = get_schedule_fn(self.learning_rate)
+
+    def _faster_device(self, learner: Learner) -> torch.device:
+        """The GPU or the CPU, whichever should make this learner's steps in less time."""
+        updates, rows = self._expected_updates(_NOMINAL_RUN)
+        if updates == 0:  # nobody knows
+            return self.device
+        acts, step = _NOMINAL_RUN / self.n_envs / updates, flops(learner, rows)
+        acting = step / (3 * rows) * self.n_envs
+        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), speeds())
+        if self.verbose >= 1:
+            print(choice)
+        return torch.device(choice.device)
+
+    def _seed(self, seed: int) -> None:
+        super()._seed(seed)
+        if self.device.type == "cuda":
+            set_random_seed(seed, using_cuda=True)
+
+    # -- the engine ----------------------------------------------------------------------------------------------------
+
+    def _check_engine(self, updated: bool = False) -> None:
+        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it.
+
+        Args:
+            updated: whether there have been gradient steps, so that the engine must have seen them.
+        """
+        if self.precision == "float32" and self.compile is not True:
+            return
+        name = "compile" if self.precision == "float32" else "precision"
+        value, cls, engine = getattr(self, name), type(self).__name__, self.engine
+        require(
+            engine is not None and engine.learner is self.learner,
+            name,
+            value,
+            f"{cls}._setup_model() gives its learner no engine. Let it call super()._setup_model(), which builds what "
+            "learner_factory() describes.",
+        )
+        assert engine is not None
+        require(
+            engine.learned or not updated,
+            name,
+            value,
+            f"{cls} makes gradient steps of its own. Write them as methods of its learner that its update() calls by "
+            "self.run(self.gradient_step, batch), and call self.learner.update(batch) in train().",
+        )
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        self._check_engine()
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        self._check_engine()
+
+    def _check_iteration(self) -> None:
+        super()._check_iteration()
+        self._check_engine(updated=self._n_updates > self._n_updates_at_start)
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        self._n_updates_at_start = self._n_updates
+        updates, rows = self._expected_updates(self._total_timesteps - self.num_timesteps)
+        if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
+            self.engine.expect(updates, rows)
+            self._flops = self.engine.flops(rows) if updates else math.inf
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        with super()._while_learning(), threads_for(self._flops), guarded(self):
+            yield
+
+    @property
+    def _gathers_late(self) -> bool:
+        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
+        return self.engine is not None and self.engine.compiles
+
+    # -- learning and predicting ---------------------------------------------------------------------------------------
+
+    def _turn_dials(self) -> None:
+        """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
+        self.learner.adopt_optimizers()
+        lr = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", lr)
+        values = {"learning_rate": lr}
+        values |= {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
+        self.learner.set(**values)
+
+    def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
+        """Log the mean of each metric of some gradient steps; a loss that is not finite ends training."""
+        means = {
+            name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()
+        }
+        for name, mean in means.items():
+            self.logger.record(f"train/{name}", mean)
+        if self._guard is not None:
+            self._guard.after_update(means)
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+        *,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """The policy's action for one observation or a batch of them.
+
+        Args:
+            observation: one, or N stacked, as the model's environment returns them; nested observations also as the
+                environment itself has them, before their parts got names. A model that learned under
+                ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
+                statistics are in its file.
+            state: a recurrent policy's memory; others hand it back.
+            episode_start: [N] where a recurrent policy forgets.
+            deterministic: the most likely action instead of a sample.
+            action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all,
+                or what a Dict observation says under ``"action_mask"``.
+
+        Returns:
+            the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
+            action is a value of the space, and several are a list of such, which type checkers are not shown.
+        """
+        observation = as_named(observation, self.observation_space)
+        masks = self._allowed(observation, action_masks)
+        more = {} if masks is None else {"action_masks": masks}
+        return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic, **more)
+
+    def _allowed(self, observation: Any, masks: Any) -> Any:
+        """Masks as they are given, or those that a Dict observation holds; ``None``: everything is allowed."""
+        if masks is not None or not (self.heeds_masks and self.policy.heeds_masks and isinstance(observation, Mapping)):
+            return masks
+        return observation.get(KEY) if holds_masks(self.observation_space, self.action_space) else None
+
+    def _as_learned(self, observation: Any) -> Any:
+        """An observation as the policy learned from it."""
+        return observation
+
+    # -- exporting -----------------------------------------------------------------------------------------------------
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        supported = self.heeds_masks and self.policy.heeds_masks and mask_size(self.action_space) is not None
+        held = supported and holds_masks(self.observation_space, self.action_space)
+        if masks is None:
+            masks = supported and not held and not self._allows_everything
+        masks_in = KEY if held and not masks else None
+        return PolicyGraph(self.policy, self._reader(channels_last), masks, masks_in, stochastic)
+
+    @property
+    def _allows_everything(self) -> bool:
+        """Whether it is known that the environment forbids no action."""
+        return False
+
+    def _reader(self, channels_last: bool | None) -> Reader:
+        """From observations as the environment gives them to those that the policy reads."""
+        return Reader(self.observation_space, None, image_keys(self.observation_space) if channels_last else ())
+
+    # -- parameters and files ------------------------------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return super().hyperparameters() | {"device": self._device_name}
+
+    def get_parameters(self) -> dict[str, Any]:
+        """State dicts of the policy and of each optimizer, under Stable-Baselines3's names."""
+        return parameters(self.learner)
+
+    @names_file
+    def set_parameters(
+        self,
+        load_path_or_dict: Any,
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> None:
+        """Load weights into this model, in place.
+
+        Args:
+            load_path_or_dict: a saved model, also one of Stable-Baselines3, or what :meth:`get_parameters` returns.
+            exact_match: demand every object and every tensor; ``False`` loads what is there.
+            device: ignored for a dict; where a file's tensors are put first.
+
+        Raises:
+            ValueError: an object that the model does not have, or with ``exact_match`` one that is missing.
+            RuntimeError: with ``exact_match``, tensors are missing or have another shape. Of a file it is a ValueError,
+                too, and names the file.
+        """
+        get_device(device)
+        if not isinstance(load_path_or_dict, Mapping):
+            load_path_or_dict = saved_parameters(checkpoint.read(load_path_or_dict, weights_only=True))
+        set_parameters(self.learner, load_path_or_dict, exact_match)
+
+    def save_sb3(self, path: Any) -> None:
+        """Write the model to a file that Stable-Baselines3 2.9 loads, where it predicts and learns on as it does here.
+
+        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``.
+
+        Args:
+            path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.
+
+        Raises:
+            ValueError: the model has something that there is no equal of, such as a policy of polyak's own.
+        """
+        resolve_name(formats.MODEL_WRITERS["sb3"])(self, path)
+
+    def _description(self) -> dict[str, Any]:
+        policy = self._policy_name
+        return {**super()._description(), "policy": policy if isinstance(policy, str) else encode(policy)}
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        store(self.learner, saved)
+
+    @classmethod
+    def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
+        return cls(policy, None, **hyperparameters, device=device, _init_setup_model=False)
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        restore(self.learner, saved)
+        if getattr(self, "use_sde", False):
+            self.policy.reset_noise()  # by the deviations just loaded

@@ -1,0 +1,689 @@
+"""Off-policy learning: step, store, replay."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass
+from enum import Enum
+from time import perf_counter
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from typing_extensions import Self
+
+from polyak.algorithm import Algorithm
+from polyak.callbacks.callback import BaseCallback, MaybeCallback
+from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
+from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
+from polyak.collecting.tensors.replay import TensorReplay
+from polyak.collecting.tensors.rows import on_host
+from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
+from polyak.data.hindsight.relabel import Hindsight
+from polyak.data.replay_state import EXTRAS
+from polyak.data.sampling.reduce import NStep, Sequence
+from polyak.data.step import Step
+from polyak.envs import DummyVecEnv, VecEnv
+from polyak.envs.adapters.counted import Counted
+from polyak.envs.wrappers.layers import frozen
+from polyak.experience.samplers import make_prioritized
+from polyak.hyperparameters.declaration import (
+    Becomes,
+    Count,
+    Fraction,
+    HyperparameterError,
+    Natural,
+    Only,
+    later,
+    require,
+)
+from polyak.kinds.collecting_algorithm import Collection
+from polyak.kinds.dataset import LearnsFromData, watched
+from polyak.kinds.env_algorithm import GymEnv
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD
+from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
+from polyak.noise import ActionNoise, for_environments
+from polyak.warning import advise
+
+_STEPS_BETWEEN_READS = 200
+"""Steps of environments in tensors after which their episodes are counted."""
+_NOMINAL_EPISODE = 200
+"""Steps in an episode, where a guess is needed."""
+
+GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)]
+
+
+class TrainFrequencyUnit(str, Enum):
+    """What ``train_freq`` counts."""
+
+    STEP = "step"
+    EPISODE = "episode"
+
+
+class TrainFreq(NamedTuple):
+    """How long to collect before each update."""
+
+    frequency: int
+    unit: TrainFrequencyUnit
+
+
+class RolloutReturn(NamedTuple):
+    """What a collection amounted to."""
+
+    episode_timesteps: int
+    """Environment steps, over all environments."""
+    n_episodes: int
+    continue_training: bool
+    """False: a callback asked to stop."""
+
+
+@dataclass(eq=False, repr=False)
+class OffPolicyAlgorithm(LearnsFromData):
+    """Algorithms that learn from a replay buffer, a dataset, or both."""
+
+    env: Becomes[GymEnv | Dataset | str | None, VecEnv | None] = later()
+    """An environment, a vector of them, a registered name, or a :class:`~polyak.data.Dataset` to learn from without
+    any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
+    _: KW_ONLY
+    buffer_size: Count = 1_000_000
+    """Transitions that the replay buffer holds."""
+    learning_starts: Natural = 100
+    """Environment steps of random actions before the first update."""
+    batch_size: Count = 256
+    """Transitions per gradient step."""
+    gamma: Fraction = 0.99
+    """Discount factor, in [0, 1]."""
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
+    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    gradient_steps: GradientSteps = 1
+    """Gradient steps per update; -1 makes as many as transitions were collected."""
+    replay_buffer_class: type[ReplayBuffer] | None = None
+    """Such as :class:`~polyak.data.HerReplayBuffer`; ``None`` takes :class:`~polyak.data.ReplayBuffer`."""
+    replay_buffer_kwargs: dict[str, Any] | None = None
+    """Further arguments of the replay buffer."""
+    optimize_memory_usage: bool = False
+    """Store each observation once instead of twice; the samples are the same."""
+    n_steps: Count | tuple[int, int] = 1
+    """Rewards summed before bootstrapping (n-step returns); ``(least, most)`` draws a number for each transition."""
+    prioritized: bool | dict[str, Any] = False
+    """Replay transitions of large temporal-difference error more often, and weigh their losses less (arXiv:1511.05952).
+    A dict sets ``kind`` (``"proportional"`` or ``"rank"``), ``alpha`` (how much errors decide), ``beta`` and
+    ``final_beta`` (how much of the bias is undone, at the start and at the end of training), and for
+    ``"proportional"`` also ``eps`` (added to errors)."""
+    dataset_share: Fraction | None = None
+    """Of each minibatch, the share that comes from the dataset where the model has one and learns by acting, too: 0.5
+    is RLPD's (arXiv:2302.02948); ``None`` draws from both as if they were one buffer."""
+    overlap: bool = False
+    """Let the environments step during gradient steps: the first step of each collection is made while the update
+    before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
+    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
+
+    built_with: ClassVar[Mapping[str, str]] = {
+        **{name: RELOAD.format(name) for name in ("buffer_size", "replay_buffer_class", "replay_buffer_kwargs")},
+        **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "prioritized", "n_steps")},
+        "use_sde": NETWORKS,
+    }
+    stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")
+
+    # Not annotated, since they are hyper-parameters only where a subclass declares them.
+    action_noise = cast("ActionNoise | None", None)
+    use_sde, use_sde_at_warmup, sde_sample_freq = False, False, -1
+    raw_experience: ClassVar[bool] = True
+    priorities: ClassVar[Mapping[str, Any]] = {}
+    """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    few_updates: ClassVar[bool] = False
+    """Whether fewer updates than transitions are meant, so that nobody must be told."""
+    saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
+    _empty_at = 0
+    """Environment steps at which the buffer that is being filled was empty."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self.train_freq = convert_train_freq(self.train_freq)
+        if not isinstance(self.n_steps, int):
+            least, most = self.n_steps
+            require(1 <= least <= most, "n_steps", self.n_steps, "write (least, most), with 1 <= least <= most.")
+        self._sampler_options()
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "buffer_size": 500, "learning_starts": 40, "batch_size": 16}
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        self.replay_buffer: ReplayBuffer | None = None
+        super()._setup_model()
+        if (recurrence := self.policy.recurrence) is not None:
+            require(isinstance(self.n_steps, int), "n_steps", self.n_steps, "sequences take one number of steps.")
+            memory = tuple(self.policy.initial_memory(1) or ())
+            self.learner.rows_of = SequenceRows(recurrence.burn_in, recurrence.length, cast(int, self.n_steps), memory)
+        if self.env is not None:
+            self.replay_buffer = self._make_replay_buffer()
+            self._check_overlap()
+        if self.dataset is not None:
+            self._replay_dataset()
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "gamma":
+            for buffer in (self.replay_buffer, self.data_buffer):
+                if buffer is not None and self.n_steps != 1:
+                    buffer.discount_by(self.gamma)
+        if name == "overlap":
+            self._check_overlap()
+
+    def _check_overlap(self) -> None:
+        """Refuse to overlap where sampling would have to ask environments that are under way."""
+        asks = isinstance(getattr(self.replay_buffer, "relabel", None), Hindsight)
+        if self.overlap and asks and self.env is not None:
+            require(
+                isinstance(self.env.unwrapped, DummyVecEnv),
+                "overlap",
+                self.overlap,
+                f"hindsight replay asks an environment's compute_reward() meanwhile, which a "
+                f"{type(self.env.unwrapped).__name__} cannot answer during a step. Use DummyVecEnv or overlap=False.",
+            )
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        if self.n_envs > 1 and 0 < self.gradient_steps < self.n_envs and not self.few_updates:
+            advise(
+                "updates per step",
+                f"n_envs={self.n_envs} and gradient_steps={self.gradient_steps}: a vectorised step brings "
+                f"{self.n_envs} transitions but no more updates: {self.n_envs} times fewer per environment step "
+                "than with one environment. Pass gradient_steps=-1 for as many updates as transitions.",
+            )
+
+    def _why_numpy(self) -> str | None:
+        if type(self)._store is not OffPolicyAlgorithm._store:
+            return "it stores steps in its own way"
+        if self.replay_buffer_class is not None or self.replay_buffer_kwargs:
+            return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
+        if not isinstance(self.n_steps, int):
+            return "n_steps is drawn for each transition"
+        if self.dataset is not None or self.overlap or self.train_freq.unit == "episode":
+            return "it learns from a dataset as well, counts episodes in train_freq, or has overlap=True"
+        return super()._why_numpy()
+
+    def _make_replay_buffer(self) -> ReplayBuffer:
+        if self.in_tensors:
+            return cast(ReplayBuffer, self._make_tensor_replay())
+        return self._make_buffer(self.buffer_size, self.n_envs)
+
+    def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
+        options = {**self._buffer_options(), **options}
+        cls = self.replay_buffer_class or ReplayBuffer
+        if issubclass(cls, HerReplayBuffer):
+            options.setdefault("env", self.env)
+        return cls(
+            size,
+            self.observation_space,
+            self.action_space,
+            device=self.device,
+            n_envs=n_envs,
+            optimize_memory_usage=self.optimize_memory_usage,
+            **self._column_options(),
+            **options,
+        )
+
+    def _make_tensor_replay(self) -> TensorReplay:
+        assert isinstance(self.n_steps, int)
+        return TensorReplay(
+            self.buffer_size,
+            self.observation_space,
+            self.action_space,
+            self.device,
+            self.n_envs,
+            optimize_memory_usage=self.optimize_memory_usage,
+            n_steps=self.n_steps,
+            gamma=self.gamma,
+            columns=self._columns(),
+            **self._sampler_options(),
+        )
+
+    def _buffer_options(self) -> dict[str, Any]:
+        """Arguments of the replay buffer besides those that every one has."""
+        many: dict[str, Any] = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps != 1 else {}
+        if (recurrence := self.policy.recurrence) is not None:
+            assert isinstance(self.n_steps, int)
+            fix = "a policy that remembers draws sequences as its own max_seq_len and burn_in say: leave it out."
+            own = (self.replay_buffer_kwargs or {}).get("reduce")
+            require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
+            n_step = NStep(self.n_steps, self.gamma)
+            many = {"reduce": Sequence(recurrence.length + self.n_steps - 1, recurrence.burn_in, n_step)}
+        return {**(self.replay_buffer_kwargs or {}), **many, **self._sampler_options()}
+
+    def _sampler_options(self) -> dict[str, Any]:
+        """The argument of the replay buffer that ``prioritized`` stands for, if any."""
+        if not self.prioritized:
+            return {}
+        fix = "replay_buffer_kwargs names a sampler, too: leave out one of them."
+        require("sampler" not in (self.replay_buffer_kwargs or {}), "prioritized", self.prioritized, fix)
+        options = self.priorities if self.prioritized is True else self.prioritized
+        try:
+            return {"sampler": make_prioritized(**options)}
+        except (TypeError, ValueError) as error:
+            raise HyperparameterError(f"prioritized={self.prioritized!r} cannot be used: {error}") from None
+
+    def _masks_found(self) -> None:
+        assert self.replay_buffer is not None
+        if self._rows_have_masks:
+            return
+        if self.replay_buffer.size() > 0:
+            raise ValueError(
+                "The environment says which actions it allows, but the replay buffer was filled without. Start with an "
+                "empty one: a new model, or model.replay_buffer.reset()."
+            )
+        self._renew_replay_buffer()
+
+    def _renew_replay_buffer(self) -> None:
+        """Put one in its place that has the columns of now."""
+        assert self.replay_buffer is not None
+        self.replay_buffer.close()
+        self.replay_buffer = self._make_replay_buffer()
+
+    def _make_room(self, state: Mapping[str, Any]) -> ReplayBuffer:
+        """The replay buffer for a saved state, whose rows may have masks though environments have not been reset yet,
+        before which some do not say that they have any."""
+        assert self.replay_buffer is not None
+        masked = any(name.endswith(f"{EXTRAS}{self.stores_masks[0]}") for name in state)
+        if masked and self._heeds_masks and (self.runner is None or not self.runner.env.masked):
+            self._rows_have_masks = True
+            self._renew_replay_buffer()
+        return self.replay_buffer
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        before, runner = self.env, self.runner
+        super().set_env(env, force_reset)
+        if self.replay_buffer is None:
+            self.replay_buffer = self._make_replay_buffer()
+        elif isinstance(self.replay_buffer, HerReplayBuffer):
+            self.replay_buffer.set_env(self.env)
+        elif isinstance(self.replay_buffer, TensorReplay) is not self.in_tensors:
+            try:
+                self._move_experience()
+            except ValueError:
+                if before is not None:
+                    self._use_env(before)
+                    self.runner = runner
+                raise
+        self._check_overlap()
+
+    def _move_experience(self) -> None:
+        """Replay experience where the present environments want it, in numpy or in tensors.
+
+        Raises:
+            ValueError: there is some elsewhere.
+        """
+        assert self.replay_buffer is not None
+        if self.replay_buffer.size() > 0:
+            there = "numpy" if self.in_tensors else "tensors"
+            raise ValueError(
+                f"env={self.env!r} cannot be learned in with the experience that the model has, which is in {there}: "
+                "call model.replay_buffer.reset() before, or make a new model."
+            )
+        self._renew_replay_buffer()
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        if self.learns_offline:
+            return timesteps, self.batch_size
+        freq = self.train_freq
+        training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
+        if self.gradient_steps < 0:
+            return training, self.batch_size
+        steps = freq.frequency if freq.unit == "step" else _NOMINAL_EPISODE * freq.frequency
+        return training // (steps * self.n_envs) * self.gradient_steps, self.batch_size
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if self._acts and self.buffer_size < self.batch_size:
+            advise(
+                "batch larger than the buffer",
+                f"buffer_size={self.buffer_size} holds fewer transitions than batch_size={self.batch_size} draws, so "
+                "that every minibatch repeats some. Use a larger buffer_size or a smaller batch_size.",
+            )
+
+        if reset:
+            self._empty_at = 0
+        if not reset and self._acts and self.dataset is None and self.num_timesteps > 0:
+            self._fill_empty_buffer()
+
+    def _fill_empty_buffer(self) -> None:
+        """A training that goes on without its experience collects some first: one row is nothing to learn from."""
+        if self.replay_buffer is None or self.replay_buffer.size() > 0:
+            return
+        self._empty_at = self.num_timesteps
+        advise(
+            "training that goes on without its replay buffer",
+            f"the model has made {self.num_timesteps} steps, but its replay buffer is empty: it is not in the file. "
+            f"Training goes on once learning_starts={self.learning_starts} further steps of the policy are collected. "
+            "To keep the old experience, save(path, include=['replay_buffer']) and load(path, resume=True), or use "
+            "save_replay_buffer() and load_replay_buffer().",
+        )
+
+    def _start_episodes(self) -> None:
+        assert self.replay_buffer is not None
+        if self._collection is not None and self._collection.pending is not None:
+            self._store(self._collection.pending, self.replay_buffer)
+        super()._start_episodes()
+        self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 4,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        *,
+        eval_env: GymEnv | str | None = None,
+        eval_freq: int | None = None,
+        n_eval_episodes: int = 10,
+    ) -> Self:
+        """Train, on experience, on a dataset, or on both.
+
+        Args:
+            total_timesteps: environment steps to make, over all environments; from a dataset alone, gradient steps.
+            callback: called at every step; a function, a callback object, or a list of them.
+            log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
+                ``None`` for none.
+            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
+            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
+            progress_bar: show one; needs ``polyak[extra]``.
+            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
+            eval_freq: steps between two evaluations; ``None``: ten in all.
+            n_eval_episodes: episodes of each.
+
+        Returns:
+            the model itself.
+
+        Raises:
+            ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
+        """
+        callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        if self.learns_offline:
+            return self._learn_from_data(callback, self.batch_size, log_interval)
+        assert self.replay_buffer is not None
+        rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
+        if not rollout.continue_training:
+            return False
+        ready = self.data_buffer is not None or self.num_timesteps - self._empty_at > self.learning_starts
+        if ready and self.replay_buffer.can_sample():
+            steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
+            if steps > 0:
+                overlaps = self.overlap and self.num_timesteps < self._total_timesteps
+                with self._stepping_ahead() if overlaps else nullcontext(), self._split.update:
+                    self.train(gradient_steps=steps, batch_size=self.batch_size)
+        return True
+
+    @contextmanager
+    def _stepping_ahead(self) -> Iterator[None]:
+        """While the block runs, the environments make the first step of the next collection.
+
+        All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
+        """
+        assert self.runner is not None
+        self._begin_acting()
+        self._dials.steps = self.num_timesteps
+        normalizer = self._vec_normalize_env
+        self._vec_normalize_env = frozen(normalizer)
+        try:
+            with self.runner.ahead():
+                yield
+        finally:
+            self._vec_normalize_env = normalizer
+
+    def _exploration(self) -> dict[str, Exploration]:
+        parts = {**gsde(self.use_sde, self.sde_sample_freq), **self._additive_noise()}
+        if self.dataset is None and not (self.use_sde and self.use_sde_at_warmup):
+            parts["warm_up"] = WarmUp(self._dials, self.learning_starts, self._random_actions())
+        return parts
+
+    def _additive_noise(self) -> dict[str, Exploration]:
+        """What adds ``action_noise``, if there is any."""
+        if self.action_noise is None or not isinstance(self.action_space, spaces.Box):
+            return {}
+        self._put(action_noise=for_environments(self.action_noise, self.n_envs))
+        return {"noise": AdditiveNoise(self.action_noise)}
+
+    def collect(
+        self,
+        callback: BaseCallback,
+        train_freq: TrainFreq,
+        replay_buffer: ReplayBuffer,
+        log_interval: int | None = None,
+    ) -> RolloutReturn:
+        """Step the environments and store what happens.
+
+        Args:
+            callback: asked after every step whether to go on.
+            train_freq: for how long.
+            replay_buffer: where to.
+            log_interval: episodes between log tables.
+
+        Returns:
+            how much was collected, and whether to go on.
+        """
+        if train_freq.unit == "episode" and self.n_envs > 1:
+            raise ValueError(
+                f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single "
+                f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
+            )
+        collection, n_envs = self._begin_collection(), self.n_envs
+        publish, idle = callback.needs_locals, callback.is_idle
+        try:
+            callback.on_rollout_start()
+            names = self._collection_locals(callback, train_freq, replay_buffer, log_interval) if publish else {}
+            if collection.pending is not None:
+                self._take(collection.pending, collection, replay_buffer, log_interval)
+            while not self._is_collected(collection, train_freq):
+                self._dials.steps = self.num_timesteps
+                step = self._make_step(collection)
+                if publish:
+                    counts = {"num_collected_steps": collection.steps, "num_collected_episodes": collection.episodes}
+                    callback.update_locals({**names, **off_policy_locals(step), **counts})
+                if not (idle or callback.on_step()):
+                    return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=False)
+                self._take(step, collection, replay_buffer, log_interval)
+            callback.on_rollout_end()
+        finally:
+            self._collection = None
+        return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=True)
+
+    def _is_collected(self, collection: Collection, train_freq: TrainFreq) -> bool:
+        """Whether there is experience enough."""
+        return (collection.steps if train_freq.unit == "step" else collection.episodes) >= train_freq.frequency
+
+    def _collection_locals(
+        self, callback: BaseCallback, train_freq: TrainFreq, replay_buffer: ReplayBuffer, log_interval: int | None
+    ) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` throughout a collection."""
+        return self._callback_locals(
+            callback=callback,
+            train_freq=train_freq,
+            replay_buffer=replay_buffer,
+            log_interval=log_interval,
+            learning_starts=self.learning_starts,
+            action_noise=self.action_noise,
+        )
+
+    def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
+        """Store a step that callbacks have let pass, and count what ended in it."""
+        assert self.runner is not None
+        self._note_episodes(step)
+        if self.runner.interrupted:  # a callback has evaluated in the same environments
+            step = self.runner.cut(step)
+        started = perf_counter()
+        self._store(step, replay_buffer)
+        self._split.copy.seconds += perf_counter() - started
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        self._on_step()
+        if step.ended:
+            collection.episodes += self._count_episodes(step, log_interval)
+        elif isinstance(self.runner.env, Counted) and self.runner.steps % _STEPS_BETWEEN_READS == 0:
+            self._log_episodes_in_tensors(log_interval)
+        collection.pending = None
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        """The one place where steps enter the buffer."""
+        replay_buffer.record(step)
+
+    def _count_episodes(self, step: Step, log_interval: int | None) -> int:
+        """Note the episodes that ended: counter and log tables."""
+        ended = int(np.count_nonzero(step.dones))
+        for _ in range(ended):
+            self._episode_num += 1
+            if log_interval is not None and self._episode_num % log_interval == 0:
+                self.dump_logs()
+        return ended
+
+    def _log_episodes_in_tensors(self, log_interval: int | None) -> None:
+        """The same of those that have ended since the last time: the host waits for the device to know them."""
+        before = self._episode_num
+        self._read_episodes()
+        if log_interval is not None and self._episode_num // log_interval > before // log_interval:
+            self.dump_logs()
+
+    def _on_step(self) -> None:
+        """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+        """Sample minibatches and learn from them.
+
+        Args:
+            gradient_steps: how many.
+            batch_size: transitions in each.
+        """
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        buffer = self.data_buffer if self.replay_buffer is None else self.replay_buffer
+        assert buffer is not None
+        buffer.anneal(1 - self._current_progress_remaining)
+        metrics: dict[str, list[torch.Tensor]] = {}
+        if (recurrence := self.policy.recurrence) is not None:
+            batch_size = max(1, batch_size // recurrence.length)  # of sequences
+        batches = self._batches(batch_size, self.gamma, gradient_steps, self.dataset_share)
+        for transition, indices in self._split.sample.timing(batches):
+            update = self.learner.update(transition)
+            if self.learns_offline:
+                self._on_step()
+            if indices is not None and update.td_error is not None:
+                buffer.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+            for name, value in update.metrics.items():
+                metrics.setdefault(name, []).append(value)
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._record_means(metrics)
+
+    # -- logging and files ---------------------------------------------------------------------------------------------
+
+    def dump_logs(self) -> None:
+        self._write_logs(**({} if self.learns_offline else {"episodes": self._episode_num}))
+
+    dump_logs.__doc__ = Algorithm.dump_logs.__doc__
+
+    def hyperparameters(self) -> dict[str, Any]:
+        values = super().hyperparameters()
+        if "train_freq" in values:
+            values["train_freq"] = (self.train_freq.frequency, self.train_freq.unit.value)
+        if (options := values.get("replay_buffer_kwargs")) and "env" in options:
+            values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
+        return values
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if "replay_buffer" in include and self.learns_offline:
+            assert self.data_buffer is not None
+            saved.info["replay"], saved.replay = split_state(self.data_buffer.drawing_state())
+        elif "replay_buffer" in include:
+            require(self.replay_buffer is not None, "include", ["replay_buffer"], "this model has no replay buffer.")
+            assert self.replay_buffer is not None
+            saved.info["replay"], saved.replay = split_state(self.replay_buffer.state_dict())
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if resume and "replay" in saved.info and self.learns_offline:
+            assert self.data_buffer is not None
+            self.data_buffer.load_drawing_state(join_state(saved.info["replay"], saved.replay))
+        elif resume and saved.replay:
+            state = join_state(saved.info["replay"], saved.replay)
+            self._make_room(state).load_state_dict(state)
+
+    def save_replay_buffer(self, path: Any) -> None:
+        """Write the replay buffer's filled part to a file, without pickle.
+
+        Args:
+            path: a path or a file opened for writing.
+
+        Raises:
+            ValueError: the model has no replay buffer yet, since it has no environment.
+        """
+        if self.replay_buffer is None:
+            raise ValueError("The replay buffer is not defined: the model has no environment. Call set_env(env) first.")
+        save_buffer(self.replay_buffer, path)
+
+    def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True, *, trust: bool = False) -> None:
+        """Read what :meth:`save_replay_buffer` wrote, or a replay buffer of Stable-Baselines3.
+
+        Args:
+            path: a path or a file opened for reading.
+            truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
+                environment will start anew.
+            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
+                set this only for files that you trust.
+
+        Raises:
+            ValueError: not such a file, or it does not fit this model.
+        """
+        if getattr(self, "replay_buffer", None) is None:
+            self.replay_buffer = self._make_replay_buffer()
+        assert self.replay_buffer is not None
+        self.replay_buffer.device = torch.device(self.device)
+        load_buffer(self.replay_buffer, path, trust, self._make_room)
+        if isinstance(self.replay_buffer, HerReplayBuffer):
+            self.replay_buffer.set_env(self.env)
+            if truncate_last_traj:
+                self.replay_buffer.truncate_last_trajectory()
+
+
+def convert_train_freq(train_freq: int | tuple[int, str]) -> TrainFreq:
+    """``4`` or ``(4, "step")`` or ``(1, "episode")`` as a :class:`TrainFreq`.
+
+    Raises:
+        ValueError: the unit is unknown or the number is not a positive integer.
+    """
+    frequency, unit = train_freq if isinstance(train_freq, tuple | list) else (train_freq, "step")
+    unit = getattr(unit, "value", unit)
+    require(unit in ("step", "episode"), "train_freq", train_freq, "The unit must be either 'step' or 'episode'.")
+    require(
+        isinstance(frequency, int) and frequency > 0, "train_freq", train_freq, "the number must be a positive integer."
+    )
+    return TrainFreq(frequency, TrainFrequencyUnit(unit))
+
+
+def off_policy_locals(step: Step) -> dict[str, Any]:
+    """A step under the names that callbacks written for Stable-Baselines3 read."""
+    step = on_host(step)
+    return {
+        "actions": step.env_actions,
+        "buffer_actions": step.actions,
+        "rewards": step.rewards,
+        "dones": step.dones,
+        "infos": list(step.infos),
+        "new_obs": step.new_obs,
+    }
+
+
+def minus_action_dim(space: spaces.Space) -> float:
+    """The usual target entropy of a continuous policy: minus the number of action dimensions."""
+    return -float(math.prod(space.shape or (1,)))

@@ -1,0 +1,479 @@
+"""On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from polyak.callbacks.callback import BaseCallback, Published
+from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
+from polyak.collecting import stepwise
+from polyak.collecting.actor import Actor
+from polyak.collecting.exploration import Exploration, gsde
+from polyak.collecting.rollout import RolloutWriter, Successors
+from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
+from polyak.collecting.tensors.rows import on_host
+from polyak.data import RolloutBuffer
+from polyak.data.step import Step
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
+from polyak.kinds.collecting_algorithm import Collecting, Collection
+from polyak.kinds.env_algorithm import GymEnv
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.learning.rollout_learner import RolloutLearner
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+from polyak.schedules import Schedule
+from polyak.warning import warn_user
+
+_MOST_STEPS = 10**9
+"""Of which divisors are looked for."""
+
+
+@dataclass(eq=False, repr=False)
+class RolloutAlgorithm(Collecting):
+    """Algorithms that learn from fresh rollouts of their own policy."""
+
+    _: KW_ONLY
+    n_steps: Count = 2048
+    """Steps per environment in one rollout."""
+    gamma: Fraction = 0.99
+    """Discount factor, in [0, 1]."""
+    gae_lambda: Fraction = 0.95
+    """Trace decay of generalised advantage estimation, in [0, 1]: 0 is one-step TD, 1 Monte Carlo."""
+    rollout_buffer_class: type[RolloutBuffer] | None = None
+    """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
+    rollout_buffer_kwargs: dict[str, Any] | None = None
+    """Further arguments of the rollout buffer."""
+
+    _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
+    _outgrown = False
+    """Whether the next rollout needs another buffer."""
+    _successors = cast(Successors, None)
+    """Those of the rollout that is being collected."""
+    rewards_follow = cast(Any, None)
+    """Fills in the rewards of a rollout that was collected without them."""
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_steps": 64}
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if self.env is not None:
+            self.rollout_buffer = self._make_rollout_buffer()
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        super().set_env(env, force_reset)
+        if "rollout_buffer" in vars(self) and isinstance(self.rollout_buffer, TensorRollout) is not self.in_tensors:
+            self.rollout_buffer, self._collection = self._make_rollout_buffer(), None
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if "rollout_buffer" not in vars(self):
+            return
+        if name in ("gamma", "gae_lambda"):
+            setattr(self.rollout_buffer, name, getattr(self, name))
+        if name in ("n_steps", "batch_size", "rollout_buffer_class", "rollout_buffer_kwargs"):
+            self._make_rollout_buffer()  # which refuses what cannot be
+            self._outgrown = True
+
+    def _why_numpy(self) -> str | None:
+        cls, plain = type(self), RolloutAlgorithm
+        for name in ("collect", "_writer", "_take", "_iterate"):
+            if getattr(cls, name) is not getattr(plain, name):
+                return f"it collects rollouts by its own {name}()"
+        if (
+            self.rollout_buffer_class is not None
+            or self.rollout_buffer_kwargs
+            or self._rollout_buffer_class is not RolloutBuffer
+        ):
+            return "its rollout buffer is in numpy"
+        if getattr(self._acting_policy, "acts_by_forward", False):
+            return f"{type(self._acting_policy).__name__} has a forward() of its own"
+        return super()._why_numpy()
+
+    def _make_rollout_buffer(self) -> RolloutBuffer:
+        if self.in_tensors:
+            return cast(RolloutBuffer, self._make_tensor_rollout())
+        cls = self.rollout_buffer_class or self._rollout_buffer_class
+        sequences: dict[str, Any] = {}
+        if isinstance(self.policy, RecurrentActorCriticPolicy):
+            self.policy.sequence_length = sequences["sequence_length"] = self._sequence_length(self.policy.max_seq_len)
+        return cls(
+            self.n_steps,
+            self.observation_space,
+            self.action_space,
+            device=self.device,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            n_envs=self.n_envs,
+            **self._column_options(),
+            **sequences,
+            **(self.rollout_buffer_kwargs or {}),
+        )
+
+    def _make_tensor_rollout(self) -> TensorRollout:
+        return TensorRollout(
+            self.n_steps,
+            self.observation_space,
+            self.action_space,
+            self.device,
+            self.gae_lambda,
+            self.gamma,
+            self.n_envs,
+            self._columns(),
+        )
+
+    def _sequence_length(self, longest: int | None) -> int:
+        """Steps of the sequences of which a rollout is made for a policy that remembers, ``longest`` at most.
+
+        Raises:
+            ValueError: it cannot be cut into equal ones of about the length that the policy wants.
+        """
+        fix = f"a rollout of recurrent policies has at most {_MOST_STEPS:,} steps."
+        require(self.n_steps <= _MOST_STEPS, "n_steps", self.n_steps, fix)
+        longest = min(longest or self.n_steps, self.n_steps, getattr(self, "batch_size", self.n_steps))
+        length = _largest_divisor(self.n_steps, longest)
+        fix = (
+            f"rollouts are cut into equal sequences of at most {longest} steps, and more than half as many, for the "
+            f"policy's memory. Use a multiple of {longest}, or another max_seq_len in policy_kwargs."
+        )
+        require(2 * length > longest, "n_steps", self.n_steps, fix)
+        return length
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        self._renew_rollout_buffer()
+        if not self.collect(callback, self.rollout_buffer, self.n_steps):
+            return False
+        self._iteration += 1
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        if log_interval is not None and self._iteration % log_interval == 0:
+            self.dump_logs(self._iteration)
+        with self._split.update:
+            self.train()
+        return True
+
+    def _renew_rollout_buffer(self) -> None:
+        """Before a rollout begins: make room for it, if a hyper-parameter has been set meanwhile."""
+        if self._outgrown and self._collection is None:
+            self.rollout_buffer, self._outgrown = self._make_rollout_buffer(), False
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        self._iteration = 0
+        return super()._setup_learn(*args, **kwargs)
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        rows = self.n_steps * self.n_envs
+        return -(-timesteps // rows) * self._updates_per_rollout(rows), min(rows, getattr(self, "batch_size", rows))
+
+    def _updates_per_rollout(self, rows: int) -> int:
+        """Gradient steps that :meth:`train` makes of a rollout of so many rows."""
+        return 1
+
+    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        """Fill the rollout buffer with fresh experience, then with values and log-probabilities, which are the
+        learner's, and with advantages and returns.
+
+        Args:
+            callback: asked after every step whether to continue.
+            rollout_buffer: emptied first.
+            n_steps: steps per environment.
+
+        Returns:
+            whether to continue: False if a callback asked to stop.
+        """
+        publish, idle = callback.needs_locals, callback.is_idle
+        if self._collection is None:
+            rollout_buffer.reset()
+            self._successors = Successors()
+        collection = self._begin_collection()
+        writer = self._writer(rollout_buffer, self._successors)
+        try:
+            callback.on_rollout_start()
+            names = self._collection_locals(callback, rollout_buffer, n_steps) if publish else {}
+            if collection.pending is not None:
+                self._take(collection.pending, collection, writer)
+            while not self._is_collected(collection, rollout_buffer, n_steps):
+                step = self._make_step(collection)
+                if publish:
+                    step = collection.pending = writer.ready(step)
+                    callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
+                if not (idle or callback.on_step()):
+                    return False
+                self._take(step, collection, writer)
+            if self.rewards_follow is not None:
+                self.rewards_follow(rollout_buffer)
+            last_values = self._prepare(writer)
+            if publish:
+                callback.update_locals(self._published(writer.last(), {"values": last_values}))
+            callback.on_rollout_end()
+        finally:
+            self._collection = None
+        return True
+
+    def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
+        """Whether there is experience enough."""
+        return collection.steps >= n_steps
+
+    def _collection_locals(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` throughout a collection."""
+        iteration = getattr(self, "_iteration", 0)
+        return self._callback_locals(
+            callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_steps, iteration=iteration
+        )
+
+    def _published(self, step: Step, names: Mapping[str, Any]) -> Published:
+        """What callbacks find in ``self.locals`` about a step, besides these names."""
+        step = on_host(step)
+        learner, watch = cast(RolloutLearner, self.learner), self._split.inference
+        compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
+        return Published({**names, **on_policy_locals(step)}, compute)
+
+    def _take(self, step: Step, collection: Collection, writer: RolloutWriter) -> None:
+        """Store a step that callbacks have let pass."""
+        assert self.runner is not None
+        self._note_episodes(step)
+        if self.runner.interrupted:  # a callback has evaluated in the same environments
+            step = self.runner.cut(step)
+        started = perf_counter()
+        writer.write(step)
+        self._split.copy.seconds += perf_counter() - started
+        collection.pending = None
+
+    def _writer(self, rollout_buffer: RolloutBuffer, successors: Successors) -> RolloutWriter:
+        """What steps enter the buffer by."""
+        if isinstance(rollout_buffer, TensorRollout):
+            return cast(RolloutWriter, TensorRolloutWriter(rollout_buffer))
+        if rollout_buffer.values_may_follow and not getattr(self._acting_policy, "acts_by_forward", False):
+            return RolloutWriter(rollout_buffer, self._actor, successors)
+        return stepwise.StepwiseWriter(rollout_buffer, self._actor, cast(RolloutLearner, self.learner))
+
+    def _masks_found(self) -> None:
+        self.rollout_buffer = self._make_rollout_buffer()
+
+    @property
+    def _actor(self) -> Actor:
+        assert self.runner is not None
+        return cast(Actor, self.runner.actor)
+
+    def _prepare(self, writer: RolloutWriter) -> Tensor:
+        """Complete a rollout: values and log-probabilities, by the learner, then advantages and returns.
+
+        Returns:
+            values [N, 1] of the observations after the last step.
+        """
+        assert self.runner is not None
+        last_values = self._evaluate(writer)
+        with self._split.update:
+            writer.estimate(last_values, self.runner.episode_starts)
+        return last_values
+
+    def _evaluate(self, writer: RolloutWriter) -> Tensor:
+        """The learner's part of it."""
+        assert self.runner is not None
+        with self._split.inference:
+            learner, ends = cast(RolloutLearner, self.learner), writer.ends(self.runner, self.device)
+            return writer.fill(learner.prepare(writer.rows(), ends, self._acting_policy))
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if self._collection is not None and self.rollout_buffer.resumable:
+            saved.info["rollout"], arrays = split_state(self.rollout_buffer.state_dict())
+            saved.state |= prefixed("rollout", arrays)
+            saved.state |= prefixed("successors", self._successors.state())
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if self._collection is None:
+            return
+        if "rollout" in saved.info and self.rollout_buffer.resumable:
+            self.rollout_buffer.load_state_dict(join_state(saved.info["rollout"], saved.state_of("rollout")))
+            self._successors = Successors.from_state(saved.state_of("successors"), self.device)
+        else:
+            self._collection = None
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump.
+
+        Args:
+            iteration: number of this rollout, to log; 0 logs none.
+        """
+        self._write_logs(**({"iterations": iteration} if iteration > 0 else {}))
+
+    def train(self) -> None:
+        """Learn from the rollout buffer: here one gradient step on the whole rollout."""
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        with self._split.sample:
+            batch = next(self._minibatches(None))
+        update = self.learner.update(batch)
+        self._n_updates += 1
+        self._record({name: [value] for name, value in update.metrics.items()})
+
+    @property
+    def _minibatches(self) -> Callable[[int | None], Iterator[Any]]:
+        """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
+        learner's ``update``."""
+        buffer = self.rollout_buffer
+        return buffer.minibatches if self._gathers_late and buffer.plain else buffer.get
+
+    def _record(self, metrics: dict[str, list[Tensor]]) -> None:
+        """Log the mean of each metric, and how much of the returns' variance the values explained."""
+        buffer = self.rollout_buffer
+        self._record_means(metrics)
+        self.logger.record(
+            "train/explained_variance", explained_variance(buffer.values.reshape(-1), buffer.returns.reshape(-1))
+        )
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        if (log_std := getattr(self.policy, "log_std", None)) is not None:
+            self.logger.record("train/std", torch.exp(log_std.detach()).mean())
+
+
+@dataclass(eq=False, repr=False)
+class ByMinibatches(RolloutAlgorithm):
+    """Those that learn from a rollout minibatch by minibatch."""
+
+    _: KW_ONLY
+    batch_size: Count = 64
+    """Rows of the rollout in one minibatch."""
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        super().__post_init__(_init_setup_model)
+        rows = self.n_steps * self.n_envs
+        self._check_batch_size()
+        if self.env is not None and rows % self.batch_size:
+            warn_user(
+                f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
+                f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
+                f"{rows % self.batch_size}.",
+                UserWarning,
+            )
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        self._check_batch_size()
+
+    def _check_batch_size(self) -> None:
+        rows = self.n_steps * self.n_envs
+        require(
+            self.env is None or self.batch_size <= rows,
+            "batch_size",
+            self.batch_size,
+            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
+            " or less, or a larger n_steps.",
+        )
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        self._check_batch_size()  # a loaded model may have another number of environments
+        return super()._setup_learn(*args, **kwargs)
+
+
+@dataclass(eq=False, repr=False)
+class StochasticActorAlgorithm(RolloutAlgorithm):
+    """Those with a stochastic actor."""
+
+    heeds_masks: ClassVar[bool] = True
+    built_with: ClassVar[Mapping[str, str]] = {"use_sde": NETWORKS}
+    _: KW_ONLY
+    use_sde: bool = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {"use_sde": True, **super()._policy_options()} if self.use_sde else super()._policy_options()
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return gsde(self.use_sde, self.sde_sample_freq)
+
+
+@dataclass(eq=False, repr=False)
+class PolicyGradientAlgorithm(StochasticActorAlgorithm):
+    """Those whose actor follows a gradient that the entropy may take part in."""
+
+    _: KW_ONLY
+    ent_coef: NonNegative | Schedule = 0.0
+    """Weight of the entropy bonus: a number, or a function of the remaining progress."""
+    entropy_index: Positive = 1.0
+    """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
+    policies, exactly so with ``policy_kwargs={"sparse": True}``."""
+    max_grad_norm: NonNegative | None = 0.5
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        self._check_entropy_index()
+
+    def _check_entropy_index(self) -> None:
+        if self.entropy_index == 1:
+            return
+        fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
+        require(not self.policy.squash_output, "entropy_index", self.entropy_index, fix)
+        fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
+        takes = "entropy_index" in inspect.signature(cast(ActorCriticPolicy, self.policy).evaluate_actions).parameters
+        require(takes, "entropy_index", self.entropy_index, fix)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "entropy_index":
+            self._check_entropy_index()
+
+
+@dataclass(eq=False, repr=False)
+class OnPolicyAlgorithm(PolicyGradientAlgorithm):
+    """Those whose actor learns together with a value function, of one loss."""
+
+    _: KW_ONLY
+    vf_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    normalize_advantage: bool = True
+    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
+
+
+def explained_variance(y_pred: Any, y_true: Any) -> Any:
+    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
+
+    Of arrays [B] a number; of tensors [B] a tensor [].
+    """
+    variance = _variance(y_true)
+    if isinstance(variance, Tensor):
+        return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
+    return float("nan") if variance == 0 else float(1 - _variance(y_true - y_pred) / variance)
+
+
+def _variance(x: Any) -> Any:
+    """As ``np.var`` of a vector, at a third of its cost, which counts where rollouts are short."""
+    apart = x - x.sum() / len(x)
+    return apart.dot(apart) / len(x)
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most ``most``."""
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return max(n for n in (*small, *(number // n for n in small)) if n <= most)
+
+
+def on_policy_locals(step: Step) -> dict[str, Any]:
+    """A step under the names that callbacks written for Stable-Baselines3 read."""
+    return {
+        "actions": step.actions,
+        "clipped_actions": step.env_actions,
+        "rewards": step.rewards,
+        "dones": step.dones,
+        "infos": list(step.infos),
+        "new_obs": step.new_obs,
+    }

@@ -1,0 +1,130 @@
+"""The folder where things stay that depend on the machine only: compiled programs and measurements."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from polyak.archive import replacing
+from polyak.learning.engine.private_folder import objection, private_folder
+from polyak.warning import advise
+
+Fact = TypeVar("Fact")
+"""What JSON can say."""
+
+
+def chosen_folder() -> Path:
+    """Where compiled programs are to be kept: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
+    if chosen := os.environ.get("POLYAK_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "polyak" / "programs"
+
+
+def cache_folder() -> Path:
+    """Where they are kept: in the chosen folder, or with a warning in a private one if others may write to that."""
+    chosen = chosen_folder()
+    reason = objection(chosen)
+    return chosen if reason is None else _instead_of(chosen, reason)
+
+
+def writable(folder: Path) -> Path:
+    """A folder, made if it is not there; with a warning a private one if it cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+    except OSError as error:
+        return _instead_of(folder, f"it cannot be written to ({error.strerror})")
+    return folder
+
+
+def _instead_of(folder: Path, reason: str) -> Path:
+    private = private_folder()
+    advise(
+        f"the cache folder {folder}",
+        f"the cache folder {folder} is not used: {reason}. What lies there is loaded and run, so it must be this "
+        f"user's and closed to others. Compiled programs are kept in {private} instead. Mend its owner and mode "
+        "(chmod go-w), or set POLYAK_CACHE to a folder of your own.",
+    )
+    return private
+
+
+def machine() -> tuple[str, ...]:
+    """What a library or a measurement of this machine depends on: system, processor, its instructions, torch."""
+    return (
+        platform.system(),
+        platform.machine(),
+        _processor(),
+        torch.backends.cpu.get_cpu_capability(),
+        torch.__version__,
+        str(torch.version.git_version),
+    )
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line
+    return platform.processor()
+
+
+def recall(name: str) -> dict[str, Any]:
+    """What :func:`remember` last wrote under ``name``; empty if nothing, or nothing readable, is there."""
+    with suppress(OSError, ValueError):
+        known = json.loads((cache_folder() / f"{name}.json").read_text())
+        if isinstance(known, dict):
+            return known
+    return {}
+
+
+def remember(name: str, facts: dict[str, Any]) -> None:
+    """Add ``facts`` to what is known under ``name``; a folder that cannot be written to keeps nothing."""
+    with suppress(OSError):
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        merged = json.dumps(recall(name) | facts, indent=1, sort_keys=True)
+        with replacing(folder / f"{name}.json") as file:
+            file.write(merged.encode())
+
+
+class Measurements:
+    """What was measured on machines, by what it was measured of. Each is measured once and then remembered in a file,
+    so that whatever is decided by it is decided the same way every time.
+
+    The file is read now, and again only before something is measured: another process may have been there since.
+
+    Args:
+        name: of the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known = recall(name)
+
+    def of(self, what: str, measure: Callable[[], Fact], sound: Callable[[Any], bool] = lambda fact: True) -> Fact:
+        """What is known of ``what``; else what is measured now, which is then kept.
+
+        Args:
+            what: names everything that the answer depends on: home folders are shared by machines.
+            measure: asked if nothing sound is known.
+            sound: whether something that was read is what ``measure`` might have returned.
+        """
+        if not self._knows(what, sound):
+            self._known |= recall(self._name)
+        if not self._knows(what, sound):
+            self._known[what] = measure()
+            remember(self._name, {what: self._known[what]})
+        fact: Fact = self._known[what]
+        return fact
+
+    def _knows(self, what: str, sound: Callable[[Any], bool]) -> bool:
+        return what in self._known and sound(self._known[what])

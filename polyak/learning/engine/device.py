@@ -1,0 +1,121 @@
+"""Where tensors live.
+
+A GPU does large steps much faster than a processor, and small ones slower: every operation of a step must be launched,
+and every action fetched. An algorithm with ``device="auto"`` therefore takes the device on which its own steps should
+take less time, by the measured speeds of the machine.
+"""
+
+import re
+from typing import NamedTuple
+
+import torch
+
+from polyak.learning.engine.machine_speed import Speeds
+from polyak.warning import warn_user
+
+CALLS_PER_TENSOR = 15
+"""Operations of a gradient step for each parameter tensor: forward, backward, clipping, optimizer, target."""
+CALLS_TO_ACT = 2
+"""Operations of an action for each parameter tensor: a product and an activation for a weight and a bias, at most."""
+
+
+class Work(NamedTuple):
+    """What a gradient step comes to, with the actions between it and the next."""
+
+    flops: float
+    """Floating-point operations of the gradient step."""
+    tensors: int
+    """Parameter tensors of the learner."""
+    acts: float
+    """How often the policy acts for each gradient step."""
+    act_flops: float
+    """Floating-point operations of acting once, for all environments."""
+
+
+class Choice(NamedTuple):
+    """A device, and what speaks for it."""
+
+    device: str
+    """``"cpu"`` or ``"cuda"``."""
+    cpu_seconds: float
+    cuda_seconds: float
+    """Estimates of a gradient step and the actions that belong to it."""
+
+    def __str__(self) -> str:
+        cpu, cuda = (f"{1e3 * seconds:.3g} ms" for seconds in (self.cpu_seconds, self.cuda_seconds))
+        return f"device: {self.device} (a gradient step with its actions takes about {cpu} on the cpu, {cuda} on cuda)"
+
+
+def choose(work: Work, speeds: Speeds) -> Choice:
+    """The device on which some work should take less time.
+
+    Where steps are compiled both devices save most of their calls, and about the same share.
+    """
+    calls = work.tensors * (CALLS_PER_TENSOR + CALLS_TO_ACT * work.acts)
+    arithmetic = work.flops + work.acts * work.act_flops
+    cpu = calls * speeds.cpu_call + arithmetic / speeds.cpu_flops
+    cuda = calls * speeds.cuda_call + arithmetic / speeds.cuda_flops + work.acts * speeds.cuda_wait
+    return Choice("cpu" if cpu <= cuda else "cuda", cpu, cuda)
+
+
+TYPICAL: dict[str, Work] = {
+    "PPO, two layers of 64": Work(3.5e6, 12, 6.4, 1.8e4),
+    "SAC, two layers of 256": Work(5.2e8, 33, 1, 6.7e5),
+    "SAC, two layers of 1024": Work(8.1e9, 33, 1, 1.1e7),
+    "DQN, pictures": Work(3.6e9, 20, 4, 3.7e7),
+}
+"""Kinds of networks, and the work that they are."""
+
+
+def get_device(device: torch.device | str | int = "auto") -> torch.device:
+    """Resolve a device name.
+
+    Args:
+        device: ``"auto"`` takes CUDA where torch can use it and the CPU elsewhere; anything else is handed to torch.
+
+    Raises:
+        ValueError: torch does not know the name, or the machine has no such device.
+
+    CUDA that was asked for on a machine without a usable GPU is replaced by the CPU, with a warning.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        resolved = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device={device!r} is not a torch device. Use 'auto', 'cpu', 'cuda' or 'cuda:<n>'."
+        ) from error
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        warn_user(
+            f"device={str(device)!r} was asked for, but torch sees no usable GPU: the CPU is used. Use device='auto' "
+            "to take a GPU only where there is one.",
+            UserWarning,
+        )
+        return torch.device("cpu")
+    if (reason := _missing(resolved)) is not None:
+        raise ValueError(
+            f"device={str(device)!r} cannot be used: {reason} Use 'auto' or 'cpu', or one of: {', '.join(_usable())}."
+        )
+    return resolved
+
+
+def _missing(device: torch.device) -> str | None:
+    """Why tensors cannot be put on a device; None: they can."""
+    if device.type == "meta":
+        return "tensors there have no values."
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        return None if (device.index or 0) < count else f"torch sees {count} of its kind, numbered from 0."
+    try:
+        torch.zeros((), device=device)
+    except Exception as error:  # each backend raises errors of its own: RuntimeError, NotImplementedError, ImportError
+        first_sentence = re.split(r"\. |\n", str(error).strip())[0].rstrip(".")
+        return f"torch cannot use it here ({first_sentence})."
+    return None
+
+
+def _usable() -> list[str]:
+    """The devices that there are."""
+    found = ["cpu"] + [f"cuda:{i}" for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)]
+    return found + [name for name in ("mps", "xpu") if _missing(torch.device(name)) is None]

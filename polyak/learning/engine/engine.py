@@ -1,0 +1,210 @@
+"""How a learner's gradient steps are run: in which precision, and when as compiled programs.
+
+The choice depends on the run alone, never on the clock: two runs with the same seed and settings make the same
+numbers, also when the first of them had to compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import torch
+from gymnasium import spaces
+
+from polyak.learning.engine.cuda_program import CudaProgram
+from polyak.learning.engine.flops import flops
+from polyak.learning.engine.optimizer_rules import UnsteppedError, UntraceableError
+from polyak.learning.engine.program import Program
+from polyak.learning.engine.pytree import Layouts, tensors_of
+from polyak.learning.engine.shield import unseen_by_others
+from polyak.learning.learner import Learner
+from polyak.warning import advise
+
+WORTHWHILE_SECONDS = 5.0
+"""Nominal time that a program must save in a run to be made: building it takes as long, or several times that, once."""
+TENSOR_SECONDS = 4e-5
+"""Nominal time that a program saves in each gradient step for each parameter that the step reads."""
+NUMBER_SECONDS = 6e-9
+"""The same for each number observed: pictures pass through memory less often where operations are joined."""
+PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
+"""What a gradient step becomes, by the type of the learner's device."""
+MOST_LAYOUTS = 8
+"""Batch layouts that are compiled for each method; any further ones run uncompiled."""
+MOST_VARIANTS = 8
+"""Programs for one layout, with different options of the learner; one that needs more is changing all the time."""
+PATIENCE = 100
+"""Attempts to compile a method whose optimizers have yet to step; after them, one attempt for so many calls."""
+_ONE_AT_A_TIME = Lock()
+"""torch traces and compiles in one thread at a time."""
+
+
+class Engine:
+    """Decides for one learner, and keeps its programs.
+
+    Args:
+        learner: whose methods it calls from now on, see :meth:`~polyak.learning.learner.Learner.run`.
+        mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
+            never does.
+        report: told what takes long, such as ``print``.
+    """
+
+    def __init__(self, learner: Learner, mode: bool | str, report: Callable[[str], None] | None = None) -> None:
+        self.learner, self.mode, self.report = learner, mode, report
+        self.status = "uncompiled"
+        """What was decided, in words."""
+        self.learned = False
+        """Whether a method has run where gradients are taken."""
+        self.programs: dict[str, dict[Any, list[Program] | None]] = {}
+        """By method, layout of the batch and static arguments: the programs for different options of the learner, the
+        latest first; None: there can be none."""
+        self._layouts = Layouts()
+        self._bound: set[Program] = set()
+        """Those that have looked at the learner since it was last changed."""
+        self._waited: dict[str, int] = {}
+        """By method: how often it could not be compiled yet."""
+        self._compiles = mode is True
+        learner.engine = self
+
+    def expect(self, updates: int, rows: int) -> None:
+        """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never taken
+        back."""
+        if self.mode != "auto" or self._compiles:
+            return
+        observed = rows * spaces.flatdim(self.learner.policy.observation_space)
+        saved = updates * (TENSOR_SECONDS * len(list(self.learner.parameters())) + NUMBER_SECONDS * observed)
+        if saved < WORTHWHILE_SECONDS:
+            self.status = "uncompiled: the run is short"
+        elif (strange := _strange_module(self.learner)) is not None:
+            self.status = (
+                f"uncompiled: {strange} may hold Python code that a program would freeze (compile=True if not)"
+            )
+            if self.report is not None:
+                self.report(self.status)
+        else:
+            self._compiles = True
+
+    def flops(self, batch_size: int) -> float:
+        """Floating-point operations of a gradient step, roughly."""
+        return flops(self.learner, batch_size)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether methods run as programs where they can."""
+        return self._compiles
+
+    def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
+        """Call one of the learner's methods: itself, or its program for the layout of the batch at hand."""
+        self.learned |= torch.is_grad_enabled()
+        if not self._compiles:
+            return self.learner.eagerly(method, batch, *static)
+        given = tensors_of(batch)
+        programs = self.programs.setdefault(method.__name__, {})
+        key = (self._layouts(given), static)
+        known = programs.get(key)
+        program = known[0] if known else None
+        if program is None or program not in self._bound or not program.current:
+            program = self._bind(programs, key, method.__name__, batch)
+        return self.learner.eagerly(method, batch, *static) if program is None else program(given)
+
+    def _bind(self, programs: dict[Any, list[Program] | None], key: Any, name: str, batch: Any) -> Program | None:
+        """A program for the learner as it is now: one that there is, or a new one; None if there can be none."""
+        known = programs.get(key, [])
+        if known is None or (not known and (len(programs) >= MOST_LAYOUTS or self._waits(name))):
+            return None
+        if known and known[0] in self._bound:  # and so it has noticed that the learner was changed
+            self._bound.clear()
+        program = next((program for program in known if program.rebind()), None)
+        if program is None:
+            try:
+                if len(known) >= MOST_VARIANTS:
+                    raise UntraceableError(
+                        f"the learner keeps changing: {MOST_VARIANTS} programs of {name} fit no more"
+                    )
+                program = self._make(name, batch, key[1])
+            except UnsteppedError as error:
+                self._wait(name, error)
+                return None
+            except Exception as error:
+                programs[key] = None
+                self._give_up(name, error)
+                return None
+            self.status = program.status
+        programs[key] = [program, *(other for other in known if other is not program)]
+        self._bound.add(program)
+        return program
+
+    def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
+        with _ONE_AT_A_TIME, unseen_by_others():
+            program = _kind_of_program(self.learner, batch)(self.learner, name, batch, static)
+            program.report = self.report
+            program.compile()
+        return program
+
+    def _waits(self, name: str) -> bool:
+        """Whether to leave out an attempt: once a method has waited for long, most of them."""
+        waited = self._waited.get(name, 0)
+        if waited >= PATIENCE and waited % PATIENCE:
+            self._waited[name] = waited + 1
+            return True
+        return False
+
+    def _wait(self, name: str, error: Exception) -> None:
+        """Stay uncompiled for now, until an optimizer has made its state."""
+        self._waited[name] = self._waited.get(name, 0) + 1
+        if self._waited[name] == PATIENCE:
+            self.status = f"uncompiled so far: {error}"
+            self._say(
+                f"{name} is still uncompiled after {PATIENCE} calls: {error}. It is compiled as soon as it can be"
+            )
+
+    def _give_up(self, name: str, error: Exception) -> None:
+        """Stay uncompiled, after an attempt that failed.
+
+        Raises:
+            RuntimeError: the user asked for compilation.
+        """
+        self._compiles = False
+        self.status = f"uncompiled: {error}"
+        if self.mode is True:
+            raise RuntimeError(
+                f"compile=True, but the gradient step could not be compiled: {error}. Use compile='auto' or False."
+            ) from error
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write pages
+        self._say(f"training continues uncompiled, since {name} could not be compiled: {reason}")
+
+    def _say(self, what: str) -> None:
+        """Warn, once for each reason."""
+        advise(what, f"{what}. The results are the same, more slowly. Pass compile=False to leave out the attempt.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "programs": {}, "_bound": set()}  # of a copy of the learner there will be others
+
+
+def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
+    """What runs the learner's steps where it is.
+
+    Raises:
+        UntraceableError: nothing does, or the batch is elsewhere.
+    """
+    devices = {tensor.device for tensor in (*tensors_of(batch), *learner.parameters())}
+    if len(devices) > 1:
+        raise UntraceableError(f"learner and batch are not on one device: {sorted(map(str, devices))}")
+    kind = devices.pop().type
+    if kind not in PROGRAMS:
+        raise UntraceableError(f"programs run on {' and '.join(PROGRAMS)} devices, and the learner is on {kind}")
+    if learner.group is not None and kind != "cpu":
+        raise UntraceableError(f"learners that exchange gradients are compiled on the CPU only, this one is on {kind}")
+    return PROGRAMS[kind]
+
+
+def _strange_module(learner: torch.nn.Module) -> str | None:
+    """The name of a module's class that is neither torch's nor ours, or of one with hooks; None if there is none."""
+    for module in learner.modules():
+        cls = type(module)
+        if not cls.__module__.startswith(("torch.nn.", "polyak.")):
+            return cls.__qualname__
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+            return f"a hook on {cls.__qualname__}"
+    return None

@@ -1,0 +1,435 @@
+"""The learner: everything that changes when you learn, and the rule that changes it.
+
+A learner sees tensors only: never an environment, a logger, a buffer or numpy. That is why the same object can run
+eagerly in this process, as a compiled program, or in another process.
+"""
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from polyak.data.batch import gathered
+from polyak.learning.data_parallel import Group
+from polyak.learning.engine.optimizer_rules import TracedOptimizer
+from polyak.nn.compiled import keep_plain_names, plain_name
+from polyak.nn.policies.base import Policy
+from polyak.nn.precision import products_in
+from polyak.ops.updates import clip_gradients
+
+Metrics = Mapping[str, Tensor]
+"""Detached 0-d tensors by log name. They stay on the device until somebody logs them."""
+
+T = TypeVar("T")
+Dial = Annotated[T, "dial"]
+"""``tau: Dial[Tensor]`` in a learner: it reads the algorithm's hyper-parameter of that name, which may move during
+training, by schedule, callback or hand. ``Dial[Tensor]`` is a 0-d buffer, so that it moves without recompiling a graph
+that reads it; ``Dial[int]`` and others are plain attributes, which Python control flow may read."""
+
+
+class Objective(NamedTuple):
+    """What to minimise, and what is worth knowing about it."""
+
+    loss: Tensor
+    """[] what gradients are taken of."""
+    metrics: Metrics = {}
+    """Besides the loss."""
+    td_error: Tensor | None = None
+    """[B] size of each row's temporal-difference error, detached."""
+
+    def plus(self, term: Tensor, **metrics: Tensor) -> "Objective":
+        """The same with one more term [] in the loss, and more metrics."""
+        return self._replace(loss=self.loss + term, metrics={**self.metrics, **metrics})
+
+
+class Update(NamedTuple):
+    """What a learner says of one update."""
+
+    metrics: Metrics
+    td_error: Tensor | None = None
+    """[B] size of each row's temporal-difference error, by which a prioritised buffer replays it; None: none is known.
+    """
+    skipped: Tensor | None = None
+    """[] bool: the update went too far already, and nothing was changed any more; None: such is not asked."""
+
+
+class Executor(Protocol):
+    """What calls a learner's methods some other way than line by line, as the engine does."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether methods run as programs where they can."""
+        ...
+
+    def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
+        """As :meth:`Learner.run`."""
+        ...
+
+
+_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
+
+
+@dataclass(frozen=True)
+class OptimizerRecipe:
+    """Which optimizer to build, once there are parameters to give it.
+
+    Raises:
+        TypeError: on calling, when the optimizer does not know one of ``kwargs``.
+    """
+
+    cls: type[Optimizer] = torch.optim.Adam
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
+        kwargs: dict[str, Any] = {"lr": lr, **self.kwargs}
+        if self.cls in _FUSED and not kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}:
+            kwargs["fused"] = True  # one kernel for all parameters
+            if self.cls is not torch.optim.SGD:
+                kwargs["lr"] = torch.tensor(float(kwargs["lr"]))  # a schedule moves it without recompiling
+        return self.cls(params, **kwargs)
+
+
+@dataclass(frozen=True)
+class LearnerRecipe:
+    """All that it takes to build a learner, here or in another process: it can be pickled."""
+
+    learner_class: "type[Learner]"
+    make_policy: Callable[[], Any]
+    make_optimizer: OptimizerRecipe
+    lr: float
+    values: Mapping[str, Any]
+    """Those hyper-parameters of the algorithm that the learner reads."""
+
+    def __call__(self) -> "Learner":
+        return self.learner_class(self)
+
+
+class Learner(nn.Module):
+    """Networks, their optimizers, and one rule to improve them.
+
+    A subclass declares the hyper-parameters that it reads (:data:`Dial`), gives its networks optimizers in ``__init__``
+    and writes ``gradient_step(batch) -> Update``; one that does more than that step writes :meth:`update`, which hands
+    it a batch by :meth:`run`. A gradient step computes what its losses need once and hands it to methods that state
+    them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of those::
+
+        class Conservative(SACLearner):
+            def critic_objective(self, batch, q, target):
+                actions = 2 * torch.rand_like(batch.actions) - 1
+                gap = self.policy.critic.q_values(batch.observations, actions).logsumexp(1) - q.mean(1)
+                return super().critic_objective(batch, q, target).plus(gap.sum(), gap=gap.detach().mean())
+
+    Args:
+        recipe: of the policy and the dials; without one, a subclass makes them itself.
+    """
+
+    policy: Policy
+    gradient_step: Callable[..., Any]
+    """``(batch, *static)``: improves the networks. A method of each subclass that has one; without Python branches on
+    values of tensors or step counts."""
+    steps: int
+    """Calls of :meth:`update` so far."""
+    precision: str = "float32"
+    """Of the layers' products in what :meth:`run` calls: see :func:`~polyak.nn.precision.products_in`."""
+    counters: ClassVar[frozenset[str]] = frozenset({"steps"})
+    """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
+    engine: Executor | None
+    """Carries out :meth:`run`; None: the learner does so itself."""
+    rows_of: Callable[[Any], Any] | None
+    """Makes sequences into rows, where the policy remembers and is given such."""
+    group: Group | None
+    """The learners with which this one learns as one; a copy of a learner is in no group."""
+
+    def __init__(self, recipe: LearnerRecipe | None = None) -> None:
+        super().__init__()
+        keep_plain_names(self)
+        self.steps = 0
+        self.optimizers: dict[str, Optimizer] = {}
+        self._owners: dict[str, nn.Module] = {}
+        self.dials: dict[str, Any] = {}
+        self._rates: list[Any] = []
+        self.engine = self.group = self.rows_of = None
+        if recipe is not None:
+            self.policy = recipe.make_policy()
+            self.dial(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
+
+    def update(self, batch: Any) -> Update:
+        """Learn from one minibatch: here one gradient step."""
+        self.steps += 1
+        update: Update = self.run(self.gradient_step, batch)
+        return update
+
+    def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """Call one of the learner's own methods on a batch, as a compiled program where the engine has one.
+
+        Args:
+            method: ``(batch, *static)``; without Python branches on values of tensors or step counts. It returns
+                tensors, in named tuples and dicts.
+            batch: may be one that is still to be gathered.
+            static: plain values; for each of them there is another program.
+        """
+        return self.eagerly(method, batch, *static) if self.engine is None else self.engine.run(method, batch, static)
+
+    def eagerly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """As :meth:`run`, line by line."""
+        with products_in(self.precision):
+            batch = gathered(batch)
+            if self.rows_of is not None and getattr(batch, "valid", None) is not None:
+                batch = self.rows_of(batch)
+            return method(batch, *static)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.counters:  # at every step: a module would ask first whether it is a parameter or a module
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    # -- optimizers ----------------------------------------------------------------------------------------------------
+
+    def add_optimizer(
+        self,
+        name: str,
+        source: nn.Module | Iterable[nn.Parameter],
+        recipe: OptimizerRecipe,
+        lr: float,
+        owner: nn.Module | None = None,
+    ) -> None:
+        """Give parameters an optimizer that :meth:`minimise` knows as ``name``.
+
+        A module that brings an ``optimizer`` of its own, as a user's policy may, keeps it.
+
+        Args:
+            name: for :meth:`minimise` and in saved files.
+            source: a module, or some parameters.
+            recipe: what to build.
+            lr: learning rate.
+            owner: the module that also gets it as its ``optimizer`` attribute, where users of Stable-Baselines3 look
+                for it; ``source`` itself if that is a module.
+        """
+        params = source.parameters() if isinstance(source, nn.Module) else source
+        if owner is None and isinstance(source, nn.Module):
+            owner = source
+        brought = getattr(owner, "optimizer", None)
+        self.optimizers[name] = brought or recipe([p for p in params if p.requires_grad], lr)
+        if owner is not None:
+            object.__setattr__(owner, "optimizer", self.optimizers[name])
+            object.__setattr__(self, "_owners", {**self._owners, name: owner})
+
+    def adopt_optimizers(self) -> None:
+        """Use the optimizers that have been assigned to their modules (``model.policy.optimizer = ...``)."""
+        for name, owner in self._owners.items():
+            if (assigned := getattr(owner, "optimizer", None)) is not None and assigned is not self.optimizers[name]:
+                self.optimizers[name] = assigned
+                self.dials.pop("learning_rate", None)
+
+    def minimise(
+        self,
+        name: str,
+        loss: Tensor | Iterable[Tensor],
+        max_grad_norm: Tensor | float | None = None,
+        unless: Tensor | None = None,
+        sparing: Iterable[Tensor] = (),
+    ) -> None:
+        """Differentiate, average over learners, clip, step: the one place where parameters change by gradient.
+
+        Only the gradients of this optimizer's parameters are computed, so an actor loss costs no critic gradients.
+        Parameters that are frozen (``requires_grad_(False)``) stay as they are, and with all of them nothing happens.
+
+        Args:
+            name: an optimizer added by :meth:`add_optimizer`.
+            loss: [] scalar; or several, whose sum it is: each is differentiated before the next is asked for, so that
+                what it takes to do so need not leave the processor's cache.
+            max_grad_norm: clip the global gradient norm to this; ``None`` does not clip.
+            unless: [] bool; where it is true, parameters and optimizer stay as they are.
+            sparing: parameters of the optimizer that stay as if they were frozen.
+        """
+        optimizer = self.optimizers[name]
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        spared = {id(p) for p in sparing}
+        free = [p for p in params if p.requires_grad and id(p) not in spared]
+        losses = [loss] if isinstance(loss, Tensor) else loss
+        if not free:
+            deque(losses, maxlen=0)
+            return
+        if len(free) < len(params):
+            for p in params:
+                p.grad = None
+        for p, grad in zip(free, _gradients(losses, free), strict=True):
+            p.grad = grad
+        if self.group is not None:
+            moved = [p for p in free if p.grad is not None]
+            for p, grad in zip(moved, self.averaged([p.grad for p in moved]), strict=True):
+                p.grad = grad
+        grads = [p.grad for p in free if p.grad is not None]
+        if max_grad_norm is not None and grads:
+            self.limit(grads, max_grad_norm)
+        if isinstance(optimizer, TracedOptimizer):
+            optimizer.step(unless)
+        elif unless is None or not unless:
+            optimizer.step()
+
+    def limit(self, grads: list[Tensor], most: Tensor | float) -> None:
+        """Limit gradients in place: here their norm, taken of all together. A subclass may do otherwise."""
+        clip_gradients(grads, most)
+
+    def load_optimizer(self, name: str, state: dict[str, Any]) -> None:
+        """Load an optimizer's state dict. A learning rate that is a tensor stays one, so that graphs see it move."""
+        optimizer = self.optimizers[name]
+        rates = [group["lr"] for group in optimizer.param_groups]
+        optimizer.load_state_dict(state)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            if isinstance(rate, Tensor):
+                group["lr"] = rate.fill_(float(group["lr"]))
+        self.dials.pop("learning_rate", None)
+
+    # -- several learners ----------------------------------------------------------------------------------------------
+
+    def join(self, group: Group) -> None:
+        """Learn as one with others from now on; all of them must join at the same time. See
+        :mod:`polyak.learning.data_parallel`.
+
+        Raises:
+            ValueError: their networks differ.
+        """
+        mine = torch.cat([tensor.detach().double().reshape(-1) for tensor in self.networks().values()])
+        if not torch.equal(group.sum(mine.clone()), group.size * mine):
+            raise ValueError(
+                "the networks of the learners that join a group differ. Give all of them those of one: "
+                "learner.load_networks(first.networks())."
+            )
+        self.group = group
+
+    def averaged(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Means over all learners of some tensors of one type, in one exchange; without a group, the tensors."""
+        if self.group is None:
+            return list(tensors)
+        total = self.group.sum(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))
+        means = (total / self.group.size).split([tensor.numel() for tensor in tensors])
+        return [mean.view_as(tensor) for mean, tensor in zip(means, tensors, strict=True)]
+
+    # -- dials ---------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def declared_dials(cls) -> dict[str, Any]:
+        """Name -> type of the hyper-parameters that the class declares as :data:`Dial`."""
+        learners = [base for base in reversed(cls.__mro__) if issubclass(base, Learner)]
+        hints = {name: hint for base in learners for name, hint in _annotations(base).items()}
+        return {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+
+    def dial(self, **values: Any) -> None:
+        """Set up hyper-parameters that may move during training, as :data:`Dial` says.
+
+        One that the class does not declare becomes a 0-d buffer if it is a float, else a plain attribute.
+        """
+        declared = self.declared_dials()
+        for name, value in values.items():
+            kind = declared.get(name, Tensor if isinstance(value, float) else Any)
+            if Tensor in (kind, *get_args(kind)) and value is not None:
+                self.register_buffer(name, torch.tensor(float(value)))
+            else:
+                setattr(self, name, kind(value) if kind in (bool, int, float) else value)
+            self.dials[name] = value
+
+    def set(self, **values: float) -> None:
+        """Move dials; ``learning_rate`` reaches every optimizer. A value that has not changed costs one comparison.
+
+        Raises:
+            KeyError: a name that is not a dial of this learner.
+        """
+        for name, value in values.items():
+            if name == "learning_rate":
+                self._set_learning_rate(value)
+                continue
+            if self.dials[name] == value:
+                continue
+            if (value is None) != (self.dials[name] is None):
+                self._replace_dial(name, value)
+            elif name in self._buffers:
+                self.get_buffer(name).fill_(value)
+            else:
+                setattr(self, name, value)
+            self.dials[name] = value
+
+    def _replace_dial(self, name: str, value: Any) -> None:
+        """Set up a dial that becomes None, or was."""
+        delattr(self, name)
+        self.dial(**{name: value})
+        if name in self._buffers and (parameter := next(self.parameters(), None)) is not None:
+            setattr(self, name, self.get_buffer(name).to(parameter.device))
+
+    def _set_learning_rate(self, value: float) -> None:
+        """Also where somebody has set an optimizer's rate since."""
+        if self.dials.get("learning_rate") == value and self._rates == self._present_rates():
+            return
+        for optimizer in self.optimizers.values():
+            set_rate(optimizer, value)
+        self.dials["learning_rate"] = value
+        self._rates[:] = self._present_rates()
+
+    def _present_rates(self) -> list[Any]:
+        """Of the optimizers: numbers, and of tensors which they are and how often they have changed."""
+        groups = [group for optimizer in self.optimizers.values() for group in optimizer.param_groups]
+        rates = [group["lr"] for group in groups]
+        return [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "group": None}
+
+    def networks(self) -> dict[str, Tensor]:
+        """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""
+        return {name: tensor for name, tensor in self.state_dict().items() if name not in self.dials}
+
+    def load_networks(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`networks` returned.
+
+        Raises:
+            RuntimeError: names or shapes differ; torch's message lists them. Nothing has changed then.
+        """
+        tensors = {plain_name(name): tensor for name, tensor in tensors.items()}
+        expected = self.networks()
+        wrong = [
+            f"{name}: file {tuple(tensors[name].shape)}, model {tuple(expected[name].shape)}"
+            for name in expected.keys() & tensors.keys()
+            if tensors[name].shape != expected[name].shape
+        ]
+        missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+        if wrong or missing or unknown:
+            raise RuntimeError(
+                f"these weights do not fit the model: missing {missing}, unexpected {unknown}, wrong shape {wrong}. "
+                "Check policy_kwargs and the spaces."
+            )
+        self.load_state_dict(tensors, strict=False)
+
+
+def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tensor | None]:
+    """Of the sum of some losses, one after another."""
+    total: list[Tensor | None] = [None] * len(params)
+    for loss in losses:
+        found = torch.autograd.grad(loss, params, allow_unused=True)
+        total = [b if a is None else a if b is None else a + b for a, b in zip(total, found, strict=True)]
+    return total
+
+
+def set_rate(optimizer: Optimizer, value: float) -> None:
+    """Give an optimizer another learning rate. One that is a tensor stays one, so that graphs see it move; one that was
+    replaced by a number becomes that tensor again."""
+    first = optimizer.defaults.get("lr")
+    for group in optimizer.param_groups:
+        if isinstance(first, Tensor) and not isinstance(group["lr"], Tensor):
+            group["lr"] = first
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(value)
+        else:
+            group["lr"] = value
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """A class's own; only those that are written as texts are evaluated."""
+    own = inspect.get_annotations(cls)
+    return inspect.get_annotations(cls, eval_str=True) if any(isinstance(a, str) for a in own.values()) else own

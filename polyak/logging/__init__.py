@@ -1,0 +1,31 @@
+"""Logging: where training writes its numbers, figures and videos."""
+
+from polyak.logging.logger import (
+    CSVOutputFormat,
+    Figure,
+    HParam,
+    HumanOutputFormat,
+    Image,
+    JSONOutputFormat,
+    KVWriter,
+    Logger,
+    TensorBoardOutputFormat,
+    Video,
+    configure,
+    make_output_format,
+)
+
+__all__ = [
+    "CSVOutputFormat",
+    "Figure",
+    "HParam",
+    "HumanOutputFormat",
+    "Image",
+    "JSONOutputFormat",
+    "KVWriter",
+    "Logger",
+    "TensorBoardOutputFormat",
+    "Video",
+    "configure",
+    "make_output_format",
+]

@@ -1,0 +1,21 @@
+"""RLlib's names: configs that build algorithms, modules and catalogs, and what lets games be played on Ray.
+
+Names are imported from their files when first used, so that importing this module stays light.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from polyak.compat import ray as _names
+
+if TYPE_CHECKING:
+    from polyak.compat.ray import *  # noqa: F403
+
+__all__ = _names.__all__
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_names, name)
+
+
+def __dir__() -> list[str]:
+    return __all__
