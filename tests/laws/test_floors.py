@@ -1,6 +1,7 @@
 """Each floor imports only from lower ones; optional libraries stay behind the doors that may open them."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,3 +124,13 @@ def test_an_algorithm_takes_in_no_optional_library() -> None:
     code = f"import sys; from polyak import PPO, SAC; print(sorted({optional} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_the_drawing_of_floors_in_the_documentation_is_true() -> None:
+    lines = (PACKAGE.parent / "docs/developer.md").read_text().splitlines()
+    drawn = [re.match(r" ?(-?\d+)  ?(\S.*)", line) for line in lines]
+    floors = {int(line[1]): "" for line in drawn if line}
+    for line in filter(None, drawn):
+        floors[int(line[1])] += line[2] + "\n"
+    for room, floor in FLOORS.items():
+        assert re.search(rf"\b{room}\b", floors.get(floor, "")), f"{room} is not drawn on floor {floor}"
