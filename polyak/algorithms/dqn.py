@@ -16,9 +16,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyak.cards import Card, Search, tune
+from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
-from polyak.kinds.epsilon_greedy import ActsEpsilonGreedily
+from polyak.kinds import epsilon_greedy
+from polyak.kinds.epsilon_greedy import Epsilon
+from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm, TrainFreq
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
@@ -145,11 +148,17 @@ class DQNLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
+class DQN(OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
 
     learning_rate: NonNegative | Schedule = 1e-4
     _: KW_ONLY
+    exploration_fraction: Fraction = 0.1
+    """Fraction of training over which the exploration rate falls."""
+    exploration_initial_eps: Fraction = 1.0
+    """Probability of a random action at the start."""
+    exploration_final_eps: Fraction = 0.05
+    """Probability of a random action once it has fallen."""
     batch_size: Count = 32
     """Transitions per gradient step."""
     tau: Fraction = 1.0
@@ -186,6 +195,9 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net, q_net_target = Part("policy.q_net"), Part("policy.q_net_target")
+    predict = epsilon_greedy.predict
+    exploration_rate = Held[float]("epsilon.rate")
+    exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -217,10 +229,31 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
         options: dict[str, Any] = {"dueling": True} if self.dueling else {}
         return options | ({"sigma0": self.sigma0} if self.noisy else {}) | super()._policy_options()
 
-    # -- exploration and the target's clock ----------------------------------------------------------------------------
+    # -- exploration ---------------------------------------------------------------------------------------------------
+
+    def _exploration_schedule(self) -> LinearSchedule:
+        """The exploration rate by remaining progress."""
+        if self.noisy:
+            return LinearSchedule(0.0, 0.0, 1.0)
+        return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name.startswith("exploration_"):
+            self.epsilon.renew(self._exploration_schedule(), self._current_progress_remaining)
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+
+    def _write_logs(self, **counters: float) -> None:
+        self.logger.record("rollout/exploration_rate", self.exploration_rate)
+        super()._write_logs(**counters)
+
+    # -- the target's clock --------------------------------------------------------------------------------------------
 
     def _after_setup(self) -> None:
         super()._after_setup()
+        self.epsilon = Epsilon(self._dials, self._exploration_schedule())
         if self.n_envs > self.target_update_interval:
             warn_user(
                 f"The number of environments used is greater than target_update_interval ({self.n_envs} > "
@@ -229,14 +262,11 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
             )
         self._n_calls = 0
 
-    def _exploration_schedule(self) -> LinearSchedule:
-        return LinearSchedule(0.0, 0.0, 1.0) if self.noisy else super()._exploration_schedule()
-
     def _on_step(self) -> None:
         self._n_calls += 1
         if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
             self._update_target()
-        self._follow_schedule()
+        self.epsilon.follow(self._current_progress_remaining)
 
     def _update_target(self) -> None:
         """The target network's clock has struck."""
@@ -245,11 +275,11 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
         self.learner.update_target()
 
     def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "_n_calls": self._n_calls}
+        return {**super()._extra_state(), "exploration_rate": self.exploration_rate, "_n_calls": self._n_calls}
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         super()._load_extra_state(state)
-        self._n_calls = state["_n_calls"]
+        self.exploration_rate, self._n_calls = state["exploration_rate"], state["_n_calls"]
 
     card: ClassVar[Card] = Card(
         idea="learn the value of each action, act greedily",

@@ -19,16 +19,18 @@ from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
-from polyak.collecting.exploration import EpsilonGreedy, EpsilonGreedyEach
+from polyak.collecting.exploration import EpsilonGreedyEach, Exploration
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
-from polyak.kinds.epsilon_greedy import ActsEpsilonGreedily
+from polyak.kinds import epsilon_greedy
+from polyak.kinds.epsilon_greedy import Epsilon
+from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.on_policy import ByMinibatches
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.states import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.schedules import Schedule
+from polyak.schedules import LinearSchedule, Schedule
 
 # -- targets -----------------------------------------------------------------------------------------------------------
 
@@ -63,11 +65,17 @@ class PQNLearner(DeepSARSALearner):
 
 
 @dataclass(eq=False, repr=False)
-class PQN(ActsEpsilonGreedily, ByMinibatches):
+class PQN(ByMinibatches):
     """Parallelised Q-learning: lambda-returns of short rollouts, layer normalisation, no replay (arXiv:2407.04811)."""
 
     learning_rate: NonNegative | Schedule = 2.5e-4
     _: KW_ONLY
+    exploration_fraction: Fraction = 0.1
+    """Fraction of training over which the exploration rate falls."""
+    exploration_initial_eps: Fraction = 1.0
+    """Probability of a random action at the start."""
+    exploration_final_eps: Fraction = 0.05
+    """Probability of a random action once it has fallen."""
     n_steps: Count = 32
     """Steps per environment in one rollout."""
     gae_lambda: Fraction = 0.65
@@ -84,7 +92,9 @@ class PQN(ActsEpsilonGreedily, ByMinibatches):
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net = Part("policy.q_net")
-    _epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedyEach
+    predict = epsilon_greedy.predict
+    exploration_rate = Held[float]("epsilon.rate")
+    exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -97,8 +107,37 @@ class PQN(ActsEpsilonGreedily, ByMinibatches):
         return self.n_epochs * -(-rows // self.batch_size)
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        self._follow_schedule()
+        self.epsilon.follow(self._current_progress_remaining)
         return super()._iterate(callback, log_interval)
+
+    # -- exploration ---------------------------------------------------------------------------------------------------
+
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self.epsilon = Epsilon(self._dials, self._exploration_schedule())
+
+    def _exploration_schedule(self) -> LinearSchedule:
+        """The exploration rate by remaining progress."""
+        return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name.startswith("exploration_"):
+            self.epsilon.renew(self._exploration_schedule(), self._current_progress_remaining)
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedyEach(self._dials, self._random_actions())}
+
+    def _write_logs(self, **counters: float) -> None:
+        self.logger.record("rollout/exploration_rate", self.exploration_rate)
+        super()._write_logs(**counters)
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), "exploration_rate": self.exploration_rate}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        self.exploration_rate = state["exploration_rate"]
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

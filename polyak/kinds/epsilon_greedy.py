@@ -1,94 +1,74 @@
-"""Random actions now and then, fewer and fewer of them: how algorithms explore that act greedily by action values."""
+"""Random actions now and then, fewer and fewer of them: how algorithms explore that act greedily by action values.
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+Such an algorithm holds an :class:`Epsilon`, names :class:`~polyak.collecting.exploration.EpsilonGreedy` among the parts
+of its exploration, and takes its ``predict`` from here.
+"""
+
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from polyak.collecting.exploration import EpsilonGreedy, Exploration
-from polyak.hyperparameters.declaration import Fraction
-from polyak.kinds.collecting_algorithm import Collecting
+from polyak.collecting.exploration import Dials
+from polyak.kinds.network_algorithm import DeepAlgorithm
 from polyak.nn.policies.base import n_rows
-from polyak.schedules import LinearSchedule
+from polyak.schedules import Schedule
 
 
-@dataclass(eq=False, repr=False)
-class ActsEpsilonGreedily(Collecting):
-    """Algorithms that take a random action with a probability that falls linearly."""
+class Epsilon:
+    """The probability of a random action.
 
-    _: KW_ONLY
-    exploration_fraction: Fraction = 0.1
-    """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: Fraction = 1.0
-    """Probability of a random action at the start."""
-    exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
+    Args:
+        dials: hold it, for the parts of exploration to read.
+        schedule: the probability by remaining progress, which is 1 at the start of training and 0 at the end.
+    """
 
-    _epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
-
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        self.exploration_schedule = self._exploration_schedule()
-        self.exploration_rate = self.exploration_schedule(1.0)
-
-    def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
-        if name.startswith("exploration_"):
-            self.exploration_schedule = self._exploration_schedule()
-            self._follow_schedule()
-
-    def _exploration_schedule(self) -> LinearSchedule:
-        """The exploration rate by remaining progress."""
-        return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
+    def __init__(self, dials: Dials, schedule: Schedule) -> None:
+        self._dials, self.schedule = dials, schedule
+        self.follow(1.0)
 
     @property
-    def exploration_rate(self) -> float:
-        """Probability of a random action at present."""
+    def rate(self) -> float:
+        """The present probability."""
         return self._dials.epsilon
 
-    @exploration_rate.setter
-    def exploration_rate(self, value: float) -> None:
+    @rate.setter
+    def rate(self, value: float) -> None:
         self._dials.epsilon = value
 
-    def _follow_schedule(self) -> None:
-        """Let the exploration rate follow the progress of training."""
-        self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
+    def follow(self, progress: float) -> None:
+        """Take the value of the schedule at this remaining progress."""
+        self.rate = self.schedule(progress)
 
-    def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": self._epsilon_greedy(self._dials, self._random_actions())}
+    def renew(self, schedule: Schedule, progress: float) -> None:
+        """Follow another schedule from now on."""
+        self.schedule = schedule
+        self.follow(progress)
 
-    def predict(
-        self,
-        observation: np.ndarray | dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-        *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        if deterministic or np.random.rand() >= self.exploration_rate:
-            return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
-        if state is not None or self.policy.acting_memory(1) is not None:  # a memory moves on, whoever acts
-            state = super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)[1]
-        masks, vectorized = self._allowed(observation, action_masks), self.policy.is_vectorized_observation(observation)
-        if masks is not None:
-            masks = self.policy.checked_masks(masks, n_rows(observation) if vectorized else 1)
-            actions = self.policy.to_env(self._random_actions()(len(masks), masks))
-        elif vectorized:
-            actions = np.array([self.action_space.sample() for _ in range(n_rows(observation))])
-        else:
-            actions = np.array([self.action_space.sample()])
-        return (actions if vectorized else np.array(actions[0])), state
 
-    predict.__doc__ = Collecting.predict.__doc__
+def predict(
+    self: Any,
+    observation: Any,
+    state: tuple[np.ndarray, ...] | None = None,
+    episode_start: np.ndarray | None = None,
+    deterministic: bool = False,
+    *,
+    action_masks: np.ndarray | None = None,
+) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    # The method of an algorithm: unless deterministic, all actions are greedy, or all are random.
+    greedy = partial(
+        DeepAlgorithm.predict, self, observation, state, episode_start, deterministic, action_masks=action_masks
+    )
+    if deterministic or np.random.rand() >= self.exploration_rate:
+        return greedy()
+    policy = self.policy
+    if state is not None or policy.acting_memory(1) is not None:  # a recurrent state moves on, whoever acts
+        state = greedy()[1]
+    masks, vectorized = self._allowed(observation, action_masks), policy.is_vectorized_observation(observation)
+    rows = n_rows(observation) if vectorized else 1
+    masks = None if masks is None else policy.checked_masks(masks, rows)
+    actions = policy.to_env(self._random_actions()(rows, masks))
+    return (actions if vectorized else np.array(actions[0])), state
 
-    def _write_logs(self, **counts: Any) -> None:
-        self.logger.record("rollout/exploration_rate", self.exploration_rate)
-        super()._write_logs(**counts)
 
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "exploration_rate": self.exploration_rate}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        self.exploration_rate = state["exploration_rate"]
+predict.__doc__ = DeepAlgorithm.predict.__doc__

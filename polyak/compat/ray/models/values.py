@@ -27,7 +27,7 @@ from polyak.compat.ray.models.parts import (
 from polyak.compat.ray.models.rl_module import QNetAPI, TorchRLModule
 from polyak.compat.ray.overrides import changed, refuse
 from polyak.hyperparameters.declaration import require
-from polyak.kinds.epsilon_greedy import ActsEpsilonGreedily
+from polyak.kinds.network_algorithm import DeepAlgorithm
 from polyak.learning.learner import Objective
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
@@ -311,7 +311,7 @@ class ExploresItself:
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """The policy's actions."""
-        return super(ActsEpsilonGreedily, self).predict(*args, **kwargs)  # type: ignore[misc]
+        return DeepAlgorithm.predict(self, *args, **kwargs)  # type: ignore[arg-type]
 
 
 class SquaredErrors:
