@@ -7,20 +7,32 @@ Shapes: B batch rows, A action dimensions, K critics. Actions are in units of th
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.algorithms.sac import SoftActorCritic, SoftActorCriticLearner, soft_value
+from polyak.algorithms.sac import (
+    Rates,
+    SoftActorCriticLearner,
+    check_rates,
+    check_temperature,
+    parse_ent_coef,
+    set_rates,
+    soft_value,
+)
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, NonNegative, require
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, Metrics, OptimizerRecipe, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
+from polyak.noise import ActionNoise
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -98,11 +110,25 @@ def joined(first: Any, second: Any) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class CrossQ(SoftActorCritic):
+class CrossQ(OffPolicyAlgorithm):
     """CrossQ: soft actor-critic with batch-normalised critics and no target networks (arXiv:1902.05605)."""
 
     learning_rate: NonNegative | Schedule = 1e-3
     _: KW_ONLY
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+    ent_coef: NonNegative | str = "auto"
+    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
+    target_entropy: float | Literal["auto"] = "auto"
+    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
+    learning_rates: Rates = None
+    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
+    use_sde: bool = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+    use_sde_at_warmup: bool = False
+    """Use gSDE instead of uniform random actions before ``learning_starts``."""
     policy_delay: Count = 3
     """Critic steps per step of the actor and the temperature."""
 
@@ -113,6 +139,11 @@ class CrossQ(SoftActorCritic):
         critic=CrossQCritic,
         net_arch={"pi": [256, 256], "qf": [1024, 1024]},
     )
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
+    log_ent_coef = Part("learner.log_ent_coef")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -123,7 +154,20 @@ class CrossQ(SoftActorCritic):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        parse_ent_coef(self.ent_coef)
+        check_rates(self.learning_rates)
         require(self.batch_size > 1, "batch_size", self.batch_size, "a batch of one row cannot be normalised.")
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        check_temperature(self, name, before)
+
+    def _turn_dials(self) -> None:
+        super()._turn_dials()
+        set_rates(self.learner, self.learning_rates, self._current_progress_remaining)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "use_sde": self.use_sde}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         """Less momentum than usual, also where the user asks for AdamW by its class alone."""

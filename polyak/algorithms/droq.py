@@ -13,10 +13,13 @@ from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
-from polyak.algorithms.redq import REDQ
+from polyak.algorithms.redq import REDQLearner
+from polyak.algorithms.sac import SAC
 from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.declaration import Count, Only
+from polyak.hyperparameters.declaration import Count, Only, require
 from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.off_policy import GradientSteps
+from polyak.learning.learner import Learner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation, create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
@@ -61,30 +64,39 @@ class DropoutCritic(ContinuousCritic):
 
 
 @dataclass(eq=False, repr=False)
-class DroQ(REDQ):
+class DroQ(SAC):
     """Dropout Q-functions: two critics with dropout and layer normalisation, and many updates (arXiv:2110.02034)."""
 
     _: KW_ONLY
+    gradient_steps: GradientSteps = 20
     n_critics: Count = 2
     """Critics."""
     subset: Count = 2
     """Target critics of which the smallest value is taken; fewer than ``n_critics`` are drawn anew for each gradient
     step."""
+    policy_delay: Count = 20
+    """Gradient steps of the critics per step of the actor and the temperature."""
     dropout_rate: Annotated[float, Only("a number in [0, 1)", lambda p: 0 <= p < 1)] = 0.01
     """Probability that a hidden unit of a critic is dropped. The authors' lie between 0.0001 and 0.1, higher for larger
     bodies."""
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics", "dropout_rate"), NETWORKS)
+    learner_class: ClassVar[type[Learner]] = REDQLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, actor="squashed_gaussian", critic=DropoutCritic, net_arch=[256, 256]
     )
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        self._check_not_twice("dropout_rate")
+        require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
+        self._check_not_twice("n_critics", "dropout_rate")
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "gradient_steps": 2, "n_critics": 3, "policy_delay": 2}
 
     def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "dropout_rate": self.dropout_rate}
+        return {**super()._policy_options(), "n_critics": self.n_critics, "dropout_rate": self.dropout_rate}
 
     card: ClassVar[Card] = Card(
         idea="REDQ with two critics, with dropout and layer normalisation",

@@ -8,16 +8,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
-from polyak.algorithms.c51 import C51
+from polyak.algorithms.c51 import C51, C51Learner
+from polyak.algorithms.dqn import DQN
 from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.declaration import Count, Natural, NonNegative
-from polyak.learning.learner import OptimizerRecipe
+from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, NonNegative, require
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.learning.clamped_returns import warn_of_clamping
+from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.schedules import Schedule
 
 
 @dataclass(eq=False, repr=False)
-class Rainbow(C51):
+class Rainbow(DQN):
     """Rainbow: all of DQN's extensions at once, with the settings of its paper's table 1 (arXiv:1710.02298)."""
 
     learning_rate: NonNegative | Schedule = 6.25e-5
@@ -40,7 +44,29 @@ class Rainbow(C51):
     """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
 
+    n_atoms: AtLeastTwo = 51
+    """Atoms of a distribution."""
+    v_min: float = -10.0
+    """The first atom: discounted returns below it count as this."""
+    v_max: float = 10.0
+    """The last atom: discounted returns above it count as this."""
+
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
+    learner_class: ClassVar[type[Learner]] = C51Learner
+    policies: ClassVar = C51.policies
     priorities: ClassVar[Mapping[str, Any]] = {"alpha": 0.5}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self._check_not_twice("n_atoms", "v_min", "v_max")
+        require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
+
+    def _record_means(self, metrics: Mapping[str, list[Tensor]]) -> None:
+        super()._record_means(metrics)
+        warn_of_clamping(self, metrics)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1.5e-4})

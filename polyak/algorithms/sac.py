@@ -160,10 +160,13 @@ class SACLearner(SoftActorCriticLearner):
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
+Rates = dict[str, NonNegative | Schedule] | None
+"""Learning rates by the part of a learner that they are of."""
+
 
 @dataclass(eq=False, repr=False)
-class SoftActorCritic(OffPolicyAlgorithm):
-    """What CrossQ shares with SAC: a Gaussian actor whose entropy is held up."""
+class SAC(OffPolicyAlgorithm):
+    """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
 
     _: KW_ONLY
     action_noise: ActionNoise | None = None
@@ -172,7 +175,7 @@ class SoftActorCritic(OffPolicyAlgorithm):
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
-    learning_rates: dict[str, NonNegative | Schedule] | None = None
+    learning_rates: Rates = None
     """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
@@ -180,41 +183,6 @@ class SoftActorCritic(OffPolicyAlgorithm):
     """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
-
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    log_ent_coef = Part("learner.log_ent_coef")
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        parse_ent_coef(self.ent_coef)
-        for name, rate in (self.learning_rates or {}).items():
-            parts = ("actor", "critic", "ent_coef")
-            hint = did_you_mean(name, parts)
-            require(name in parts, "learning_rates", self.learning_rates, f"there is no part {name!r}.{hint}")
-            fitted(f"learning_rates[{name!r}]", rate, NonNegative | Schedule)
-
-    def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
-        check_temperature(self, name, before)
-
-    def _turn_dials(self) -> None:
-        super()._turn_dials()
-        for name, rate in (self.learning_rates or {}).items():
-            if name in self.learner.optimizers:
-                set_rate(self.learner.optimizers[name], get_schedule_fn(rate)(self._current_progress_remaining))
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "use_sde": self.use_sde}
-
-
-@dataclass(eq=False, repr=False)
-class SAC(SoftActorCritic):
-    """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
-
-    _: KW_ONLY
     tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
     target_update_interval: Count = 1
@@ -224,7 +192,28 @@ class SAC(SoftActorCritic):
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256]
     )
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
     critic_target = Part("policy.critic_target")
+    log_ent_coef = Part("learner.log_ent_coef")
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        parse_ent_coef(self.ent_coef)
+        check_rates(self.learning_rates)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        check_temperature(self, name, before)
+
+    def _turn_dials(self) -> None:
+        super()._turn_dials()
+        set_rates(self.learner, self.learning_rates, self._current_progress_remaining)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "use_sde": self.use_sde}
 
     card: ClassVar[Card] = Card(
         idea="maximum entropy: stochastic actor, two critics, tuned temperature",
@@ -240,6 +229,26 @@ class SAC(SoftActorCritic):
         ),
         settings="sac.yml",
     )
+
+
+def check_rates(rates: Rates) -> None:
+    """Refuse learning rates of parts that there are not, or that cannot be.
+
+    Raises:
+        HyperparameterError: there is one.
+    """
+    parts = ("actor", "critic", "ent_coef")
+    for name, rate in (rates or {}).items():
+        fix = f"there is no part {name!r}.{did_you_mean(name, parts)}"
+        require(name in parts, "learning_rates", rates, fix)
+        fitted(f"learning_rates[{name!r}]", rate, NonNegative | Schedule)
+
+
+def set_rates(learner: Learner, rates: Rates, progress: float) -> None:
+    """Give optimizers the learning rates of their own at this remaining progress."""
+    for name, rate in (rates or {}).items():
+        if name in learner.optimizers:
+            set_rate(learner.optimizers[name], get_schedule_fn(rate)(progress))
 
 
 def check_temperature(model: Any, name: str, before: Any) -> None:
