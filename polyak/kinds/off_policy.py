@@ -1,8 +1,8 @@
 """Off-policy learning: step, store, replay."""
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from time import perf_counter
@@ -19,12 +19,13 @@ from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer,
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.tensors.replay import TensorReplay
 from polyak.collecting.tensors.rows import on_host
-from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
+from polyak.data import Dataset, HerReplayBuffer, InsufficientMemoryError, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
+from polyak.data.replay_memory import ReplayMemory
 from polyak.data.replay_state import EXTRAS
 from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.step import Step
-from polyak.envs import DummyVecEnv, VecEnv
+from polyak.envs import DummyVecEnv, VecEnv, as_vec_env
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.samplers import make_prioritized
@@ -38,9 +39,10 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
-from polyak.kinds.collecting_algorithm import Collection
-from polyak.kinds.dataset import LearnsFromData, watched
+from polyak.kinds.collecting_algorithm import Collecting, Collection
+from polyak.kinds.dataset import check_spaces, learn_from_data, watched
 from polyak.kinds.env_algorithm import GymEnv
+from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.noise import ActionNoise, for_environments
@@ -79,7 +81,7 @@ class RolloutReturn(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class OffPolicyAlgorithm(LearnsFromData):
+class OffPolicyAlgorithm(Collecting):
     """Algorithms that learn from a replay buffer, a dataset, or both."""
 
     env: Becomes[GymEnv | Dataset | str | None, VecEnv | None] = later()
@@ -137,6 +139,13 @@ class OffPolicyAlgorithm(LearnsFromData):
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
     _empty_at = 0
     """Environment steps at which the buffer that is being filled was empty."""
+    replay_buffer = Held[ReplayBuffer | None]("memory.own")
+    dataset = Held[Dataset | None]("memory.dataset")
+    data_buffer = Held[ReplayBuffer | None]("memory.recorded")
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        self.memory = ReplayMemory()
+        super().__post_init__(_init_setup_model)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -152,8 +161,15 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
+    def _take_up(self, env: Any) -> None:
+        if not isinstance(env, Dataset):
+            return super()._take_up(env)
+        self._check_action_space(env.action_space)
+        self.dataset = env
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+
     def _setup_model(self) -> None:
-        self.replay_buffer: ReplayBuffer | None = None
+        self.replay_buffer = None
         super()._setup_model()
         if (recurrence := self.policy.recurrence) is not None:
             require(isinstance(self.n_steps, int), "n_steps", self.n_steps, "sequences take one number of steps.")
@@ -167,10 +183,8 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
-        if name == "gamma":
-            for buffer in (self.replay_buffer, self.data_buffer):
-                if buffer is not None and self.n_steps != 1:
-                    buffer.discount_by(self.gamma)
+        if name == "gamma" and self.n_steps != 1:
+            self.memory.discount_by(self.gamma)
         if name == "overlap":
             self._check_overlap()
 
@@ -296,7 +310,11 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         before, runner = self.env, self.runner
+        if self.learns_offline:
+            env = as_vec_env(env, verbose=self.verbose)
+            self.n_envs = env.num_envs
         super().set_env(env, force_reset)
+        self._check_mixture()
         if self.replay_buffer is None:
             self.replay_buffer = self._make_replay_buffer()
         elif isinstance(self.replay_buffer, HerReplayBuffer):
@@ -325,6 +343,54 @@ class OffPolicyAlgorithm(LearnsFromData):
                 "call model.replay_buffer.reset() before, or make a new model."
             )
         self._renew_replay_buffer()
+
+    # -- a dataset -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _acts(self) -> bool:
+        return self.dataset is None or self.env is not None
+
+    @property
+    def learns_offline(self) -> bool:
+        """Whether it has a dataset and no environment."""
+        return not self._acts
+
+    def set_dataset(self, dataset: Dataset) -> None:
+        """Learn from these transitions, too: those of its own experience are replayed beside them.
+
+        Args:
+            dataset: of the model's spaces: see :meth:`~polyak.data.Dataset.for_env`.
+
+        Raises:
+            ValueError: it has others.
+        """
+        check_spaces(dataset, self)
+        self.dataset = dataset
+        self._check_mixture()
+        self._replay_dataset()
+
+    def _check_mixture(self) -> None:
+        """Refuse priorities where minibatches come from two buffers: neither knows how the other's rows compare."""
+        if self.dataset is not None and self.env is not None:
+            fix = "a model that learns from a dataset and by acting draws uniformly. Use prioritized=False."
+            require(not self.prioritized, "prioritized", self.prioritized, fix)
+
+    def _replay_dataset(self) -> None:
+        """Fill a buffer with what the dataset holds: in memory, or in a temporary file where it does not fit."""
+        assert self.dataset is not None
+        try:
+            buffer = self._make_buffer(len(self.dataset), n_envs=1)
+        except InsufficientMemoryError:
+            buffer = self._make_buffer(len(self.dataset), n_envs=1, storage_device="disk")
+        blank = tuple(self.policy.initial_memory(1) or ())  # no dataset has recurrent states: sequences begin afresh
+        buffer.fill(self.dataset, self.policy.codec.from_env, self._reward_of_data, blank=blank)
+        self.data_buffer = buffer
+
+    def _reward_of_data(self, rewards: np.ndarray) -> np.ndarray:
+        """What is learned from instead of rewards [B], of the dataset and of environments alike."""
+        return rewards
+
+    # -- before learning -----------------------------------------------------------------------------------------------
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         if self.learns_offline:
@@ -409,27 +475,33 @@ class OffPolicyAlgorithm(LearnsFromData):
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""
         if self.learns_offline:
-            return self._learn_from_data(callback, self.batch_size, log_interval)
+            return learn_from_data(self, callback, log_interval)
         assert self.replay_buffer is not None
         rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
-        if not rollout.continue_training:
-            return False
-        ready = self.data_buffer is not None or self.num_timesteps - self._empty_at > self.learning_starts
-        if ready and self.replay_buffer.can_sample():
-            steps = self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
-            if steps > 0:
-                overlaps = self.overlap and self.num_timesteps < self._total_timesteps
-                with self._stepping_ahead() if overlaps else nullcontext(), self._split.update:
-                    self.train(gradient_steps=steps, batch_size=self.batch_size)
-        return True
+        if rollout.continue_training and (steps := self._updates_due(rollout)) > 0:
+            with self._stepping_ahead(), self._split.update:
+                self.train(gradient_steps=steps, batch_size=self.batch_size)
+        return rollout.continue_training
+
+    def _updates_due(self, rollout: RolloutReturn) -> int:
+        """Gradient steps to make after a collection: none before there is enough to learn from."""
+        assert self.replay_buffer is not None
+        begun = self.data_buffer is not None or self.num_timesteps - self._empty_at > self.learning_starts
+        if not (begun and self.replay_buffer.can_sample()):
+            return 0
+        return self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
 
     @contextmanager
     def _stepping_ahead(self) -> Iterator[None]:
-        """While the block runs, the environments make the first step of the next collection.
+        """While the block runs, the environments make the first step of the next collection, if it is to overlap.
 
         All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
         """
+        if not self.overlap or self.num_timesteps >= self._total_timesteps:  # there is no next collection
+            yield
+            return
         assert self.runner is not None
         self._begin_acting()
         self._dials.steps = self.num_timesteps
@@ -477,36 +549,41 @@ class OffPolicyAlgorithm(LearnsFromData):
                 f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single "
                 f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
-        collection, n_envs = self._begin_collection(), self.n_envs
-        publish, idle = callback.needs_locals, callback.is_idle
+        collection = self._begin_collection()
         try:
             callback.on_rollout_start()
-            names = self._collection_locals(callback, train_freq, replay_buffer, log_interval) if publish else {}
+            ask = self._asking(callback, collection, train_freq, replay_buffer, log_interval)
             if collection.pending is not None:
                 self._take(collection.pending, collection, replay_buffer, log_interval)
             while not self._is_collected(collection, train_freq):
                 self._dials.steps = self.num_timesteps
                 step = self._make_step(collection)
-                if publish:
-                    counts = {"num_collected_steps": collection.steps, "num_collected_episodes": collection.episodes}
-                    callback.update_locals({**names, **off_policy_locals(step), **counts})
-                if not (idle or callback.on_step()):
-                    return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=False)
+                if not ask(step):
+                    return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=False)
                 self._take(step, collection, replay_buffer, log_interval)
             callback.on_rollout_end()
         finally:
             self._collection = None
-        return RolloutReturn(collection.steps * n_envs, collection.episodes, continue_training=True)
+        return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=True)
 
     def _is_collected(self, collection: Collection, train_freq: TrainFreq) -> bool:
         """Whether there is experience enough."""
         return (collection.steps if train_freq.unit == "step" else collection.episodes) >= train_freq.frequency
 
-    def _collection_locals(
-        self, callback: BaseCallback, train_freq: TrainFreq, replay_buffer: ReplayBuffer, log_interval: int | None
-    ) -> dict[str, Any]:
-        """What callbacks find in ``self.locals`` throughout a collection."""
-        return self._callback_locals(
+    def _asking(
+        self,
+        callback: BaseCallback,
+        collection: Collection,
+        train_freq: TrainFreq,
+        replay_buffer: ReplayBuffer,
+        log_interval: int | None,
+    ) -> Callable[[Step], bool]:
+        """Shows callbacks a step before it is stored, and asks them whether to go on."""
+        if callback.is_idle:
+            return lambda step: True
+        if not callback.needs_locals:
+            return lambda step: callback.on_step()
+        names = self._callback_locals(
             callback=callback,
             train_freq=train_freq,
             replay_buffer=replay_buffer,
@@ -514,6 +591,13 @@ class OffPolicyAlgorithm(LearnsFromData):
             learning_starts=self.learning_starts,
             action_noise=self.action_noise,
         )
+
+        def ask(step: Step) -> bool:
+            counts = {"num_collected_steps": collection.steps, "num_collected_episodes": collection.episodes}
+            callback.update_locals({**names, **off_policy_locals(step), **counts})
+            return callback.on_step()
+
+        return ask
 
     def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
         """Store a step that callbacks have let pass, and count what ended in it."""
@@ -566,19 +650,18 @@ class OffPolicyAlgorithm(LearnsFromData):
         """
         self.policy.set_training_mode(True)
         self._turn_dials()
-        buffer = self.data_buffer if self.replay_buffer is None else self.replay_buffer
-        assert buffer is not None
-        buffer.anneal(1 - self._current_progress_remaining)
+        memory, normalizer, late = self.memory, self._vec_normalize_env, self._gathers_late
+        memory.prioritized.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[torch.Tensor]] = {}
         if (recurrence := self.policy.recurrence) is not None:
             batch_size = max(1, batch_size // recurrence.length)  # of sequences
-        batches = self._batches(batch_size, self.gamma, gradient_steps, self.dataset_share)
+        batches = memory.batches(batch_size, self.gamma, gradient_steps, self.dataset_share, normalizer, late)
         for transition, indices in self._split.sample.timing(batches):
             update = self.learner.update(transition)
             if self.learns_offline:
                 self._on_step()
             if indices is not None and update.td_error is not None:
-                buffer.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
             for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
         self._n_updates += gradient_steps
@@ -586,6 +669,10 @@ class OffPolicyAlgorithm(LearnsFromData):
         self._record_means(metrics)
 
     # -- logging and files ---------------------------------------------------------------------------------------------
+
+    def _card(self) -> dict[str, str]:
+        dataset = getattr(self, "dataset", None)
+        return {**super()._card(), **({} if dataset is None else {"dataset": repr(dataset)})}
 
     def dump_logs(self) -> None:
         self._write_logs(**({} if self.learns_offline else {"episodes": self._episode_num}))
@@ -618,6 +705,12 @@ class OffPolicyAlgorithm(LearnsFromData):
         elif resume and saved.replay:
             state = join_state(saved.info["replay"], saved.replay)
             self._make_room(state).load_state_dict(state)
+
+    def _enter(self, saved: Saved, env: Any) -> None:
+        super()._enter(saved, None if isinstance(env, Dataset) else env)
+        if isinstance(env, Dataset):
+            check_spaces(env, self)
+            self.dataset = env
 
     def save_replay_buffer(self, path: Any) -> None:
         """Write the replay buffer's filled part to a file, without pickle.

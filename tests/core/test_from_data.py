@@ -11,7 +11,7 @@ import torch
 from polyak import DQN, SAC, TD3, TD3BC
 from polyak.callbacks.callback import BaseCallback
 from polyak.data import Dataset, ReplayBuffer, collect
-from polyak.kinds.dataset import mixed
+from polyak.data.replay_memory import mixed
 from polyak.kinds.offline import affine
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "batch_size": 16, "device": "cpu", "seed": 1}
@@ -128,7 +128,7 @@ def test_without_a_share_all_rows_are_as_likely(swings: Dataset) -> None:
     model = TD3("MlpPolicy", swings, **SMALL)
     model.set_env(gym.make("Pendulum-v1"))
     model.learn(150)
-    drawn = [batch for batch, _ in model._batches(16, 0.99, 300, None)]
+    drawn = [batch for batch, _ in model.memory.batches(16, 0.99, 300)]
     known = {row.tobytes() for row in swings.transitions().observations}
     recorded = sum(row.tobytes() in known for batch in drawn for row in batch.observations.numpy())
     share = len(swings) / (len(swings) + 150)

@@ -1,0 +1,106 @@
+"""What minibatches are drawn from: own experience, a dataset, or both."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyak.data.base import Normalizer
+from polyak.data.batch import Transition, TransitionRows
+from polyak.data.datasets.dataset import Dataset
+from polyak.data.replay import ReplayBuffer
+
+Batches = Iterator[tuple[Transition | TransitionRows, Tensor | None]]
+"""Minibatches, with the indices of their rows where these have priorities."""
+
+
+@dataclass
+class ReplayMemory:
+    """Replays what an algorithm has collected, what it was given, or a mixture."""
+
+    own: ReplayBuffer | None = None
+    """Experience that it has collected."""
+    dataset: Dataset | None = None
+    """Experience that it was given."""
+    recorded: ReplayBuffer | None = None
+    """The dataset as it is replayed."""
+
+    @property
+    def prioritized(self) -> ReplayBuffer:
+        """The buffer whose rows may have priorities, which a mixture does not have."""
+        buffer = self.recorded if self.own is None else self.own
+        assert buffer is not None
+        return buffer
+
+    def discount_by(self, gamma: float) -> None:
+        """Sum the rewards of several steps by another discount from now on."""
+        for buffer in (self.own, self.recorded):
+            if buffer is not None:
+                buffer.discount_by(gamma)
+
+    def batches(
+        self,
+        batch_size: int,
+        gamma: float,
+        steps: int = 1,
+        share: float | None = None,
+        normalizer: Normalizer | None = None,
+        late: bool = False,
+    ) -> Batches:
+        """Draw minibatches.
+
+        Args:
+            batch_size: rows of each.
+            gamma: discount of one step.
+            steps: how many minibatches.
+            share: of rows that come from the dataset, where there is both; ``None``: as if all were in one buffer.
+            normalizer: of observations and rewards.
+            late: let the reader gather the rows of a minibatch, where they do not come from both.
+        """
+        own, recorded = self.own, self.recorded
+        filled = 0 if own is None or not own.can_sample() else own.size() * own.n_envs
+        if recorded is None or (share == 0 and filled):
+            assert own is not None
+            return own.transitions(batch_size, gamma, normalizer, steps, late=late)
+        if not filled or share == 1:
+            return recorded.transitions(batch_size, gamma, normalizer, steps, late=late)
+        assert own is not None
+        if share is None:
+            share = recorded.size() / (recorded.size() + filled)
+        return mixed(own, recorded, share, batch_size, gamma, normalizer, steps)
+
+
+def mixed(
+    own: ReplayBuffer,
+    recorded: ReplayBuffer,
+    share: float,
+    batch_size: int,
+    gamma: float,
+    normalizer: Normalizer | None,
+    steps: int,
+) -> Batches:
+    """Minibatches whose rows come from ``recorded`` with probability ``share`` each, else from ``own``; a share of
+    which a minibatch has whole rows is kept exactly (RLPD, arXiv:2302.02948, has a half)."""
+    for _ in range(steps):
+        rows = share * batch_size
+        drawn = int(rows) if rows == int(rows) else int(recorded.rng.binomial(batch_size, share))
+        parts = [
+            next(iter(buffer.transitions(count, gamma, normalizer)))[0]
+            for buffer, count in ((own, batch_size - drawn), (recorded, drawn))
+            if count
+        ]
+        yield _joined(parts), None
+
+
+def _joined(parts: list[Any]) -> Transition:
+    """One minibatch of several."""
+    return parts[0] if len(parts) == 1 else Transition(*(_cat(columns) for columns in zip(*parts, strict=True)))
+
+
+def _cat(columns: tuple[Any, ...]) -> Any:
+    first = columns[0]
+    if isinstance(first, dict):
+        return {key: _cat(tuple(column[key] for column in columns)) for key in first}
+    return None if first is None else torch.cat(columns)
