@@ -39,9 +39,9 @@ NAMED_IN_FILES = (
 
 MODULES_MOVED = {
     "polyak.core.acting.noise": "polyak.noise",
-    "polyak.core.loops.off_policy": "polyak.kinds.off_policy",
+    "polyak.core.loops.off_policy": "polyak.collecting.train_freq",
     "polyak.core.noise": "polyak.noise",
-    "polyak.core.off_policy": "polyak.kinds.off_policy",
+    "polyak.core.off_policy": "polyak.collecting.train_freq",
     "polyak.core.reward": "polyak.algorithms.imitation.reward",
     "polyak.core.schedules": "polyak.schedules",
     "polyak.core.search.crew": "polyak.algorithms.search.crew",
@@ -50,6 +50,7 @@ MODULES_MOVED = {
     "polyak.data.samplers": "polyak.experience.samplers",
     "polyak.data.sampling.samplers": "polyak.experience.samplers",
     "polyak.data.schema": "polyak.experience.schema",
+    "polyak.kinds.off_policy": "polyak.collecting.train_freq",
     "polyak.nn.actor_critic": "polyak.nn.policies.actor_critic",
     "polyak.nn.continuous_policy": "polyak.nn.policies.continuous",
     "polyak.nn.encoders": "polyak.nn.networks.encoders",

@@ -20,6 +20,7 @@ from polyak.cards import Card
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
 from polyak.collecting.runner import Acted
+from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.data import Dataset, ReplayBuffer
 from polyak.data.datasets.checks import as_actions
 from polyak.data.step import Observations, Step
@@ -28,7 +29,6 @@ from polyak.envs.shown import shown_to
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, require
 from polyak.kinds.collecting_algorithm import Collection
 from polyak.kinds.network_algorithm import RELOAD
-from polyak.kinds.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.schedules import Schedule
 
 _ROWS = 8192

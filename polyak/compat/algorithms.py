@@ -43,6 +43,7 @@ from polyak.checkpoint.serialise import is_plain, warn_untrusted
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
 from polyak.collecting.runner import Acted
+from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
 from polyak.compat.maskable import policies as maskable_policies
@@ -706,7 +707,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     def _convert_train_freq(self) -> None:
         """Bring ``train_freq`` into its usual form, after it has been changed."""
-        self.train_freq = off_policy.convert_train_freq(self.train_freq)
+        self.train_freq = convert_train_freq(self.train_freq)
 
     learn = with_defaults(off_policy.OffPolicyAlgorithm.learn, tb_log_name="run")
 
@@ -726,10 +727,10 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     def collect(
         self,
         callback: BaseCallback,
-        train_freq: off_policy.TrainFreq,
+        train_freq: TrainFreq,
         replay_buffer: ReplayBuffer,
         log_interval: int | None = None,
-    ) -> off_policy.RolloutReturn:
+    ) -> RolloutReturn:
         assert self.env is not None
         return self.collect_rollouts(
             self.env,
@@ -745,12 +746,12 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self,
         env: VecEnv,
         callback: BaseCallback,
-        train_freq: off_policy.TrainFreq,
+        train_freq: TrainFreq,
         replay_buffer: ReplayBuffer,
         action_noise: ActionNoise | None = None,
         learning_starts: int = 0,
         log_interval: int | None = None,
-    ) -> off_policy.RolloutReturn:
+    ) -> RolloutReturn:
         """Step the environments and store what happens; see :meth:`collect`."""
         with self._exploring(action_noise, learning_starts):
             return super().collect(callback, train_freq, replay_buffer, log_interval)

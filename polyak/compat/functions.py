@@ -17,10 +17,10 @@ from polyak import envs
 from polyak.algorithms.trpo import conjugate_gradient
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import system_info
+from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.data import GoalSelectionStrategy
 from polyak.envs import VecEnv
 from polyak.envs.composed import is_nested, parts
-from polyak.kinds.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.ops import distributional
 from polyak.ops.distributional import midpoints
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, Schedule

@@ -162,7 +162,7 @@ SB3: dict[str, tuple[str, ...]] = {
     ),
     "common.type_aliases": (
         "polyak.data: RolloutBufferSamples DictRolloutBufferSamples ReplayBufferSamples DictReplayBufferSamples",
-        "polyak.kinds.off_policy: RolloutReturn TrainFrequencyUnit TrainFreq",
+        "polyak.collecting.train_freq: RolloutReturn TrainFrequencyUnit TrainFreq",
         f"{_FUNCTIONS}: PolicyPredictor GymEnv GymObs GymResetReturn AtariResetReturn GymStepReturn AtariStepReturn "
         "TensorDict OptimizerStateDict MaybeCallback PyTorchObs Schedule",
     ),

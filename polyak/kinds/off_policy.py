@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from enum import Enum
 from time import perf_counter
-from typing import Annotated, Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer,
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.tensors.replay import TensorReplay
 from polyak.collecting.tensors.rows import on_host
+from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
 from polyak.data import Dataset, HerReplayBuffer, InsufficientMemoryError, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_memory import ReplayMemory
@@ -54,30 +54,6 @@ _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
 
 GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)]
-
-
-class TrainFrequencyUnit(str, Enum):
-    """What ``train_freq`` counts."""
-
-    STEP = "step"
-    EPISODE = "episode"
-
-
-class TrainFreq(NamedTuple):
-    """How long to collect before each update."""
-
-    frequency: int
-    unit: TrainFrequencyUnit
-
-
-class RolloutReturn(NamedTuple):
-    """What a collection amounted to."""
-
-    episode_timesteps: int
-    """Environment steps, over all environments."""
-    n_episodes: int
-    continue_training: bool
-    """False: a callback asked to stop."""
 
 
 @dataclass(eq=False, repr=False)
@@ -747,21 +723,6 @@ class OffPolicyAlgorithm(Collecting):
             self.replay_buffer.set_env(self.env)
             if truncate_last_traj:
                 self.replay_buffer.truncate_last_trajectory()
-
-
-def convert_train_freq(train_freq: int | tuple[int, str]) -> TrainFreq:
-    """``4`` or ``(4, "step")`` or ``(1, "episode")`` as a :class:`TrainFreq`.
-
-    Raises:
-        ValueError: the unit is unknown or the number is not a positive integer.
-    """
-    frequency, unit = train_freq if isinstance(train_freq, tuple | list) else (train_freq, "step")
-    unit = getattr(unit, "value", unit)
-    require(unit in ("step", "episode"), "train_freq", train_freq, "The unit must be either 'step' or 'episode'.")
-    require(
-        isinstance(frequency, int) and frequency > 0, "train_freq", train_freq, "the number must be a positive integer."
-    )
-    return TrainFreq(frequency, TrainFrequencyUnit(unit))
 
 
 def off_policy_locals(step: Step) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
 from polyak.envs import VecNormalize
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.env_algorithm import FROM_DATA
 from polyak.kinds.network_algorithm import NETWORKS
-from polyak.kinds.off_policy import OffPolicyAlgorithm, TrainFreq, TrainFrequencyUnit
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.nn.networks.encoders import default_extractor
 from polyak.nn.networks.standardised import StandardisedExtractor, can_be_standardised
 

@@ -29,6 +29,7 @@ from torch import Tensor
 from polyak.archive import opened
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.parameters import parameters
+from polyak.collecting.train_freq import convert_train_freq
 from polyak.compat.recurrent.options import to_contrib
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.names import (
@@ -43,7 +44,7 @@ from polyak.compat.sb3_files.names import (
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
 from polyak.data import GoalSelectionStrategy
 from polyak.kinds.network_algorithm import DeepAlgorithm
-from polyak.kinds.off_policy import OffPolicyAlgorithm, convert_train_freq
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.on_policy import RolloutAlgorithm
 from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, get_schedule_fn

@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.checkpoint.serialise import UntrustedError, find_class, vectorized_noise
+from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.compat.sb3_files import names
 from polyak.compat.sb3_files.closures import schedule_of
 from polyak.compat.sb3_files.names import Name
@@ -24,7 +25,6 @@ from polyak.compat.sb3_files.records import Record, Sealed
 from polyak.data import GoalSelectionStrategy
 from polyak.envs.space_json import check_choices, check_space
 from polyak.envs.wrappers.running import RunningMeanStd
-from polyak.kinds.off_policy import TrainFreq, TrainFrequencyUnit
 from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 

@@ -1,0 +1,45 @@
+"""How long off-policy algorithms collect before each update."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from polyak.hyperparameters.declaration import require
+
+
+class TrainFrequencyUnit(str, Enum):
+    """What ``train_freq`` counts."""
+
+    STEP = "step"
+    EPISODE = "episode"
+
+
+class TrainFreq(NamedTuple):
+    """How long to collect before each update."""
+
+    frequency: int
+    unit: TrainFrequencyUnit
+
+
+class RolloutReturn(NamedTuple):
+    """What a collection amounted to."""
+
+    episode_timesteps: int
+    """Environment steps, over all environments."""
+    n_episodes: int
+    continue_training: bool
+    """False: a callback asked to stop."""
+
+
+def convert_train_freq(train_freq: int | tuple[int, str]) -> TrainFreq:
+    """``4`` or ``(4, "step")`` or ``(1, "episode")`` as a :class:`TrainFreq`.
+
+    Raises:
+        ValueError: the unit is unknown or the number is not a positive integer.
+    """
+    frequency, unit = train_freq if isinstance(train_freq, tuple | list) else (train_freq, "step")
+    unit = getattr(unit, "value", unit)
+    require(unit in ("step", "episode"), "train_freq", train_freq, "The unit must be either 'step' or 'episode'.")
+    require(
+        isinstance(frequency, int) and frequency > 0, "train_freq", train_freq, "the number must be a positive integer."
+    )
+    return TrainFreq(frequency, TrainFrequencyUnit(unit))
