@@ -218,6 +218,9 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
         super()._check_hyperparameters()
         fix = f"it must be at most rho_bar={self.rho_bar}."
         require(self.c_bar <= self.rho_bar, "c_bar", self.c_bar, fix)
+        shared = self.asynchronous and self.n_runners > 0 and self.transport == "local"
+        fix = "these runners share the learner's process and its random streams. Pass 'ray', or asynchronous=False."
+        require(not shared, "transport", self.transport, fix)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -412,6 +415,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
         if self._begun is None:
             version = self._catch_up()
             self._begin_acting()
+            self._plan(self.n_steps)
             self._begun = _Begun(self._writer(self._make_rollout_buffer(), Successors()), version)
         begun = self._begun
         while len(begun.steps) < self.n_steps:

@@ -207,6 +207,10 @@ class OffPolicyAlgorithm(LearnsFromData):
             return "it learns from a dataset as well, counts episodes in train_freq, or has overlap=True"
         return super()._why_numpy()
 
+    def _episodes_lost(self) -> None:
+        if self.replay_buffer is not None:
+            self.replay_buffer.cut_episodes()
+
     def _make_replay_buffer(self) -> ReplayBuffer:
         if self.in_tensors:
             return cast(ReplayBuffer, self._make_tensor_replay())
@@ -433,6 +437,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         assert self.runner is not None
         self._begin_acting()
         self._dials.steps = self.num_timesteps
+        self._plan(self.train_freq.frequency if self.train_freq.unit == "step" else 1)
         normalizer = self._vec_normalize_env
         self._vec_normalize_env = frozen(normalizer)
         try:
@@ -451,7 +456,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         """What adds ``action_noise``, if there is any."""
         if self.action_noise is None or not isinstance(self.action_space, spaces.Box):
             return {}
-        self._put(action_noise=for_environments(self.action_noise, self.n_envs))
+        self._put(action_noise=for_environments(self.action_noise, self._envs_of_an_actor))
         return {"noise": AdditiveNoise(self.action_noise)}
 
     def collect(
@@ -478,6 +483,8 @@ class OffPolicyAlgorithm(LearnsFromData):
                 f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
         collection, n_envs = self._begin_collection(), self.n_envs
+        self._dials.steps = self.num_timesteps
+        self._plan(train_freq.frequency - collection.steps if train_freq.unit == "step" else 1)
         publish, idle = callback.needs_locals, callback.is_idle
         try:
             callback.on_rollout_start()

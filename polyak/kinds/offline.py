@@ -10,6 +10,7 @@ import torch
 
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
+from polyak.distributed.runners import Transport
 from polyak.envs import VecNormalize
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.env_algorithm import FROM_DATA
@@ -128,6 +129,8 @@ class DatasetAlgorithm(OfflineAlgorithm):
     n_steps: ClassVar[int] = 1  # type: ignore[misc]
     dataset_share: ClassVar[float | None] = None  # type: ignore[misc]
     overlap: ClassVar[bool] = False  # type: ignore[misc]
+    n_runners: ClassVar[int] = 0  # type: ignore[misc]
+    transport: ClassVar[Transport] = "ray"  # type: ignore[misc]
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

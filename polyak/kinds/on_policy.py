@@ -197,6 +197,7 @@ class RolloutAlgorithm(Collecting):
             rollout_buffer.reset()
             self._successors = Successors()
         collection = self._begin_collection()
+        self._plan(n_steps - collection.steps)
         writer = self._writer(rollout_buffer, self._successors)
         try:
             callback.on_rollout_start()
