@@ -242,7 +242,7 @@ class DQN(ActsEpsilonGreedily, OffPolicyAlgorithm):
         """The target network's clock has struck."""
         assert isinstance(self.learner, DQNLearner)
         self.learner.set(tau=self.tau)
-        self.learner.update_target()
+        self.learner.together("update_target")
 
     def _extra_state(self) -> dict[str, Any]:
         return {**super()._extra_state(), "_n_calls": self._n_calls}

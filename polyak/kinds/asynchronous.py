@@ -33,6 +33,7 @@ from polyak.experience import arrays
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.kinds.on_policy import PolicyGradientAlgorithm
+from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Dial
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -67,6 +68,15 @@ class VTraceLearner(RolloutLearner):
     pg_rho_bar: Dial[float]
     c_bar: Dial[float]
     entropy_index: Dial[float]
+
+    def share(self, batch: Unroll, rank: int, size: int) -> Unroll:
+        """Some of the environments."""
+        environments = share_of(batch.trajectory.rewards.shape[1], rank, size)
+
+        def some(axis: int) -> Callable[[Tensor], Tensor]:
+            return lambda column: column.index_select(axis, environments.to(column.device))
+
+        return Unroll(each(batch.trajectory, some(1)), each(batch.memory, some(0)))
 
     def judged(self, policy: ActorCriticPolicy, unroll: Unroll) -> Judged:
         """Values, log-probabilities and entropies by a policy as it is now."""
@@ -322,7 +332,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
         self._turn_dials()
         self.metrics = metrics = cast("dict[str, list[Tensor]]", {})
         for unroll in self._lessons(self._unrolls):
-            for name, value in self.learner.update(unroll).metrics.items():
+            for name, value in self.learner.learn(unroll).metrics.items():
                 metrics.setdefault(name, []).append(value)
             self._n_updates += 1
             self._since_broadcast += 1

@@ -5,10 +5,11 @@ A file written then holds the step that is not stored yet, and training that is 
 """
 
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from polyak.collecting.runner import Runner, flat, unflat
 from polyak.collecting.tensors.actor import TensorActor
 from polyak.collecting.tensors.exploration import exploring_in_tensors
 from polyak.data.step import Step
+from polyak.distributed.learners import LearnerGroup
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, Transport
 from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
@@ -30,7 +32,7 @@ from polyak.envs.composed import is_composed
 from polyak.envs.masks import Masks, mask_size
 from polyak.experience.arrays import place
 from polyak.experience.schema import Column
-from polyak.hyperparameters.declaration import Runners
+from polyak.hyperparameters.declaration import Count, Runners, require
 from polyak.kinds.env_algorithm import Interaction
 from polyak.kinds.network_algorithm import RELOAD, DeepAlgorithm
 from polyak.learning.learner import Learner
@@ -90,11 +92,16 @@ class Collecting(Interaction, DeepAlgorithm):
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
+    n_learners: Count = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"
-    """How these processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
 
-    built_with: ClassVar[Mapping[str, str]] = {name: RELOAD.format(name) for name in ("n_runners", "transport")}
+    built_with: ClassVar[Mapping[str, str]] = {
+        name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")
+    }
     explores_by: ClassVar[tuple[str, ...]] = (
         "learning_starts",
         "action_noise",
@@ -114,6 +121,7 @@ class Collecting(Interaction, DeepAlgorithm):
         """The values of ``explores_by`` that the exploration of now was built from."""
         self._collection: Collection | None = None
         """The one that has begun, or that a file has brought."""
+        self._learners: LearnerGroup | None = None
         super().__post_init__(_init_setup_model)
 
     # -- environments elsewhere ----------------------------------------------------------------------------------------
@@ -145,6 +153,27 @@ class Collecting(Interaction, DeepAlgorithm):
 
     def _episodes_lost(self) -> None:
         """Some episodes ended without a last step, with the process that made them."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        shared = self.n_learners == 1 or self.learner_class.steps_are_shared
+        fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
+        require(shared, "n_learners", self.n_learners, fix)
+
+    # -- learners elsewhere --------------------------------------------------------------------------------------------
+
+    @property
+    def _compiles(self) -> bool | Literal["auto"]:
+        return False if self.n_learners > 1 and self.compile == "auto" else self.compile  # all must do the same
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if self.n_learners == 1:
+            return
+        if self._learners is None:
+            self._learners = LearnerGroup(self.n_learners, self.transport, self.seed)
+            weakref.finalize(self, self._learners.close)
+        self._learners.begin(self.learner)
 
     # -- environments in tensors ---------------------------------------------------------------------------------------
 

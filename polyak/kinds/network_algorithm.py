@@ -233,9 +233,14 @@ class DeepAlgorithm(Algorithm):
             self.device = self._faster_device(learner)
         self.learner: Learner = learner.to(self.device)
         self.learner.precision = self.precision
-        self.engine = Engine(self.learner, self.compile, print if self.verbose >= 1 else None)
+        self.engine = Engine(self.learner, self._compiles, print if self.verbose >= 1 else None)
         self.policy = cast(Any, self.learner.policy)
         self._after_setup()
+
+    @property
+    def _compiles(self) -> bool | Literal["auto"]:
+        """What the engine is asked for."""
+        return self.compile
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = get_schedule_fn(self.learning_rate)

@@ -581,7 +581,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             batch_size = max(1, batch_size // recurrence.length)  # of sequences
         batches = self._batches(batch_size, self.gamma, gradient_steps, self.dataset_share)
         for transition, indices in self._split.sample.timing(batches):
-            update = self.learner.update(transition)
+            update = self.learner.learn(transition)
             if self.learns_offline:
                 self._on_step()
             if indices is not None and update.td_error is not None:

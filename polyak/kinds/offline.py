@@ -130,6 +130,7 @@ class DatasetAlgorithm(OfflineAlgorithm):
     dataset_share: ClassVar[float | None] = None  # type: ignore[misc]
     overlap: ClassVar[bool] = False  # type: ignore[misc]
     n_runners: ClassVar[int] = 0  # type: ignore[misc]
+    n_learners: ClassVar[int] = 1  # type: ignore[misc]
     transport: ClassVar[Transport] = "ray"  # type: ignore[misc]
 
     @classmethod

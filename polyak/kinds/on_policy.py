@@ -321,7 +321,7 @@ class RolloutAlgorithm(Collecting):
         self._turn_dials()
         with self._split.sample:
             batch = next(self._minibatches(None))
-        update = self.learner.update(batch)
+        update = self.learner.learn(batch)
         self._n_updates += 1
         self._record({name: [value] for name, value in update.metrics.items()})
 
