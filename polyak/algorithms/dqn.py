@@ -273,7 +273,7 @@ class DQN(OffPolicyAlgorithm):
         """The target network's clock has struck."""
         assert isinstance(self.learner, DQNLearner)
         self.learner.set(tau=self.tau)
-        self.learner.update_target()
+        self.learner.together("update_target")
 
     def _extra_state(self) -> dict[str, Any]:
         return {**super()._extra_state(), "exploration_rate": self.exploration_rate, "_n_calls": self._n_calls}

@@ -109,7 +109,7 @@ class PPOLearner(OnPolicyLearner):
             made += 1
             metrics["approx_kl"] = []  # of the last pass alone
             for batch in minibatches:
-                update = self.update(batch)
+                update = self.learn(batch)
                 for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
                 if update.skipped is not None and bool(update.skipped):

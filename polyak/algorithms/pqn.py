@@ -149,7 +149,7 @@ class PQN(ByMinibatches):
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_epochs):
             for batch in sampling.timing(minibatches(self.batch_size)):
-                for name, value in self.learner.update(batch).metrics.items():
+                for name, value in self.learner.learn(batch).metrics.items():
                     metrics.setdefault(name, []).append(value)
         self._n_updates += self.n_epochs
         self._record(metrics)

@@ -104,6 +104,8 @@ class TRPOLearner(OnPolicyLearner):
     sub_sampling_factor: Dial[int]
     normalize_advantage: Dial[bool]
 
+    steps_are_shared = False
+
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)

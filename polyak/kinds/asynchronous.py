@@ -33,6 +33,7 @@ from polyak.experience import arrays
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.kinds.on_policy import PolicyGradientAlgorithm
+from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Dial
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -67,6 +68,15 @@ class VTraceLearner(RolloutLearner):
     pg_rho_bar: Dial[float]
     c_bar: Dial[float]
     entropy_index: Dial[float]
+
+    def share(self, batch: Unroll, rank: int, size: int) -> Unroll:
+        """Some of the environments."""
+        environments = share_of(batch.trajectory.rewards.shape[1], rank, size)
+
+        def some(axis: int) -> Callable[[Tensor], Tensor]:
+            return lambda column: column.index_select(axis, environments.to(column.device))
+
+        return Unroll(each(batch.trajectory, some(1)), each(batch.memory, some(0)))
 
     def judged(self, policy: ActorCriticPolicy, unroll: Unroll) -> Judged:
         """Values, log-probabilities and entropies by a policy as it is now."""
@@ -218,6 +228,9 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
         super()._check_hyperparameters()
         fix = f"it must be at most rho_bar={self.rho_bar}."
         require(self.c_bar <= self.rho_bar, "c_bar", self.c_bar, fix)
+        shared = self.asynchronous and self.n_runners > 0 and self.transport == "local"
+        fix = "these runners share the learner's process and its random streams. Pass 'ray', or asynchronous=False."
+        require(not shared, "transport", self.transport, fix)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -319,7 +332,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
         self._turn_dials()
         self.metrics = metrics = cast("dict[str, list[Tensor]]", {})
         for unroll in self._lessons(self._unrolls):
-            for name, value in self.learner.update(unroll).metrics.items():
+            for name, value in self.learner.learn(unroll).metrics.items():
                 metrics.setdefault(name, []).append(value)
             self._n_updates += 1
             self._since_broadcast += 1
@@ -412,6 +425,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
         if self._begun is None:
             version = self._catch_up()
             self._begin_acting()
+            self._plan(self.n_steps)
             self._begun = _Begun(self._writer(self._make_rollout_buffer(), Successors()), version)
         begun = self._begun
         while len(begun.steps) < self.n_steps:

@@ -5,10 +5,11 @@ A file written then holds the step that is not stored yet, and training that is 
 """
 
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -21,15 +22,19 @@ from polyak.collecting.runner import Runner, flat, unflat
 from polyak.collecting.tensors.actor import TensorActor
 from polyak.collecting.tensors.exploration import exploring_in_tensors
 from polyak.data.step import Step
+from polyak.distributed.learners import LearnerGroup
+from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, Transport
+from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.adapters.infos import episode_columns
 from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.composed import is_composed
-from polyak.envs.masks import mask_size
+from polyak.envs.masks import Masks, mask_size
 from polyak.experience.arrays import place
 from polyak.experience.schema import Column
+from polyak.hyperparameters.declaration import Count, Runners, require
 from polyak.kinds.env_algorithm import Interaction
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.network_algorithm import RELOAD, DeepAlgorithm
 from polyak.learning.learner import Learner
 from polyak.nn.policies.base import Policy
 from polyak.warning import advise
@@ -77,9 +82,26 @@ class Collection:
         return collection
 
 
+@dataclass(eq=False, repr=False)
 class Collecting(Interaction, DeepAlgorithm):
     """Algorithms that learn with networks from the experience that their policy collects."""
 
+    _: KW_ONLY
+    n_runners: Runners = 0
+    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
+    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
+    make the same number of steps with the newest weights."""
+    n_learners: Count = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Transport = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
+
+    built_with: ClassVar[Mapping[str, str]] = {
+        name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")
+    }
     explores_by: ClassVar[tuple[str, ...]] = (
         "learning_starts",
         "action_noise",
@@ -90,16 +112,68 @@ class Collecting(Interaction, DeepAlgorithm):
     """Attributes that exploration is built from, as far as an algorithm has them."""
     stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     """Which masks of a step are stored with it: ``"masks"``, that it was made under, and ``"next_masks"``."""
-    _rows_have_masks: bool = False
-    """Whether a file has brought experience with masks, which environments need not have shown yet."""
-    _explored: list[Any] | None = None
-    """The values that these had when it was."""
-    _collection: Collection | None = None
-    """The one that is going on, or that a file has brought."""
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         self._dials = Dials()
+        self._rows_have_masks = False
+        """Whether a file has brought experience with masks, which environments need not have shown yet."""
+        self._explored: list[Any] | None = None
+        """The values of ``explores_by`` that the exploration of now was built from."""
+        self._collection: Collection | None = None
+        """The one that has begun, or that a file has brought."""
+        self._learners: LearnerGroup | None = None
         super().__post_init__(_init_setup_model)
+
+    # -- environments elsewhere ----------------------------------------------------------------------------------------
+
+    def _as_vec_env(self, env: Any) -> VecEnv:
+        if self.n_runners == 0 or isinstance(env, RemoteEnvs):
+            return super()._as_vec_env(env)
+        return RemoteEnvs(env, self.n_runners, self.transport, self.seed)
+
+    def _masks(self) -> Masks | None:
+        return None if isinstance(self.env, RemoteEnvs) else super()._masks()  # runners find them
+
+    def _take_masks(self, allowed: np.ndarray) -> None:
+        if not isinstance(self.env, RemoteEnvs):
+            super()._take_masks(allowed)
+            return
+        self.env.masked = True
+        self._masks_found()
+
+    @property
+    def _envs_of_an_actor(self) -> int:
+        """Environments that one actor acts in: all, or those of one runner."""
+        return self.env.per_runner if isinstance(self.env, RemoteEnvs) else self.n_envs
+
+    def _plan(self, steps: int) -> None:
+        """So many steps will be asked of the runner, one after another."""
+        assert self.runner is not None
+        self.runner.plan(steps)
+
+    def _episodes_lost(self) -> None:
+        """Some episodes ended without a last step, with the process that made them."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        shared = self.n_learners == 1 or self.learner_class.steps_are_shared
+        fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
+        require(shared, "n_learners", self.n_learners, fix)
+
+    # -- learners elsewhere --------------------------------------------------------------------------------------------
+
+    @property
+    def _compiles(self) -> bool | Literal["auto"]:
+        return False if self.n_learners > 1 and self.compile == "auto" else self.compile  # all must do the same
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if self.n_learners == 1:
+            return
+        if self._learners is None:
+            self._learners = LearnerGroup(self.n_learners, self.transport, self.seed)
+            weakref.finalize(self, self._learners.close)
+        self._learners.begin(self.learner)
 
     # -- environments in tensors ---------------------------------------------------------------------------------------
 
@@ -139,6 +213,11 @@ class Collecting(Interaction, DeepAlgorithm):
         return super()._faster_device(learner)
 
     def _make_runner(self) -> None:
+        if isinstance(self.env, RemoteEnvs):
+            actor: Any = self.make_actor()
+            group: Any = RunnerGroup(self.env, actor, self._dials, self._split, self._heeds_masks)
+            self.runner, group.on_loss = group, self._episodes_lost
+            return
         if not self.in_tensors:
             super()._make_runner()
             return
@@ -174,7 +253,9 @@ class Collecting(Interaction, DeepAlgorithm):
 
     def make_actor(self) -> Actor:
         """Acts with the present policy, and explores as the algorithm does."""
-        actor = (TensorActor if self.in_tensors else Actor)(self._acting_policy, self._exploration())
+        elsewhere = isinstance(self.env, RemoteEnvs)
+        kind = RemoteActor if elsewhere else TensorActor if self.in_tensors else Actor
+        actor = kind(self._acting_policy, self._exploration())
         self._explored = self._exploration_options()
         return actor
 

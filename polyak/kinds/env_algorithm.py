@@ -45,6 +45,8 @@ from polyak.seeding import derived_seed
 from polyak.warning import advise, warn_user
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
+Recipe = str | Callable[..., Any]
+"""What environments are made of: a registered name, or a function, which needs runners (``n_runners``)."""
 _FURTHER_EPISODES = 1
 """Sets the seeds of environments apart from those of evaluations after as many steps."""
 
@@ -149,7 +151,11 @@ class Interaction(Algorithm):
                 f"env={env!r:.200} is a dataset, but {type(self).__name__} learns by acting. Pass an environment, or "
                 f"learn from it with {FROM_DATA.get(type(env.action_space), 'BC')}."
             )
-        self._use_env(as_vec_env(env, verbose=self.verbose))
+        self._use_env(self._as_vec_env(env))
+
+    def _as_vec_env(self, env: Any) -> VecEnv:
+        """Whatever a user calls an environment, as training needs it."""
+        return as_vec_env(env, verbose=self.verbose)
 
     @property
     def _acts(self) -> bool:
@@ -258,7 +264,7 @@ class Interaction(Algorithm):
         """The normalising wrapper among the environment's wrappers, if there is one."""
         return unwrap_vec_normalize(self.env) if self.env is not None else None
 
-    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+    def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         """Go on with another environment of the same spaces.
 
         Args:
@@ -268,7 +274,7 @@ class Interaction(Algorithm):
         Raises:
             ValueError: the spaces or the number of environments differ.
         """
-        vec_env = self._with_statistics(as_vec_env(env, verbose=self.verbose))
+        vec_env = self._with_statistics(self._as_vec_env(env))
         if vec_env.num_envs != self.n_envs:
             raise SpaceError(
                 f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
@@ -407,8 +413,11 @@ class Interaction(Algorithm):
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""
         assert self.runner is not None
+        known = self.runner.env.masked
         self.runner.reset()
-        if not self.runner.env.masked and (masks := self._masks()) is not None:
+        if self.runner.env.masked and not known:
+            self._masks_found()
+        elif not known and (masks := self._masks()) is not None:
             self._use_masks(masks)
 
     def _use_masks(self, masks: Masks) -> None:
@@ -612,7 +621,7 @@ class Interaction(Algorithm):
             self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
             self._above = tuple(map(str, saved.info.get("above_normalizer", ())))
         if env is not None:
-            vec_env = self._with_statistics(as_vec_env(env, verbose=self.verbose))
+            vec_env = self._with_statistics(self._as_vec_env(env))
             check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
             self._use_env(vec_env)
 

@@ -24,7 +24,7 @@ from polyak.envs import VecEnv
 from polyak.envs.composed import as_named
 from polyak.envs.masks import KEY, holds_masks, mask_size
 from polyak.hyperparameters.declaration import Becomes, NonNegative, later, require
-from polyak.kinds.env_algorithm import GymEnv
+from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.learning.engine.device import Work, choose, get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.engine.flops import flops
@@ -73,7 +73,7 @@ class DeepAlgorithm(Algorithm):
 
     policy: Becomes[str | type[Policy], Policy] = later()
     """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the policy itself."""
-    env: Becomes[GymEnv | str | None, VecEnv | None] = later()
+    env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
     learning_rate: NonNegative | Schedule = 3e-4
@@ -233,9 +233,14 @@ class DeepAlgorithm(Algorithm):
             self.device = self._faster_device(learner)
         self.learner: Learner = learner.to(self.device)
         self.learner.precision = self.precision
-        self.engine = Engine(self.learner, self.compile, print if self.verbose >= 1 else None)
+        self.engine = Engine(self.learner, self._compiles, print if self.verbose >= 1 else None)
         self.policy = cast(Any, self.learner.policy)
         self._after_setup()
+
+    @property
+    def _compiles(self) -> bool | Literal["auto"]:
+        """What the engine is asked for."""
+        return self.compile
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = get_schedule_fn(self.learning_rate)

@@ -25,7 +25,7 @@ from polyak.data.replay_memory import ReplayMemory
 from polyak.data.replay_state import EXTRAS
 from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.step import Step
-from polyak.envs import DummyVecEnv, VecEnv, as_vec_env
+from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.samplers import make_prioritized
@@ -41,7 +41,7 @@ from polyak.hyperparameters.declaration import (
 )
 from polyak.kinds.collecting_algorithm import Collecting, Collection
 from polyak.kinds.dataset import check_spaces, learn_from_data, watched
-from polyak.kinds.env_algorithm import GymEnv
+from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
@@ -60,7 +60,7 @@ GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= 
 class OffPolicyAlgorithm(Collecting):
     """Algorithms that learn from a replay buffer, a dataset, or both."""
 
-    env: Becomes[GymEnv | Dataset | str | None, VecEnv | None] = later()
+    env: Becomes[GymEnv | Dataset | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, a registered name, or a :class:`~polyak.data.Dataset` to learn from without
     any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
     _: KW_ONLY
@@ -197,6 +197,10 @@ class OffPolicyAlgorithm(Collecting):
             return "it learns from a dataset as well, counts episodes in train_freq, or has overlap=True"
         return super()._why_numpy()
 
+    def _episodes_lost(self) -> None:
+        if self.replay_buffer is not None:
+            self.replay_buffer.cut_episodes()
+
     def _make_replay_buffer(self) -> ReplayBuffer:
         if self.in_tensors:
             return cast(ReplayBuffer, self._make_tensor_replay())
@@ -284,10 +288,10 @@ class OffPolicyAlgorithm(Collecting):
             self._renew_replay_buffer()
         return self.replay_buffer
 
-    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+    def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         before, runner = self.env, self.runner
         if self.learns_offline:
-            env = as_vec_env(env, verbose=self.verbose)
+            env = self._as_vec_env(env)
             self.n_envs = env.num_envs
         super().set_env(env, force_reset)
         self._check_mixture()
@@ -481,6 +485,7 @@ class OffPolicyAlgorithm(Collecting):
         assert self.runner is not None
         self._begin_acting()
         self._dials.steps = self.num_timesteps
+        self._plan(self.train_freq.frequency if self.train_freq.unit == "step" else 1)
         normalizer = self._vec_normalize_env
         self._vec_normalize_env = frozen(normalizer)
         try:
@@ -499,7 +504,7 @@ class OffPolicyAlgorithm(Collecting):
         """What adds ``action_noise``, if there is any."""
         if self.action_noise is None or not isinstance(self.action_space, spaces.Box):
             return {}
-        self._put(action_noise=for_environments(self.action_noise, self.n_envs))
+        self._put(action_noise=for_environments(self.action_noise, self._envs_of_an_actor))
         return {"noise": AdditiveNoise(self.action_noise)}
 
     def collect(
@@ -526,6 +531,8 @@ class OffPolicyAlgorithm(Collecting):
                 f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
         collection = self._begin_collection()
+        self._dials.steps = self.num_timesteps
+        self._plan(train_freq.frequency - collection.steps if train_freq.unit == "step" else 1)
         try:
             callback.on_rollout_start()
             ask = self._asking(callback, collection, train_freq, replay_buffer, log_interval)
@@ -633,7 +640,7 @@ class OffPolicyAlgorithm(Collecting):
             batch_size = max(1, batch_size // recurrence.length)  # of sequences
         batches = memory.batches(batch_size, self.gamma, gradient_steps, self.dataset_share, normalizer, late)
         for transition, indices in self._split.sample.timing(batches):
-            update = self.learner.update(transition)
+            update = self.learner.learn(transition)
             if self.learns_offline:
                 self._on_step()
             if indices is not None and update.td_error is not None:

@@ -11,6 +11,7 @@ import torch
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
+from polyak.distributed.runners import Transport
 from polyak.envs import VecNormalize
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.env_algorithm import FROM_DATA
@@ -129,6 +130,9 @@ class DatasetAlgorithm(OfflineAlgorithm):
     n_steps: ClassVar[int] = 1  # type: ignore[misc]
     dataset_share: ClassVar[float | None] = None  # type: ignore[misc]
     overlap: ClassVar[bool] = False  # type: ignore[misc]
+    n_runners: ClassVar[int] = 0  # type: ignore[misc]
+    n_learners: ClassVar[int] = 1  # type: ignore[misc]
+    transport: ClassVar[Transport] = "ray"  # type: ignore[misc]
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 from polyak.kinds.collecting_algorithm import Collecting, Collection
-from polyak.kinds.env_algorithm import GymEnv
+from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -70,7 +70,7 @@ class RolloutAlgorithm(Collecting):
         if self.env is not None:
             self.rollout_buffer = self._make_rollout_buffer()
 
-    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+    def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)
         if "rollout_buffer" in vars(self) and isinstance(self.rollout_buffer, TensorRollout) is not self.in_tensors:
             self.rollout_buffer, self._collection = self._make_rollout_buffer(), None
@@ -197,6 +197,7 @@ class RolloutAlgorithm(Collecting):
             rollout_buffer.reset()
             self._successors = Successors()
         collection = self._begin_collection()
+        self._plan(n_steps - collection.steps)
         writer = self._writer(rollout_buffer, self._successors)
         try:
             callback.on_rollout_start()
@@ -320,7 +321,7 @@ class RolloutAlgorithm(Collecting):
         self._turn_dials()
         with self._split.sample:
             batch = next(self._minibatches(None))
-        update = self.learner.update(batch)
+        update = self.learner.learn(batch)
         self._n_updates += 1
         self._record({name: [value] for name, value in update.metrics.items()})
 

@@ -13,12 +13,45 @@ Statistics of batch normalisation, and metrics, are each learner's own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Barrier
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed
 from torch import Tensor
+
+
+def each(batch: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """A function applied to every tensor of named tuples and dicts; whatever else there is stays."""
+    if isinstance(batch, Tensor):
+        return function(batch)
+    if isinstance(batch, dict):
+        return {name: each(part, function) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(each(part, function) for part in batch))
+    return batch
+
+
+def share_of(rows: int, rank: int, size: int, length: int = 1) -> Tensor:
+    """Which of some rows one of several learners gets: as many as each of the others, so that a few are learned from
+    twice where the rows cannot be shared out evenly. ``length`` rows after one another stay together."""
+    sequences = rows // length
+    width = -(-sequences // size)
+    own = torch.arange(rank * width, (rank + 1) * width) % sequences
+    return (own[:, None] * length + torch.arange(length)).flatten()
+
+
+class Fellows(Protocol):
+    """Learners elsewhere that make the steps which one makes here."""
+
+    def update(self, batch: Any) -> Any:
+        """One gradient step of all, each on its share of the rows."""
+        ...
+
+    def call(self, method: str) -> None:
+        """Let all call a method without arguments."""
+        ...
 
 
 class Group(Protocol):

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from polyak.data.batch import gathered
-from polyak.learning.data_parallel import Group
+from polyak.experience.arrays import leaves
+from polyak.learning.data_parallel import Fellows, Group, each, share_of
 from polyak.learning.engine.optimizer_rules import TracedOptimizer
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.nn.policies.base import Policy
@@ -135,6 +136,8 @@ class Learner(nn.Module):
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
     """Of the layers' products in what :meth:`run` calls: see :func:`~polyak.nn.precision.products_in`."""
+    steps_are_shared: ClassVar[bool] = True
+    """Whether all that it learns goes through :meth:`learn`, so that several learners can share it."""
     counters: ClassVar[frozenset[str]] = frozenset({"steps"})
     """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
     engine: Executor | None
@@ -143,6 +146,8 @@ class Learner(nn.Module):
     """Makes sequences into rows, where the policy remembers and is given such."""
     group: Group | None
     """The learners with which this one learns as one; a copy of a learner is in no group."""
+    fellows: Fellows | None
+    """Those of them that follow what this one does."""
 
     def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
@@ -152,16 +157,47 @@ class Learner(nn.Module):
         self._owners: dict[str, nn.Module] = {}
         self.dials: dict[str, Any] = {}
         self._rates: list[Any] = []
-        self.engine = self.group = self.rows_of = None
+        self.engine = self.group = self.rows_of = self.fellows = None
         if recipe is not None:
             self.policy = recipe.make_policy()
             self.dial(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
 
+    def learn(self, batch: Any) -> Update:
+        """:meth:`update` on a batch, of which fellows take their shares: what loops call."""
+        if self.fellows is None:
+            return self.update(batch)
+        shared: Update = self.fellows.update(batch)
+        return shared
+
     def update(self, batch: Any) -> Update:
-        """Learn from one minibatch: here one gradient step."""
+        """Learn from one minibatch: here one gradient step. Learners of a group call it at the same time."""
         self.steps += 1
         update: Update = self.run(self.gradient_step, batch)
         return update
+
+    @property
+    def rows_together(self) -> int:
+        """How many rows of a batch after one another are one sequence."""
+        return 1
+
+    def together(self, method: str) -> None:
+        """Call a method without arguments, here and where fellows are."""
+        if self.fellows is None:
+            getattr(self, method)()
+        else:
+            self.fellows.call(method)
+
+    def share(self, batch: Any, rank: int, size: int) -> Any:
+        """The rows of a batch that one of several learners makes its step on: here along the first axis.
+
+        Args:
+            batch: gathered.
+            rank: which of the learners, from 0.
+            size: how many there are.
+        """
+        first = next(column for column in batch if column is not None)
+        rows = share_of(len(next(leaves(first))), rank, size, self.rows_together)
+        return each(batch, lambda column: column.index_select(0, rows.to(column.device)))
 
     def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
         """Call one of the learner's own methods on a batch, as a compiled program where the engine has one.
@@ -379,7 +415,7 @@ class Learner(nn.Module):
     # -- state --------------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "group": None}
+        return {**super().__getstate__(), "group": None, "fellows": None}
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""

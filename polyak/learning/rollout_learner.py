@@ -28,6 +28,10 @@ class RolloutLearner(Learner):
     policy: Any
     """An :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`, or another of which a subclass knows values."""
 
+    @property
+    def rows_together(self) -> int:
+        return int(getattr(self.policy, "sequence_length", 1))
+
     @torch.no_grad()
     def prepare(self, rows: tuple[Any, ...], successors: States, acting: Any) -> Evaluation:
         """Values and log-probabilities of a rollout's rows, and values of those successors that no row holds.

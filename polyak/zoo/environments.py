@@ -30,12 +30,14 @@ def make_envs(
     env_kwargs: dict[str, Any] | None = None,
     vec_env: str = "dummy",
     monitor_dir: Path | None = None,
+    start_index: int = 0,
     normalize: Callable[[VecEnv], VecEnv] | None = None,
 ) -> VecEnv:
     """Build `n_envs` vectorised copies of `environment`: monitored, wrapped and stacked.
 
-    `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy. They are not
-    normalised, unless `normalize` does it, beneath the stack of frames: there the Zoo's statistics belong.
+    `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy, whose names count from
+    `start_index`. They are not normalised, unless `normalize` does it, beneath the stack of frames: there the Zoo's
+    statistics belong.
     """
     from polyak.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, as_vec_env, make_vec_env
 
@@ -47,6 +49,7 @@ def make_envs(
         environment.spec,
         n_envs=n_envs,
         seed=seed,
+        start_index=start_index,
         monitor_dir=None if monitor_dir is None else str(monitor_dir),
         wrapper_class=WrapperChain(settings.env_wrapper) if settings.env_wrapper else None,
         env_kwargs={**settings.env_kwargs, **(env_kwargs or {})},

@@ -57,7 +57,7 @@ class TrainOptions(OptimizeOptions):
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": ("algo", "env", "n_timesteps", "seed", "log_folder", "verbose", "progress"),
         "Settings": ("hyperparams", "conf_file", "trust"),
-        "Environments": ("n_envs", "vec_env", "env_kwargs", "gym_packages"),
+        "Environments": ("n_envs", "vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
         "Evaluations": ("eval_freq", "eval_episodes", "n_eval_envs", "eval_env_kwargs"),
         "Files": ("save_freq", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log"),
         "What to learn from": ("trained_agent", "truncate_last_trajectory", "dataset"),
@@ -89,6 +89,13 @@ class TrainOptions(OptimizeOptions):
     )
     n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.", at_most=MOST_ENVS)
     vec_env: str = option("dummy", "--vec-env", help="dummy (in this process) or subproc (worker processes).")
+    n_runners: int = option(
+        0,
+        "--n-runners",
+        help="Processes that step the environments, an equal share each; 0: this one.",
+        at_most=MOST_PROCESSES,
+    )
+    transport: str = option("ray", "--transport", help="How --n-runners are reached: ray, or local (in this process).")
     device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
     num_threads: int = option(
         -1,
@@ -200,6 +207,7 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     _check(options, algorithm)
     if options.n_envs > 0:
         settings.n_envs = options.n_envs
+    _check_runners(options, algorithm, settings)
     if "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm) and (changed := fit_batch(settings)):
         note(changed)
     if dataset is not None and settings.normalize is not None:
@@ -279,6 +287,27 @@ def _check(options: TrainOptions, algorithm: type[Any]) -> None:
         writable_folder("--tensorboard-log", options.tensorboard_log)
 
 
+def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
+    """Refuse runners that have nothing to do, or could not do it."""
+    runners = options.n_runners
+    if runners < 0:
+        raise ZooError(f"--n-runners must be at least 0, got {runners}.")
+    if runners == 0:
+        return
+    if "n_runners" not in parameter_names(algorithm) or options.dataset:
+        raise ZooError(f"--n-runners {runners}: this training does not act with networks. Leave the option out.")
+    if settings.normalize is not None:
+        raise ZooError(
+            f"--n-runners {runners}: each would normalise by statistics of its own, and {settings.source} says "
+            "normalize. Give -params normalize:False."
+        )
+    if settings.n_envs % runners:
+        most = runners * -(-settings.n_envs // runners)
+        raise ZooError(
+            f"--n-runners {runners} cannot share {settings.n_envs} environments evenly. Give --n-envs {most}."
+        )
+
+
 class _Run:
     """One training run: its environments, model, callbacks and files."""
 
@@ -323,9 +352,29 @@ class _Run:
         with usage_errors(f"Cannot make the environment {self.env_id}"):
             normalize = self._normalize_beneath()
             self._is_beneath = normalize is not None
+            if self.options.n_runners:
+                return self._elsewhere()
             return self._make_envs(
                 self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path, normalize=normalize
             )
+
+    def _elsewhere(self) -> VecEnv:
+        """The environments of runners, which count their monitor files on."""
+        from polyak.distributed.runners import RemoteEnvs
+
+        runners, share = self.options.n_runners, self.settings.n_envs // self.options.n_runners
+        kwargs = {"env_kwargs": self.env_kwargs, "vec_env": self.options.vec_env, "monitor_dir": self.folder.path}
+        make = partial(make_envs, self.environment, self.settings, share, seed=None, **kwargs)
+        transport: Any = self.options.transport
+        envs = RemoteEnvs(lambda index: make(start_index=share * index), runners, transport, self.options.seed)
+        self.envs.append(envs)
+        return envs
+
+    @property
+    def _runners(self) -> dict[str, Any]:
+        """What a model is constructed with."""
+        options = self.options
+        return {"n_runners": options.n_runners, "transport": options.transport} if options.n_runners else {}
 
     def _data(self, dataset: Dataset) -> Dataset:
         """The dataset to learn from, with the spaces of the environment that will be evaluated in."""
@@ -367,6 +416,7 @@ class _Run:
             device=self.options.device,
             verbose=self.options.verbose,
             tensorboard_log=self._tensorboard_log(),
+            **self._runners,
         )
 
     def _continued_model(self, env: VecEnv | Dataset) -> Any:
@@ -381,6 +431,7 @@ class _Run:
             verbose=self.options.verbose,
             tensorboard_log=self._tensorboard_log(),
             trust=self.options.trust,
+            **self._runners,
             **arguments,
         )
         if self.dataset is not None:

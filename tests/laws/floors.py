@@ -23,6 +23,7 @@ FLOORS = {
     "learning": 3,
     "collecting": 4,
     "checkpoint": 5,
+    "distributed": 5,
     "evaluation": 5,
     "logging": 5,
     "callbacks": 6,

@@ -15,7 +15,7 @@ from polyak.compat.ray import {config}
 from polyak.compat.ray.environments import portable
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
 from polyak.compat.ray.processes.runner_worker import RunnerWorker
-from polyak.compat.ray.processes.weights import flat_weights
+from polyak.distributed.weights import flat_weights
 
 config = {config}().environment("CartPole-v1").debugging(seed=0)
 runner = RunnerWorker(portable(config), 1)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from polyak.compat.ray.processes import ray_workers
-from polyak.compat.ray.processes.ray_workers import Failure, Workers
+from polyak.distributed import ray_workers
+from polyak.distributed.ray_workers import Failure, Workers
 from tests.scale.fake_ray import FakeRay
 
 

@@ -18,9 +18,9 @@ from polyak.compat.ray.processes.dealing import dealt
 from polyak.compat.ray.processes.evaluators import parts_of
 from polyak.compat.ray.processes.experience import Lanes, Outbox, steps_in
 from polyak.compat.ray.processes.fragments import Fragment, joined
-from polyak.compat.ray.processes.ray_workers import Failure
 from polyak.compat.ray.processes.shards import ShardedReplayBuffer
 from polyak.data import ReplayBuffer, Transition
+from polyak.distributed.ray_workers import Failure
 from polyak.experience import Experience
 from polyak.experience.samplers import Prioritized
 from polyak.hyperparameters.declaration import HyperparameterError

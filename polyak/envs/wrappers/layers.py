@@ -73,7 +73,7 @@ def turned_images(env: VecEnv | None) -> list[str | None]:
         elif not isinstance(layer, VecNormalize) and not _passes_on(layer, "observations"):
             break
         layer = layer.venv
-    return found
+    return found + getattr(layer, "turned", [])
 
 
 def check_one_normaliser(env: VecEnv) -> None:

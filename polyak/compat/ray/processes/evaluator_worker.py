@@ -15,7 +15,7 @@ from polyak.compat.ray.evaluation import Order, Played, play
 from polyak.compat.ray.filters import Moments, filter_around
 from polyak.compat.ray.plain import acting_part_of
 from polyak.compat.ray.processes.elsewhere import Spaces
-from polyak.compat.ray.processes.weights import put_back
+from polyak.distributed.weights import put_back
 
 
 class EvaluatorWorker:

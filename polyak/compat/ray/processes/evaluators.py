@@ -9,8 +9,8 @@ from polyak.compat.ray.environments import portable
 from polyak.compat.ray.evaluation import Order, Played
 from polyak.compat.ray.filters import Moments, filter_around
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
-from polyak.compat.ray.processes.ray_workers import Failure, Workers
-from polyak.compat.ray.processes.weights import flat_weights
+from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.weights import flat_weights
 from polyak.warning import warn_user
 
 SEEDS_APART = 10_007

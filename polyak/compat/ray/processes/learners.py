@@ -11,8 +11,8 @@ from polyak.compat.ray.environments import portable
 from polyak.compat.ray.groups import LocalLearner
 from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.compat.ray.processes.learner_worker import LearnerWorker
-from polyak.compat.ray.processes.ray_workers import Failure, Workers
 from polyak.compat.ray.processes.state import state_of, values_of
+from polyak.distributed.ray_workers import Failure, Workers
 from polyak.warning import warn_user
 
 ATTEMPTS = 3

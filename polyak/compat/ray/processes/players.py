@@ -10,8 +10,8 @@ from typing import Any
 import cloudpickle
 
 from polyak.algorithms.search.crew import Crew, Job, PlayerError, Seat, Weights, Worker, raised
-from polyak.compat.ray.processes.ray_workers import Failure as Lost
-from polyak.compat.ray.processes.ray_workers import Workers
+from polyak.distributed.ray_workers import Failure as Lost
+from polyak.distributed.ray_workers import Workers
 from polyak.envs.vec.env_worker import Failure
 
 PATIENCE = 600.0

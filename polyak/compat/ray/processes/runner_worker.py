@@ -17,7 +17,7 @@ from polyak.compat.ray.filters import Moments, filter_around
 from polyak.compat.ray.plain import acting_part_of
 from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.compat.ray.processes.fragments import Fragment, taken_from
-from polyak.compat.ray.processes.weights import put_back
+from polyak.distributed.weights import put_back
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.lessons import Lessons
 from polyak.kinds.off_policy import OffPolicyAlgorithm

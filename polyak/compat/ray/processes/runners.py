@@ -15,10 +15,10 @@ from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.compat.ray.processes.fragments import Fragment
 from polyak.compat.ray.processes.learning import Learning, learning_of
-from polyak.compat.ray.processes.ray_workers import Failure, Workers
 from polyak.compat.ray.processes.runner_worker import RunnerWorker
 from polyak.compat.ray.processes.statistics import SharedStatistics
-from polyak.compat.ray.processes.weights import flat_weights
+from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.weights import flat_weights
 from polyak.kinds.lessons import Lessons
 from polyak.warning import warn_user
 

@@ -1,0 +1,1 @@
+"""Training with processes elsewhere: runners that collect, what reaches them, and what travels."""

@@ -1,0 +1,133 @@
+"""How learners add up what they have: over sockets between processes, or in turns within one."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+from threading import Condition
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from polyak.seeding import rng_state, set_rng_state
+
+
+class SocketGroup:
+    """One learner's place in a group whose members are in processes of their own.
+
+    Args:
+        address: of the machine of rank 0.
+        port: where it listens.
+        rank: of this learner.
+        size: how many there are.
+        timeout: seconds to wait for the others.
+        store: that of rank 0, which is asked; ``None`` reaches it.
+    """
+
+    def __init__(
+        self, address: str, port: int, rank: int, size: int, timeout: float, store: dist.TCPStore | None = None
+    ) -> None:
+        self.size, patience = size, timedelta(seconds=timeout)
+        store = store or dist.TCPStore(address, port, size, False, patience)
+        self._group = dist.ProcessGroupGloo(dist.PrefixStore("learners", store), rank, size, patience)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """See :meth:`polyak.learning.data_parallel.Group.sum`.
+
+        Raises:
+            RuntimeError: another learner is gone.
+        """
+        self._group.allreduce([tensor]).wait()
+        return tensor
+
+
+def listening(size: int, timeout: float) -> dist.TCPStore:
+    """Where learners meet: made by rank 0, at a port that is free."""
+    return dist.TCPStore("0.0.0.0", 0, size, True, timedelta(seconds=timeout), wait_for_workers=False)
+
+
+def own_address() -> str:
+    """Of this machine, as others reach it; of one that has no network its own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        try:
+            found.connect(("10.255.255.255", 1))  # nothing is sent
+            return str(found.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+class Turns:
+    """Learners in threads of one process, of which one runs at a time, each with random streams of its own: equal seeds
+    give equal numbers.
+
+    Args:
+        size: how many there are; rank 0 runs in the thread that asks the others.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._changed, self._turn = Condition(), 0
+        self._streams: list[Any] = [None] * size
+        self._parts: list[Tensor] = [torch.empty(0)] * size
+        self._total = torch.empty(0)
+        self._active: set[int] = set()
+        self._failed = False
+
+    def place(self, rank: int) -> _Turn:
+        """One learner's place."""
+        return _Turn(self, rank)
+
+    def begin(self) -> None:
+        """All have something to do; rank 0 runs."""
+        self._turn, self._active, self._failed = 0, set(range(self.size)), False
+
+    def enter(self, rank: int) -> None:
+        """Wait for the turn of one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn == rank)
+        if self._streams[rank] is not None:
+            set_rng_state(*self._streams[rank])
+
+    def leave(self, rank: int, done: bool = False, failed: bool = False) -> None:
+        """Let the next one run that has something to do; rank 0 waits for all others."""
+        self._streams[rank] = rng_state()
+        with self._changed:
+            self._failed |= failed
+            if done:
+                self._active.discard(rank)
+            later = [(other - rank) % self.size or self.size for other in self._active | {0}]
+            self._turn = (rank + min(later)) % self.size
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Rank 0 has done its part: let the others do theirs."""
+        while self._active - {0}:
+            self.leave(0)
+            self.enter(0)
+
+    def sum(self, rank: int, tensor: Tensor) -> Tensor:
+        """As :meth:`~polyak.learning.data_parallel.Group.sum`; added in the order of ranks.
+
+        Raises:
+            RuntimeError: another learner does not come, since it has failed.
+        """
+        self._parts[rank] = tensor
+        if rank + 1 == self.size:
+            self._total = torch.stack(self._parts).sum(0)
+        self.leave(rank)
+        self.enter(rank)
+        if self._failed:
+            raise RuntimeError("another learner has failed in this step.")
+        return self._total.clone()
+
+
+class _Turn:
+    """A place among :class:`Turns`."""
+
+    def __init__(self, turns: Turns, rank: int) -> None:
+        self._turns, self._rank, self.size = turns, rank, turns.size
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return self._turns.sum(self._rank, tensor)

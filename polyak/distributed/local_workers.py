@@ -1,0 +1,49 @@
+"""Objects in this process, asked as if each were in a process of its own: for tests and debuggers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class LocalWorkers:
+    """Objects of a class; see :class:`~polyak.distributed.ray_workers.Workers`, whose interface this is.
+
+    Args:
+        cls: their class.
+        arguments: for the constructor of each.
+    """
+
+    def __init__(self, cls: type, arguments: Sequence[tuple[Any, ...]]) -> None:
+        self.restarts = 0
+        self._objects = [cls(*each) for each in arguments]
+        self._answers: list[tuple[int, str, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def put(self, value: Any) -> Any:
+        """The value itself: nothing travels."""
+        return value
+
+    def ask(self, worker: int, method: str, *arguments: Any) -> None:
+        """Let one of them do something, at once; what it raises is raised."""
+        try:
+            self._answers.append((worker, method, getattr(self._objects[worker], method)(*arguments)))
+        except BaseException:
+            self._answers.clear()
+            raise
+
+    def answers(self) -> list[tuple[int, str, Any]]:
+        """What was answered since the last time: (which of them, method, result)."""
+        found, self._answers = self._answers, []
+        return found
+
+    def renew(self, worker: int) -> None:
+        """Nothing: none of them is ever gone."""
+
+    def stop(self) -> None:
+        """End all."""
+        for one in self._objects:
+            one.close()
+        self._objects = []

@@ -1,0 +1,317 @@
+"""A runner with environments and an actor of its own, as another process holds it. It does not know how it is reached.
+
+Shapes: T steps of N environments.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from polyak.collecting.actor import Actor
+from polyak.collecting.runner import Runner
+from polyak.data.step import Step
+from polyak.distributed.weights import put_back
+from polyak.envs import as_vec_env, unwrap_vec_normalize
+from polyak.envs.adapters.vec_env import FromVecEnv
+from polyak.envs.composed import is_composed
+from polyak.envs.masks import find_masks
+from polyak.envs.wrappers.layers import turned_images
+from polyak.experience.arrays import assign, mapped
+from polyak.experience.record import Experience
+from polyak.seeding import rng_state, set_random_seed, set_rng_state
+
+EXTRA = "extras/"
+SEEDS_APART = 1000
+"""Between the seeds of two runners."""
+
+
+class Described(NamedTuple):
+    """What must be known of a runner's environments."""
+
+    num_envs: int
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    turned: list[str | None]
+    """Keys of the images whose channels were last; ``None`` of an observation that is one."""
+
+
+class Order(NamedTuple):
+    """What a runner is to collect."""
+
+    steps: int
+    """T"""
+    made: int
+    """Environment steps that all runners have made so far, by which exploration goes."""
+    epsilon: float
+    """Probability of a random action, where exploration has one."""
+    stride: int
+    """Environment steps that all runners make while this one steps its environments once."""
+    begins: bool
+    """Whether a new collection begins, for which exploration draws its noise."""
+
+
+class Ends(NamedTuple):
+    """What the rows of a step in which episodes ended led to."""
+
+    step: int
+    rows: np.ndarray
+    """[K] of the environments."""
+    successors: Any
+    """[K, ...]"""
+    memory: dict[str, np.ndarray]
+    """Name -> [K, ...] the recurrent state after the step."""
+    episodes: dict[str, np.ndarray]
+    """Columns about the episodes, [N] each."""
+
+
+class Chunk(NamedTuple):
+    """T steps of one runner."""
+
+    columns: Experience
+    """[T, N, ...] ``observations``, ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``,
+    ``episode_starts``, unless actions are composed ``env_actions``, and those of
+    :attr:`~polyak.data.step.Step.extras`, whose names begin with :data:`EXTRA` here."""
+    env_actions: list[list[Any]] | None
+    """[T][N] of a Dict or Tuple space."""
+    ends: list[Ends]
+    infos: list[Sequence[dict[str, Any]]]
+    """[T][N]"""
+    observations: Any
+    """[N, ...] to act on next."""
+    allowed: np.ndarray | None
+    """[N, M] which choices are allowed then; ``None``: all."""
+    memory: dict[str, np.ndarray]
+    """Name -> [N, ...] the recurrent state then."""
+
+
+class RunnerProcess:
+    """Collects with the weights that it is given.
+
+    It has random streams of its own, also in a process that it shares with others: what is drawn here changes nothing
+    there.
+
+    Args:
+        make_env: pickled: the registered name of an environment, or a function that makes one, or a vector of them. A
+            function that has an argument is given ``index``.
+        index: which of the runners, from 0.
+        seed: of the model; ``None``: none.
+        alone: it has the process for itself, and one thread.
+
+    Raises:
+        ValueError: the environments are normalised by a ``VecNormalize``.
+    """
+
+    def __init__(self, make_env: bytes, index: int, seed: int | None, alone: bool) -> None:
+        if alone:
+            torch.set_num_threads(1)
+        self.env = as_vec_env(_made(cloudpickle.loads(make_env), index))
+        if unwrap_vec_normalize(self.env) is not None:
+            raise ValueError(
+                "each runner would normalise by statistics of its own: with n_runners, leave VecNormalize out of what "
+                "env makes."
+            )
+        self.rows = FromVecEnv(self.env)
+        self.index = index
+        self.runner: Runner | None = None
+        self._streams: Any = None
+        with self._own_streams():
+            if seed is None:
+                set_random_seed(int(np.random.SeedSequence().generate_state(1)[0]))
+            else:
+                self._seed(seed)
+
+    @contextmanager
+    def _own_streams(self) -> Iterator[None]:
+        """While the block runs, the generators of the process are in the states that this runner left them in."""
+        before = rng_state()
+        if self._streams is not None:
+            set_rng_state(*self._streams)
+        try:
+            yield
+        finally:
+            self._streams = rng_state()
+            set_rng_state(*before)
+
+    def describe(self) -> tuple[int, Described]:
+        """Its process, and its environments."""
+        env = self.env
+        return os.getpid(), Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
+
+    def seed(self, seed: int) -> None:
+        """Seed environments and random streams by a model's seed."""
+        with self._own_streams():
+            self._seed(seed)
+
+    def _seed(self, seed: int) -> None:
+        own = (seed + SEEDS_APART * self.index) % 2**32
+        set_random_seed(own)
+        self.env.seed(own)
+        self._seed_random_actions(own)
+        self._own_seed = own
+
+    def _seed_random_actions(self, seed: int) -> None:
+        for space in self._sampled():
+            space.seed(seed)
+
+    def _sampled(self) -> list[spaces.Space[Any]]:
+        """The spaces that exploration draws from."""
+        acting: Any = None if self.runner is None else self.runner.actor
+        parts = [] if acting is None else acting.exploration.values()
+        return list({id(part.random.space): part.random.space for part in parts if hasattr(part, "random")}.values())
+
+    def take_actor(self, pickled: bytes, uses_masks: bool) -> None:
+        """Act with this policy, explore in this way.
+
+        Args:
+            pickled: policy, exploration by name, and the numbers that it goes by.
+            uses_masks: whether the policy is to know which choices are allowed.
+        """
+        policy, exploration, self.dials = cloudpickle.loads(pickled)
+        self.uses_masks = uses_masks
+        with self._own_streams():
+            if self.runner is None:
+                self.runner = Runner(self.rows, Actor(policy, exploration))
+                self._seed_random_actions(getattr(self, "_own_seed", int(np.random.randint(2**31))))
+                return
+            actor: Any = self.runner.actor
+            memory, drawn = actor.memory, [space.np_random.bit_generator.state for space in self._sampled()]
+            actor.adopt(policy)
+            actor.explore(exploration)
+            actor.memory = memory
+            for space, state in zip(self._sampled(), drawn, strict=False):
+                space.np_random.bit_generator.state = state
+
+    def reset(self) -> tuple[Any, np.ndarray | None]:
+        """Begin new episodes. -> observations [N, ...] and which choices are allowed [N, M], if anything says so"""
+        assert self.runner is not None
+        with self._own_streams():
+            self.runner.reset()
+            if self.uses_masks and self.rows.masks is None and (masks := find_masks(self.env)) is not None:
+                self.rows.masks = masks
+                self.runner.allowed = masks.after_reset(self.runner.stored_obs)
+        return self.runner.obs, self.runner.allowed
+
+    def collect(self, weights: np.ndarray, order: Order) -> Chunk:
+        """Make steps with these weights of the policy."""
+        runner = self.runner
+        assert runner is not None
+        actor: Any = runner.actor
+        put_back(actor.policy, weights)
+        with self._own_streams():
+            self.dials.epsilon = order.epsilon
+            actor.begin(self.rows.num_envs, order.begins)
+            chunk = _Chunk(order.steps, is_composed(self.rows.action_space))
+            for number in range(order.steps):
+                self.dials.steps = order.made + number * order.stride
+                chunk.add(runner.step(), actor.memory)
+        return chunk.done(runner, actor.memory)
+
+    # -- what a model asks of its environments -------------------------------------------------------------------------
+
+    def ask_env(self, method: str, indices: list[int], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """What a method of the vectorised environment returns: ``get_attr``, ``env_method`` and their like."""
+        with self._own_streams():
+            return getattr(self.env, method)(*arguments, indices=indices, **named)
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """All that decides what it collects next, as plain data."""
+        assert self.runner is not None
+        values, arrays = self._streams
+        return {
+            "environments": self.rows.get_state(),
+            "runner": self.runner.state(),
+            "actor": self.runner.actor.state(),
+            "streams": {"values": values, "arrays": arrays},
+            "random_actions": [space.np_random.bit_generator.state for space in self._sampled()],
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what :meth:`state` returned."""
+        assert self.runner is not None
+        allowed = state["runner"].get("allowed")
+        with self._own_streams():
+            self.rows.set_state(state["environments"])
+            if allowed is not None and self.uses_masks and self.rows.masks is None:
+                self.env.unwrapped.reset_infos = [{"action_mask": row} for row in np.asarray(allowed).astype(bool)]
+                self.rows.masks = find_masks(self.env)
+            self.runner.load_state(state["runner"])
+            self.runner.actor.load_state(state["actor"])
+            for space, drawn in zip(self._sampled(), state["random_actions"], strict=False):
+                space.np_random.bit_generator.state = drawn
+        self._streams = state["streams"]["values"], state["streams"]["arrays"]
+        self.env.unwrapped._reset_seeds()
+
+    def close(self) -> None:
+        """Free the environments."""
+        self.env.close()
+
+
+def _made(recipe: Any, index: int) -> Any:
+    """What a recipe makes for one of the runners; a name is returned as it is."""
+    if isinstance(recipe, str):
+        return recipe
+    parameters = inspect.signature(recipe).parameters.values()
+    wants = [one for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+    return recipe(index) if wants else recipe()
+
+
+class _Chunk:
+    """Steps on their way into the columns of a :class:`Chunk`.
+
+    Args:
+        steps: T
+        composed: whether actions are values of a Dict or Tuple space.
+    """
+
+    def __init__(self, steps: int, composed: bool) -> None:
+        self.steps, self.composed, self.made = steps, composed, 0
+        self.columns: dict[str, Any] = {}
+        self.env_actions: list[list[Any]] | None = [] if composed else None
+        self.ends: list[Ends] = []
+        self.infos: list[Any] = []
+
+    def add(self, step: Step, memory: Mapping[str, torch.Tensor] | None) -> None:
+        """One more; ``memory``: the recurrent state after it."""
+        row = {
+            "observations": step.observations,
+            "actions": step.actions,
+            "rewards": step.rewards,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "dones": step.dones,
+            "episode_starts": step.episode_starts,
+            **{f"{EXTRA}{name}": column for name, column in step.extras.items()},
+        }
+        if self.env_actions is None:
+            row["env_actions"] = step.env_actions
+        else:
+            self.env_actions.append(list(step.env_actions))
+        for name, column in row.items():
+            if name not in self.columns:  # some come with the policy's actions alone, not with random ones
+                self.columns[name] = mapped(lambda part: np.zeros((self.steps, *part.shape), part.dtype), column)
+            assign(self.columns[name], self.made, column)
+        if step.ended or step.episodes:
+            rows = step.dones.nonzero()[0]
+            successors = mapped(lambda part: part[rows], step.next_observations)
+            after = {name: part.numpy(force=True)[rows] for name, part in (memory or {}).items()}
+            self.ends.append(Ends(self.made, rows, successors, after, dict(step.episodes)))
+        self.infos.append(list(step.infos))
+        self.made += 1
+
+    def done(self, runner: Runner, memory: Mapping[str, torch.Tensor] | None) -> Chunk:
+        """With what there is after the last step."""
+        after = {name: part.numpy(force=True).copy() for name, part in (memory or {}).items()}
+        observations = mapped(np.array, runner.obs)
+        columns = Experience(self.columns)
+        return Chunk(columns, self.env_actions, self.ends, self.infos, observations, runner.allowed, after)

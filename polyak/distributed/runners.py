@@ -1,0 +1,535 @@
+"""Runners elsewhere as one: environments that they step, and a collector that hands out their steps as a runner would.
+
+Each runner makes the steps of a whole collection with the newest weights, and sends them as columns. They are handed
+out row by row, so that what collects, stores and learns is the same code as with environments in this process.
+
+Shapes: T steps of N environments, those of all runners side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import cloudpickle
+import numpy as np
+import torch
+
+from polyak.collecting.actor import Actor, copy_of
+from polyak.collecting.exploration import Dials, Exploration
+from polyak.collecting.runner import flat, unflat
+from polyak.collecting.time_split import TimeSplit
+from polyak.data.step import NO_EXTRAS, Observations, Step
+from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Order, RunnerProcess
+from polyak.distributed.weights import flat_weights
+from polyak.envs import VecEnv
+from polyak.envs.adapters.infos import SUCCEEDED
+from polyak.envs.composed import is_composed
+from polyak.experience.arrays import assign, joined, mapped
+from polyak.experience.record import Experience
+from polyak.nn.policies.base import Policy
+from polyak.seeding import derived_seed
+from polyak.warning import warn_user
+
+Transport = Literal["ray", "local"]
+"""How runners are reached: in processes on Ray, or in this process."""
+PATIENCE = 600.0
+"""Seconds after which a process that has not answered is replaced."""
+MOST_RESTARTS = 100
+"""Replaced runners after which training ends with an error."""
+
+
+class RemoteEnvs(VecEnv):
+    """Environments that runners make and step, as a model sees them.
+
+    Args:
+        env: the registered name of an environment, or a function that makes one, or a vector of them; each runner makes
+            its own. A function that has an argument is given the number of the runner, from 0.
+        n_runners: how many runners.
+        transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
+        seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
+
+    Raises:
+        ValueError: ``env`` is an environment, which cannot be in several processes.
+        ImportError: ``polyak[scale]`` is missing.
+    """
+
+    def __init__(self, env: Any, n_runners: int, transport: Transport = "ray", seed: int | None = None) -> None:
+        if not (isinstance(env, str) or callable(env)):
+            raise ValueError(
+                f"env={env!r:.200} is in this process, and n_runners={n_runners} runners make environments of their "
+                "own. Pass a registered name, or a function such as lambda: make_vec_env('CartPole-v1', n_envs=4)."
+            )
+        self.recipe = env
+        made = cloudpickle.dumps(env)
+        arguments = [(made, index, seed, transport == "ray") for index in range(n_runners)]
+        self.workers: Workers | LocalWorkers = (
+            LocalWorkers(RunnerProcess, arguments)
+            if transport == "local"
+            else Workers(RunnerProcess, arguments, PATIENCE)
+        )
+        self.n_runners, self.masked, self.resets = n_runners, False, 0
+        self._early: list[tuple[int, str, Any]] = []
+        self.processes: list[int] = []
+        """Of the runners."""
+        self.on_loss: Callable[[int], None] = lambda worker: None
+        """Called when a runner was lost and another one has taken its place, which begins new episodes."""
+        try:
+            found = self.ask_all("describe")
+        except BaseException:
+            self.workers.stop()
+            raise
+        self.processes = [process for process, _ in found]
+        described: list[Described] = [one for _, one in found]
+        first = described[0]
+        for one in described[1:]:
+            if one != first:
+                self.workers.stop()
+                raise ValueError(
+                    f"env={env!r:.200} made other environments in one runner than in another: {one}, {first}."
+                )
+        self.per_runner, self.turned = first.num_envs, first.turned
+        super().__init__(n_runners * first.num_envs, first.observation_space, first.action_space)
+
+    # -- asking runners ------------------------------------------------------------------------------------------------
+
+    def ask_all(self, method: str, *arguments: Any) -> list[Any]:
+        """What each runner answers to the same question."""
+        return self.ask_each(method, [arguments] * self.n_runners)
+
+    def ask_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What each runner answers, asked with its own arguments."""
+        for worker, own in enumerate(arguments):
+            self.workers.ask(worker, method, *own)
+        return self.gather(method, arguments)
+
+    def gather(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The answers to what was asked of each runner. One that was lost is replaced, and asked again."""
+        found: dict[int, Any] = {}
+        while len(found) < self.n_runners:
+            early, self._early = self._early, []
+            for worker, asked, answer in early or self.workers.answers():
+                if isinstance(answer, Failure):
+                    self._replace(worker, answer)
+                    self.workers.ask(worker, method, *arguments[worker])
+                elif asked == method:
+                    found[worker] = answer
+                elif asked == "describe":
+                    self.processes[worker], _ = answer
+        return [found[worker] for worker in range(self.n_runners)]
+
+    def _replace(self, worker: int, failure: Failure) -> None:
+        if not failure.gone:
+            raise failure.error
+        known = f"runner {worker + 1} of {self.n_runners} is gone: {str(failure.error).partition(chr(10))[0]}"
+        if self.workers.restarts >= MOST_RESTARTS:
+            raise RuntimeError(f"{known} It was not replaced: {MOST_RESTARTS} have been.") from failure.error
+        warn_user(f"{known} Another one takes its place and begins new episodes.", RuntimeWarning)
+        self.workers.renew(worker)
+        self.workers.ask(worker, "describe")
+        self.on_loss(worker)
+
+    # -- what a model asks of its environments -------------------------------------------------------------------------
+
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        if seed is None:
+            seed = int(np.random.randint(0, np.iinfo(np.uint32).max, dtype=np.uint32))
+        self._seeds = [seed, *[None] * (self.num_envs - 1)]
+        self.ask_all("seed", seed)
+        return self._seeds
+
+    def reset(self) -> Any:
+        self._refuse()
+
+    def step_async(self, actions: Any) -> None:
+        self._refuse()
+
+    def step_wait(self) -> Any:
+        self._refuse()
+
+    def _refuse(self) -> Any:
+        raise RuntimeError(
+            "these environments are stepped by runners (n_runners), which act with the model's policy. To evaluate, "
+            "make another environment."
+        )
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return self._each("get_attr", indices, attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        self._each("set_attr", indices, attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        return self._each("env_method", indices, method_name, *method_args, **method_kwargs)
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return self._each("env_is_wrapped", indices, wrapper_class)
+
+    def _each(self, method: str, indices: Any, *arguments: Any, **named: Any) -> list[Any]:
+        """Ask the runners of some environments, in the order of ``indices``."""
+        wanted = list(self._get_indices(indices))
+        found: dict[int, Any] = {}
+        for worker in sorted({index // self.per_runner for index in wanted}):
+            rows = [index for index in dict.fromkeys(wanted) if index // self.per_runner == worker]
+            own = [index % self.per_runner for index in rows]
+            answer = self._ask_env(worker, method, own, arguments, named)
+            found |= dict(zip(rows, answer if answer is not None else [None] * len(rows), strict=True))
+        return [found[index] for index in wanted]
+
+    def _ask_env(self, worker: int, *question: Any) -> Any:
+        """What the environments of one runner answer, though it may be making steps meanwhile."""
+        self.workers.ask(worker, "ask_env", *question)
+        while True:
+            for one, asked, answer in self.workers.answers():
+                if (one, asked) != (worker, "ask_env"):
+                    self._early.append((one, asked, answer))
+                elif isinstance(answer, Failure):
+                    raise answer.error
+                else:
+                    return answer
+
+    def get_state(self) -> dict[str, Any]:
+        return {"runners": self.ask_all("state")}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.ask_each("load_state", [(one,) for one in state["runners"]])
+
+    def close(self) -> None:
+        """End the runners."""
+        self.workers.stop()
+
+
+class RemoteActor(Actor):
+    """The policy and the exploration that runners act with, as copies of their own.
+
+    Attributes:
+        is_new: whether runners do not have it yet.
+        begins: whether the next steps begin a collection.
+    """
+
+    is_new, begins = True, True
+
+    def adopt(self, policy: Policy) -> None:
+        super().adopt(policy)
+        self.is_new = True
+
+    def explore(self, exploration: Mapping[str, Exploration]) -> None:
+        super().explore(exploration)
+        self.is_new = True
+
+    def begin(self, rows: int, anew: bool = True) -> None:
+        self.policy.set_training_mode(False)
+        self.begins = anew
+
+    def prepare(self, observations: Observations) -> None:
+        """Nothing: it does not act here."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing: runners have what there is to know."""
+        return {}
+
+
+class RunnerGroup:
+    """Runners elsewhere, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
+
+    Args:
+        env: their environments.
+        actor: what they act with.
+        numbers: that exploration goes by.
+        split: where to add up how long collecting takes.
+        uses_masks: whether the policy is to know which choices are allowed.
+    """
+
+    def __init__(
+        self, env: RemoteEnvs, actor: RemoteActor, numbers: Dials, split: TimeSplit, uses_masks: bool = False
+    ) -> None:
+        self.env, self.actor, self.numbers, self.split = env, actor, numbers, split
+        self.uses_masks, self.steps, self.original_obs = uses_masks, 0, None
+        self.obs: Observations | None = None
+        """[N, ...] what is acted on next; ``None`` before the first reset."""
+        self.allowed: np.ndarray | None = None
+        """[N, M] which choices are allowed next; ``None``: all."""
+        self.episode_starts = np.ones(env.num_envs, bool)
+        self._planned = 1
+        self._asked: list[tuple[Any, ...]] | None = None
+        self._chunk: Chunk | None = None
+        self._row = 0
+        env.on_loss = self._replaced
+        self.on_loss: Callable[[], None] = lambda: None
+        """Called when some episodes were lost with the process of their runner."""
+        self._send_actor()
+
+    def _replaced(self, worker: int) -> None:
+        """Give a runner that has taken the place of another what it needs."""
+        workers = self.env.workers
+        workers.ask(worker, "seed", derived_seed(self.steps, worker, workers.restarts))
+        workers.ask(worker, "take_actor", self._sent, self.uses_masks)
+        workers.ask(worker, "reset")
+        self.on_loss()
+
+    # -- collecting ----------------------------------------------------------------------------------------------------
+
+    def plan(self, steps: int) -> None:
+        """Let runners make so many steps when they are asked next."""
+        self._planned = max(steps, 1)
+
+    def reset(self) -> None:
+        """Begin new episodes everywhere."""
+        self._drop()
+        with self.split.env:
+            self._send_actor()
+            found = self.env.ask_all("reset")
+        self.obs = _side_by_side([observations for observations, _ in found])
+        allowed = [masks for _, masks in found]
+        self.env.masked = allowed[0] is not None
+        self.allowed = np.concatenate(allowed) if self.env.masked else None
+        self.episode_starts = np.ones(self.env.num_envs, bool)
+        self.env.resets += 1
+
+    def _drop(self) -> None:
+        """Forget steps that were made and are not handed out."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            self.env.gather("collect", asked)
+        self._chunk, self._row = None, 0
+
+    def _send_actor(self) -> None:
+        if self.actor.is_new:
+            policy = copy_of(self.actor.policy).to("cpu")
+            pickled = cloudpickle.dumps((policy, self.actor.exploration, self.numbers))
+            self._sent = self.env.workers.put(pickled)
+            self.env.ask_all("take_actor", self._sent, self.uses_masks)
+            self.actor.is_new = False
+
+    @property
+    def _is_used_up(self) -> bool:
+        return self._chunk is None or self._row == len(self._chunk.infos)
+
+    def _request(self) -> list[tuple[Any, ...]]:
+        """Ask all runners for the steps that are planned. -> what each was asked"""
+        self._send_actor()
+        weights = self.env.workers.put(flat_weights(self.actor.policy))
+        order = Order(self._planned, self.numbers.steps, self.numbers.epsilon, self.env.num_envs, self.actor.begins)
+        self.actor.begins = False
+        for worker in range(self.env.n_runners):
+            self.env.workers.ask(worker, "collect", weights, order)
+        return [(weights, order)] * self.env.n_runners
+
+    def step(self) -> Step:
+        """The next step of all environments."""
+        if self.obs is None:
+            self.reset()
+        if self._is_used_up:
+            with self.split.env:
+                asked, self._asked = self._asked or self._request(), None
+                chunks: list[Chunk] = self.env.gather("collect", asked)
+            self._chunk, self._row = _joined(chunks), 0
+        return self._handed_out()
+
+    def _handed_out(self) -> Step:
+        chunk, row = self._chunk, self._row
+        assert chunk is not None
+        columns, last = chunk.columns, row + 1 == len(chunk.infos)
+        now = chunk.observations if last else mapped(lambda part: part[row + 1], columns["observations"])
+        then, episodes = now, NO_EXTRAS
+        memory = self._memory_after(chunk, row)
+        for ends in chunk.ends:
+            if ends.step == row:
+                then = mapped(np.array, then) if then is now else then
+                assign(then, ends.rows, ends.successors)
+                for name, part in ends.memory.items():
+                    memory[name][ends.rows] = part
+                episodes = ends.episodes
+        self.actor.memory = {name: torch.from_numpy(part) for name, part in memory.items()} or None
+        at = {name: mapped(lambda part: part[row], column) for name, column in columns.items()}
+        extras = {name[len(EXTRA) :]: part for name, part in at.items() if name.startswith(EXTRA)}
+        sent = at["env_actions"] if chunk.env_actions is None else chunk.env_actions[row]
+        if not last and f"{EXTRA}masks" in columns:
+            self.allowed = columns[f"{EXTRA}masks"][row + 1]
+        elif last:
+            self.allowed = chunk.allowed
+        dones = at["dones"]
+        step = Step(
+            at["observations"],
+            at["actions"],
+            sent,
+            at["rewards"],
+            then,
+            at["terminated"],
+            at["truncated"],
+            dones,
+            chunk.infos[row],
+            now,
+            at["episode_starts"],
+            bool(dones.any()),
+            extras,
+            episodes,
+        )
+        self.obs, self.episode_starts = now, dones
+        self.steps += 1
+        self._row += 1
+        return step
+
+    def _memory_after(self, chunk: Chunk, row: int) -> dict[str, np.ndarray]:
+        """The recurrent state [N, ...] after a row, but for episodes that ended there; empty without one."""
+        if row + 1 == len(chunk.infos):
+            return {name: part.copy() for name, part in chunk.memory.items()}
+        return {name: chunk.columns[f"{EXTRA}{name}"][row + 1].copy() for name in chunk.memory}
+
+    # -- the rest of a runner's interface ------------------------------------------------------------------------------
+
+    @property
+    def stored_obs(self) -> Observations | None:
+        """[N, ...] the observations to act on next, as experience keeps them."""
+        return self.obs
+
+    @property
+    def interrupted(self) -> bool:
+        """Never: no other program steps the environments of runners."""
+        return False
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether runners are making the next steps."""
+        return self._asked is not None
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Let runners make the next steps while the block runs, with the weights from before it."""
+        if self.obs is None:
+            self.reset()
+        self._asked = self._request()
+        yield
+
+    def close_thread(self) -> None:
+        """Nothing: runners wait in their processes."""
+
+    def take_up(self, observations: Observations | None) -> None:
+        """Refuse observations from elsewhere.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("runners (n_runners) hold their observations themselves: call model.runner.reset() instead.")
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The observations in hand, and the steps that are not handed out yet, as arrays by name."""
+        if self.obs is None:
+            return {}
+        columns: dict[str, Any] = {
+            "episode_starts": self.episode_starts,
+            **flat("allowed", self.allowed),
+            **flat("obs", self.obs),
+        }
+        if self._chunk is None or self._is_used_up:
+            return columns
+        chunk, row = self._chunk, self._row
+        rest = {name: mapped(lambda part: part[row:], column) for name, column in chunk.columns.items()}
+        for name, column in rest.items():
+            columns |= flat(f"rest/{name}", column)
+        columns |= flat("last/obs", chunk.observations) | flat("last/allowed", chunk.allowed)
+        columns |= {f"last/memory/{name}": part for name, part in chunk.memory.items()}
+        for number, ends in enumerate(one for one in chunk.ends if one.step >= row):
+            columns[f"ends/{number}/step"], columns[f"ends/{number}/rows"] = np.array(ends.step - row), ends.rows
+            columns |= flat(f"ends/{number}/successors", ends.successors)
+            columns |= {f"ends/{number}/memory/{name}": part for name, part in ends.memory.items()}
+            columns |= {f"ends/{number}/episodes/{name}": part for name, part in ends.episodes.items()}
+        return columns
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from what :meth:`state` returned; the runners must be in the matching state."""
+        if not state:
+            return
+        self._drop()
+        self.obs, self.allowed = unflat("obs", state), unflat("allowed", state)
+        self.env.masked = self.allowed is not None
+        self.episode_starts = state["episode_starts"] > 0
+        if not (rest := _under("rest", state)):
+            return
+        names = list(dict.fromkeys(_column_of(name) for name in rest))
+        columns = Experience({name: unflat(name, rest) for name in names})
+        ends: list[Ends] = []
+        while found := _under(f"ends/{len(ends)}", state):
+            ends.append(
+                Ends(
+                    int(found["step"]),
+                    found["rows"],
+                    unflat("successors", found),
+                    _under("memory", found),
+                    _under("episodes", found),
+                )
+            )
+        last = _under("last", state)
+        steps, envs = columns.lead
+        infos: list[Any] = [[{} for _ in range(envs)] for _ in range(steps)]
+        memory = _under("memory", last)
+        composed = is_composed(self.env.action_space)
+        sent = [self.actor.codec.to_env(row) for row in columns["actions"]] if composed else None
+        self._chunk = Chunk(columns, sent, ends, infos, unflat("obs", last), unflat("allowed", last), memory)
+
+
+def _under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
+
+
+def _column_of(name: str) -> str:
+    """The column that an array of it is named after: ``observations/position`` is of ``observations``."""
+    if name.startswith(EXTRA):
+        return EXTRA + name[len(EXTRA) :].partition("/")[0]
+    return name.partition("/")[0]
+
+
+def _side_by_side(columns: Sequence[Any], axis: int = 0) -> Any:
+    return columns[0] if len(columns) == 1 else mapped(lambda *parts: joined(parts, axis), *columns)
+
+
+def _joined(chunks: Sequence[Chunk]) -> Chunk:
+    """The chunks of several runners as one of all their environments."""
+    if len(chunks) == 1:
+        return chunks[0]
+    widths = [chunk.columns.lead[1] for chunk in chunks]
+    starts = np.cumsum([0, *widths[:-1]])
+    steps = range(len(chunks[0].infos))
+    composed = chunks[0].env_actions is not None
+    return Chunk(
+        Experience.joined([chunk.columns for chunk in chunks], 1),
+        [[action for chunk in chunks for action in chunk.env_actions[t]] for t in steps] if composed else None,  # type: ignore[index]
+        _joined_ends(chunks, starts, sum(widths)),
+        [[info for chunk in chunks for info in chunk.infos[t]] for t in steps],
+        _side_by_side([chunk.observations for chunk in chunks]),
+        None if chunks[0].allowed is None else np.concatenate([chunk.allowed for chunk in chunks]),
+        _side_by_side([chunk.memory for chunk in chunks]),
+    )
+
+
+def _joined_ends(chunks: Sequence[Chunk], starts: np.ndarray, envs: int) -> list[Ends]:
+    """The ends of all environments, those of one step together."""
+    by_step: dict[int, list[tuple[int, Ends]]] = {}
+    for start, chunk in zip(starts.tolist(), chunks, strict=True):
+        for ends in chunk.ends:
+            by_step.setdefault(ends.step, []).append((start, ends))
+    found = []
+    for step, parts in sorted(by_step.items()):
+        episodes: dict[str, np.ndarray] = {}
+        for start, ends in parts:
+            for name, column in ends.episodes.items():
+                whole = episodes.setdefault(name, _nothing_known(name, column, envs))
+                whole[start : start + len(column)] = column
+        found.append(
+            Ends(
+                step,
+                np.concatenate([start + ends.rows for start, ends in parts]),
+                _side_by_side([ends.successors for _, ends in parts]),
+                _side_by_side([ends.memory for _, ends in parts]),
+                episodes,
+            )
+        )
+    return found
+
+
+def _nothing_known(name: str, column: np.ndarray, envs: int) -> np.ndarray:
+    """[N] of a column about episodes, where none has ended."""
+    return np.full(envs, np.nan if name == SUCCEEDED else None if column.dtype == object else 0, column.dtype)

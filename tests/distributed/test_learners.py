@@ -1,0 +1,110 @@
+"""Several learners that make each gradient step together, on the plain face: ``n_learners``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polyak
+from polyak import A2C, DQN, PPO, SAC, TRPO, RecurrentPPO
+from tests.distributed.test_runners import REPLAY, ROLLOUT, SMALL, weights
+
+
+def two() -> Any:
+    return polyak.envs.make_vec_env("CartPole-v1", 2)
+
+
+CASES: dict[str, Any] = {
+    "ppo": lambda **o: PPO("MlpPolicy", "CartPole-v1", **ROLLOUT, **o),
+    "a2c": lambda **o: A2C("MlpPolicy", "CartPole-v1", use_rms_prop=False, **{**SMALL, "n_steps": 16}, **o),
+    "dqn": lambda **o: DQN("MlpPolicy", "CartPole-v1", prioritized=True, target_update_interval=20, **REPLAY, **o),
+    "recurrent": lambda **o: RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **ROLLOUT, **o),
+    "impala": lambda **o: polyak.IMPALA(
+        "MlpPolicy", two, n_runners=1, n_steps=16, asynchronous=False, **{**SMALL, "transport": "local", **o}
+    ),
+}  # fmt: skip
+DRAWING: dict[str, Any] = {
+    "sac": lambda **o: SAC("MlpPolicy", "Pendulum-v1", **REPLAY, **o),
+    "td3": lambda **o: polyak.TD3("MlpPolicy", "Pendulum-v1", **REPLAY, **o),
+}
+STEPS = 64
+
+
+@pytest.mark.parametrize("case", ["ppo", "a2c", "dqn", "impala"])
+def test_two_learners_learn_what_one_learns(case: str) -> None:
+    """To rounding: gradients of means over half the rows each, and their mean. Optimizers divide by the gradient's
+    size, so an entry near 0 may move by the learning rate; the first steps are compared, in their mean."""
+    one = CASES[case]().learn(STEPS)
+    two = CASES[case](n_learners=2, transport="local").learn(STEPS)
+    assert one.learner.steps == two.learner.steps > 0
+    before = weights(CASES[case]())
+    moved = np.abs(weights(one) - before).mean()
+    assert moved > 1e-5
+    assert np.abs(weights(one) - weights(two)).mean() < 1e-3 * moved
+
+
+@pytest.mark.parametrize("case", ["recurrent", *DRAWING])
+def test_equal_seeds_give_equal_numbers(case: str) -> None:
+    made = {**CASES, **DRAWING}[case]
+    one = made(n_learners=3, transport="local").learn(STEPS)
+    other = made(n_learners=3, transport="local").learn(STEPS)
+    np.testing.assert_array_equal(weights(one), weights(other))
+    assert np.isfinite(weights(one)).all()
+
+
+@pytest.mark.parametrize("case", ["ppo", "dqn", "sac", "impala"])
+def test_all_learners_have_the_same_networks(case: str) -> None:
+    model = {**CASES, **DRAWING}[case](n_learners=3, transport="local").learn(STEPS)
+    mine = model.learner.networks()
+    for fellow in model._learners.fellows._fellows:
+        for name, tensor in fellow.learner.networks().items():
+            torch.testing.assert_close(tensor, mine[name], rtol=0, atol=0)
+        assert fellow.learner.steps == model.learner.steps
+
+
+def test_a_changed_hyperparameter_reaches_all() -> None:
+    model = CASES["ppo"](n_learners=2, transport="local").learn(STEPS)
+    model.ent_coef, model.learning_rate = 0.125, 1e-4
+    model.learn(STEPS)
+    fellow = model._learners.fellows._fellows[0].learner
+    assert float(fellow.ent_coef) == 0.125
+    assert float(fellow.optimizers["policy"].param_groups[0]["lr"]) == pytest.approx(1e-4)
+
+
+def test_training_resumes_exactly(tmp_path: Path) -> None:
+    whole = CASES["ppo"](n_learners=2, transport="local").learn(32)
+    whole.save(tmp_path / "half.zip")
+    whole.learn(32, reset_num_timesteps=False)
+    half = PPO.load(tmp_path / "half.zip", env="CartPole-v1", resume=True, device="cpu")
+    assert half.n_learners == 2
+    half.learn(32, reset_num_timesteps=False)
+    np.testing.assert_array_equal(weights(whole), weights(half))
+
+
+def test_a_failure_in_one_learner_ends_the_step_of_all() -> None:
+    model = CASES["ppo"](n_learners=2, transport="local").learn(STEPS)
+
+    def broken(batch: Any) -> Any:
+        raise ZeroDivisionError("in a fellow")
+
+    model._learners.fellows._fellows[0].learner.gradient_step = broken
+    model._prepare_to_learn = lambda reset: None  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="another learner"):
+        model.train()
+
+
+def test_update_here_alone_is_refused() -> None:
+    model = CASES["ppo"](n_learners=2, transport="local").learn(STEPS)
+    with pytest.raises(RuntimeError, match=r"learner\.learn"):
+        model.learner.update(next(model.rollout_buffer.get(16)))
+
+
+def test_no_learners_are_refused() -> None:
+    with pytest.raises(ValueError, match="n_learners=0"):
+        PPO("MlpPolicy", "CartPole-v1", n_learners=0)
+    with pytest.raises(ValueError, match="n_learners=2.*TRPO"):
+        TRPO("MlpPolicy", "CartPole-v1", n_learners=2)

@@ -1,0 +1,48 @@
+"""Learners in processes of their own: equal to learners that take turns here, and replaced when they die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.distributed.test_learners import CASES, DRAWING, STEPS
+from tests.distributed.test_runners import weights
+from tests.scale.on_ray import assert_gone, session_of
+
+session = session_of(8)
+QUICK = ("ppo",)
+MADE = {**CASES, **DRAWING}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in MADE])
+def test_training_is_equal_to_that_with_learners_here(case: str) -> None:
+    """Of two learners, whose sums do not depend on the order."""
+    one = MADE[case](n_learners=2, transport="local").learn(STEPS)
+    other = MADE[case](n_learners=2, transport="ray").learn(STEPS)
+    np.testing.assert_array_equal(weights(one), weights(other))
+    other._learners.close()
+    assert_gone(other._learners.processes)
+
+
+@pytest.mark.slow
+def test_a_killed_learner_is_replaced() -> None:
+    def kill(names: dict[str, Any], _: Any) -> bool:
+        model = names["self"]
+        if not killed and model.num_timesteps >= 64:
+            killed.append(model._learners.processes[0])
+            os.kill(killed[0], signal.SIGKILL)
+        return True
+
+    killed: list[int] = []
+    model = CASES["ppo"](n_learners=2, transport="ray")
+    with pytest.warns(RuntimeWarning, match="a learner is gone"):
+        model.learn(256, kill)
+    assert model._learners.restarts == 1
+    assert model._learners.processes[0] != killed[0]
+    assert model.num_timesteps == 256
+    assert np.isfinite(weights(model)).all()
+    model._learners.close()

@@ -1,0 +1,266 @@
+"""Runners elsewhere, on the plain face: ``n_runners`` and ``transport``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import polyak
+from polyak import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer, MaskablePPO, RecurrentPPO
+from polyak.callbacks import BaseCallback
+from polyak.envs import VecNormalize, make_vec_env
+from polyak.noise import NormalActionNoise
+from tests.scale.test_ray_masks import Strict
+
+SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
+ROLLOUT: dict[str, Any] = {**SMALL, "n_steps": 16, "batch_size": 16, "n_epochs": 2}
+REPLAY: dict[str, Any] = {**SMALL, "learning_starts": 20, "batch_size": 8, "buffer_size": 500, "gradient_steps": -1}
+
+
+class Parts(gym.Env[Any, Any]):
+    """Dict observations, one of them an image, and a Dict of actions."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Dict(
+            {"camera": spaces.Box(0, 255, (36, 36, 1), np.uint8), "speed": spaces.Box(-1, 1, (3,), np.float32)}
+        )
+        self.action_space = spaces.Dict({"gear": spaces.Discrete(3), "wheel": spaces.Box(-1, 1, (2,), np.float32)})
+        self.steps = 0
+
+    def _seen(self) -> dict[str, np.ndarray]:
+        camera = self.np_random.integers(0, 255, (36, 36, 1), np.uint8)
+        return {"camera": camera, "speed": self.np_random.uniform(-1, 1, 3).astype(np.float32)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        reward = float(action["wheel"].sum()) * (1 + int(action["gear"]))
+        return self._seen(), reward, False, self.steps == 7, {}
+
+
+class Reaching(gym.Env[Any, Any]):
+    """A point on a line that is to reach a goal."""
+
+    def __init__(self) -> None:
+        point = spaces.Box(-2, 2, (1,), np.float32)
+        self.observation_space = spaces.Dict({"observation": point, "achieved_goal": point, "desired_goal": point})
+        self.action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def compute_reward(self, achieved: np.ndarray, desired: np.ndarray, info: Any) -> np.ndarray:
+        return -(np.abs(achieved - desired) > 0.2).astype(np.float32).squeeze(-1)
+
+    def _seen(self) -> dict[str, np.ndarray]:
+        return {"observation": self.at.copy(), "achieved_goal": self.at.copy(), "desired_goal": self.goal.copy()}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at, self.goal = self.np_random.uniform(-1, 1, (2, 1)).astype(np.float32)
+        self.steps = 0
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        self.at = np.clip(self.at + 0.3 * action, -2, 2).astype(np.float32)
+        return self._seen(), float(self.compute_reward(self.at, self.goal, {})), False, self.steps == 9, {}
+
+
+def strict() -> Strict:
+    return Strict({"says": "info"})
+
+
+def carts() -> Any:
+    return make_vec_env("CartPole-v1", n_envs=2)
+
+
+def noisy(_: Any = None) -> NormalActionNoise:
+    return NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
+
+
+CASES: dict[str, Any] = {
+    "ppo": lambda **o: PPO("MlpPolicy", carts, **ROLLOUT, **o),
+    "ppo gSDE": lambda **o: PPO("MlpPolicy", "Pendulum-v1", use_sde=True, sde_sample_freq=4, **ROLLOUT, **o),
+    "a2c": lambda **o: A2C("MlpPolicy", "CartPole-v1", **SMALL, **o),
+    "recurrent": lambda **o: RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **ROLLOUT, **o),
+    "masks": lambda **o: MaskablePPO("MlpPolicy", strict, **ROLLOUT, **o),
+    "parts": lambda **o: PPO("MultiInputPolicy", Parts, **ROLLOUT, **o),
+    "dqn": lambda **o: DQN("MlpPolicy", carts, **REPLAY, train_freq=3, **o),
+    "sac": lambda **o: SAC("MlpPolicy", "Pendulum-v1", **REPLAY, **o),
+    "td3": lambda **o: TD3("MlpPolicy", "Pendulum-v1", action_noise=noisy(), **REPLAY, **o),
+    "her": lambda **o: SAC("MultiInputPolicy", Reaching, replay_buffer_class=HerReplayBuffer, **REPLAY, **o),
+    "overlap": lambda **o: SAC("MlpPolicy", "Pendulum-v1", overlap=True, **REPLAY, **o),
+    "pqn": lambda **o: polyak.PQN("MlpPolicy", "CartPole-v1", **SMALL, n_steps=16, batch_size=16, **o),
+    "impala": lambda **o: polyak.IMPALA("MlpPolicy", "CartPole-v1", **SMALL, n_steps=16, asynchronous=False, **o),
+}
+
+
+def weights(model: Any) -> np.ndarray:
+    return model.policy.parameters_to_vector()
+
+
+class Kept(BaseCallback):
+    """Rewards, ends and infos as callbacks see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rewards: list[np.ndarray] = []
+        self.infos: list[list[str]] = []
+
+    def _on_step(self) -> bool:
+        self.rewards.append(np.array(self.locals["rewards"]))
+        self.infos.append(sorted(set().union(*self.locals["infos"])))
+        return True
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_trains_and_two_trainings_are_equal(case: str) -> None:
+    """Also when the random numbers of this process are at another place, which runners do not draw from."""
+    first, second = Kept(), Kept()
+    one = CASES[case](n_runners=2, transport="local").learn(150, first)
+    other = CASES[case](n_runners=2, transport="local").learn(150, second)
+    assert one.n_envs == 2 * one.env.per_runner
+    assert one.num_timesteps >= 150
+    np.testing.assert_array_equal(first.rewards, second.rewards)
+    np.testing.assert_array_equal(weights(one), weights(other))
+    assert np.isfinite(weights(one)).all()
+
+
+def test_runners_do_not_draw_from_the_streams_of_this_process() -> None:
+    model = CASES["ppo"](n_runners=2, transport="local").learn(64)
+    before = np.random.get_state()[1].copy()
+    model.runner.plan(5)
+    for _ in range(5):
+        model.runner.step()
+    np.testing.assert_array_equal(np.random.get_state()[1], before)
+
+
+def test_infos_of_episodes_reach_callbacks_and_statistics() -> None:
+    kept = Kept()
+    model = CASES["ppo"](n_runners=2, transport="local").learn(200, kept)
+    assert any("episode" in names for names in kept.infos)
+    ended = list(model.ep_info_buffer)
+    assert len(ended) >= 4
+    assert {"r", "l"} <= set(ended[0])
+    assert all(info["r"] == info["l"] for info in ended), "CartPole gives 1 a step"
+
+
+def test_rows_are_those_that_one_vector_of_the_same_environments_gives() -> None:
+    """With actions that are the same in any case: a policy without exploration, one runner."""
+    model = CASES["dqn"](n_runners=2, transport="local", exploration_fraction=1e-6, exploration_final_eps=0.0)
+    model.learn(60)
+    stored = model.replay_buffer
+    rows = stored.size()
+    for runner in range(2):
+        env = make_vec_env("CartPole-v1", n_envs=2)
+        env.seed(3 + 1000 * runner)
+        observations = env.reset()
+        columns = slice(2 * runner, 2 * runner + 2)
+        for row in range(rows):
+            np.testing.assert_array_equal(stored.observations[row, columns], observations)
+            actions = stored.actions[row, columns].squeeze(-1)
+            observations, rewards, dones, infos = env.step(actions)
+            np.testing.assert_array_equal(stored.rewards[row, columns], rewards)
+            np.testing.assert_array_equal(stored.dones[row, columns], dones)
+            together = zip(observations, dones, infos, strict=True)
+            then = [info["terminal_observation"] if done else seen for seen, done, info in together]
+            np.testing.assert_array_equal(stored.next_observations[row, columns], then)
+
+
+RESUMED = [case for case in CASES if case != "overlap"]
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_training_resumes_in_the_middle_of_a_rollout(case: str, tmp_path: Path) -> None:
+    whole = CASES[case](n_runners=2, transport="local")
+
+    def save(names: dict[str, Any], _: Any) -> bool:
+        model = names["self"]
+        if 90 <= model.num_timesteps < 90 + model.n_envs:
+            model.save(tmp_path / "half.zip", include=model.saves_also)
+        return True
+
+    whole.learn(150, save)
+    recipe = whole.env.recipe
+    half = type(whole).load(tmp_path / "half.zip", env=recipe, resume=True, device="cpu")
+    assert (half.n_runners, half.transport) == (2, "local")
+    half.learn(150 - half.num_timesteps, reset_num_timesteps=False)
+    np.testing.assert_array_equal(weights(whole), weights(half))
+    assert whole.num_timesteps == half.num_timesteps
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (lambda: gym.make("CartPole-v1"), "registered name, or a function"),
+        (lambda: make_vec_env("CartPole-v1", n_envs=2), "registered name, or a function"),
+    ],
+)
+def test_environments_of_this_process_are_refused(env: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PPO("MlpPolicy", env(), n_runners=2, transport="local")
+
+
+def test_statistics_of_each_runner_are_refused() -> None:
+    with pytest.raises(ValueError, match="VecNormalize"):
+        PPO("MlpPolicy", lambda: VecNormalize(carts()), n_runners=2, transport="local")
+
+
+def test_other_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="n_runners=-1"):
+        PPO("MlpPolicy", "CartPole-v1", n_runners=-1)
+    with pytest.raises(ValueError, match="transport='carrier'"):
+        PPO("MlpPolicy", "CartPole-v1", n_runners=1, transport="carrier")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="asynchronous=False"):
+        polyak.IMPALA("MlpPolicy", "CartPole-v1", n_runners=1, transport="local")
+
+
+def test_environments_answer_and_are_not_stepped_from_here() -> None:
+    model = CASES["ppo"](n_runners=2, transport="local")
+    env = model.get_env()
+    assert env.get_attr("spec")[3].id == "CartPole-v1"
+    with pytest.warns(UserWarning, match="created on the outermost wrapper"):
+        env.set_attr("mark", 7, indices=[1, 2])
+    assert env.get_attr("mark", indices=[2, 1]) == [7, 7]
+    with pytest.raises(RuntimeError, match="stepped by runners"):
+        env.step(np.zeros(4, int))
+
+
+def test_a_model_of_a_dataset_continues_by_runners() -> None:
+    data = polyak.data.collect("Pendulum-v1", None, 100, seed=0)
+    model = polyak.AWAC("MlpPolicy", data, n_runners=2, transport="local", batch_size=8, **SMALL).learn(10)
+    model.set_env("Pendulum-v1")
+    model.learn(60)
+    assert model.n_envs == 2
+    with pytest.raises(TypeError, match="n_runners"):
+        polyak.BC("MlpPolicy", data, n_runners=2)  # type: ignore[call-arg]
+
+
+def test_a_function_with_an_argument_is_given_the_number_of_the_runner() -> None:
+    def made(index: int) -> Any:
+        return make_vec_env("CartPole-v1", n_envs=1, env_kwargs={"max_episode_steps": 5 + index})
+
+    model = PPO("MlpPolicy", made, n_runners=2, transport="local", **ROLLOUT).learn(64)
+    assert sorted({info["l"] for info in model.ep_info_buffer}) == [5, 6]
+
+
+def test_polyak_train_has_runners(tmp_path: Path) -> None:
+    from polyak.zoo.cli import main
+
+    ends = ["--n-timesteps", "256", "--n-envs", "4", "--log-folder", str(tmp_path), "--eval-freq", "-1", "--seed", "1"]
+    line = ["train", "--algo", "ppo", "--env", "CartPole-v1", "--transport", "local", "--verbose", "0", *ends]
+    with pytest.raises(SystemExit) as ended:
+        main([*line, "--n-runners", "2", "-params", "n_steps:32", "batch_size:32"])
+    assert ended.value.code == 0
+    folder = next((tmp_path / "ppo").glob("CartPole-v1_*"))
+    assert sorted(path.name for path in folder.glob("*.monitor.csv")) == [f"{n}.monitor.csv" for n in range(4)]
+    with pytest.raises(SystemExit) as ended:
+        main([*line, "--n-runners", "3"])
+    assert ended.value.code != 0
