@@ -1,7 +1,7 @@
 """Algorithms that meet environments: which, with what statistics, and the episodes that ended there."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 

@@ -363,7 +363,11 @@ class _Run:
         from polyak.distributed.runners import RemoteEnvs
 
         runners, share = self.options.n_runners, self.settings.n_envs // self.options.n_runners
-        kwargs = {"env_kwargs": self.env_kwargs, "vec_env": self.options.vec_env, "monitor_dir": self.folder.path}
+        kwargs: dict[str, Any] = {
+            "env_kwargs": self.env_kwargs,
+            "vec_env": self.options.vec_env,
+            "monitor_dir": self.folder.path,
+        }
         make = partial(make_envs, self.environment, self.settings, share, seed=None, **kwargs)
         transport: Any = self.options.transport
         envs = RemoteEnvs(lambda index: make(start_index=share * index), runners, transport, self.options.seed)
@@ -397,7 +401,7 @@ class _Run:
         return None
 
     def _make_envs(self, n_envs: int, seed: int, **how: Any) -> VecEnv:
-        kwargs = {"env_kwargs": self.env_kwargs, "vec_env": self.options.vec_env, **how}
+        kwargs: dict[str, Any] = {"env_kwargs": self.env_kwargs, "vec_env": self.options.vec_env, **how}
         envs = make_envs(self.environment, self.settings, n_envs, seed=seed, **kwargs)
         self.envs.append(envs)
         return envs

@@ -92,7 +92,7 @@ def test_a_failure_in_one_learner_ends_the_step_of_all() -> None:
         raise ZeroDivisionError("in a fellow")
 
     model._learners.fellows._fellows[0].learner.gradient_step = broken
-    model._prepare_to_learn = lambda reset: None  # type: ignore[method-assign]
+    model._prepare_to_learn = lambda reset: None
     with pytest.raises(RuntimeError, match="another learner"):
         model.train()
 

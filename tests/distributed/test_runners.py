@@ -15,6 +15,7 @@ from polyak import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer, MaskablePPO, Recurr
 from polyak.callbacks import BaseCallback
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.noise import NormalActionNoise
+from polyak.seeding import rng_state
 from tests.scale.test_ray_masks import Strict
 
 SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
@@ -135,11 +136,12 @@ def test_it_trains_and_two_trainings_are_equal(case: str) -> None:
 
 def test_runners_do_not_draw_from_the_streams_of_this_process() -> None:
     model = CASES["ppo"](n_runners=2, transport="local").learn(64)
-    before = np.random.get_state()[1].copy()
+    before = rng_state()[1]
     model.runner.plan(5)
     for _ in range(5):
         model.runner.step()
-    np.testing.assert_array_equal(np.random.get_state()[1], before)
+    for name, state in rng_state()[1].items():
+        np.testing.assert_array_equal(state, before[name])
 
 
 def test_infos_of_episodes_reach_callbacks_and_statistics() -> None:
@@ -240,7 +242,7 @@ def test_a_model_of_a_dataset_continues_by_runners() -> None:
     model.learn(60)
     assert model.n_envs == 2
     with pytest.raises(TypeError, match="n_runners"):
-        polyak.BC("MlpPolicy", data, n_runners=2)  # type: ignore[call-arg]
+        polyak.BC("MlpPolicy", data, n_runners=2)
 
 
 def test_a_function_with_an_argument_is_given_the_number_of_the_runner() -> None:

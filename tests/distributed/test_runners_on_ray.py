@@ -52,7 +52,9 @@ def test_a_killed_runner_is_replaced(case: str) -> None:
 
 @pytest.mark.slow
 def test_an_actor_that_acts_ahead_has_runners_too() -> None:
-    model = polyak.IMPALA("MlpPolicy", "CartPole-v1", n_runners=2, n_steps=16, seed=0, device="cpu").learn(600)
+    model = polyak.IMPALA("MlpPolicy", "CartPole-v1", n_runners=2, n_steps=16, seed=0, device="cpu")
+    model.learn(600)
     assert model.num_timesteps >= 600
     assert len(model.ep_info_buffer) > 10
+    assert model.env is not None
     model.env.close()
