@@ -30,6 +30,7 @@ REGISTRY = {
     "maskable_ppo": "polyak.algorithms.maskable_ppo:MaskablePPO",
     "a2c": "polyak.algorithms.a2c:A2C",
     "actor_critic": "polyak.algorithms.actor_critic:ActorCritic",
+    "qac": "polyak.algorithms.qac:QAC",
     "reinforce": "polyak.algorithms.reinforce:REINFORCE",
     "trpo": "polyak.algorithms.trpo:TRPO",
     "recurrent_ppo": "polyak.algorithms.recurrent_ppo:RecurrentPPO",

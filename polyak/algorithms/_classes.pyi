@@ -29,6 +29,7 @@ from polyak.algorithms.iqn import IQN as IQN
 from polyak.algorithms.maskable_ppo import MaskablePPO as MaskablePPO
 from polyak.algorithms.ppo import PPO as PPO
 from polyak.algorithms.pqn import PQN as PQN
+from polyak.algorithms.qac import QAC as QAC
 from polyak.algorithms.qrdqn import QRDQN as QRDQN
 from polyak.algorithms.rainbow import Rainbow as Rainbow
 from polyak.algorithms.rebrac import ReBRAC as ReBRAC

@@ -17,7 +17,6 @@ Shapes: B rows, one of each environment.
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-from gymnasium import spaces
 from torch import Tensor
 from typing_extensions import Self
 
@@ -30,6 +29,7 @@ from polyak.kinds.on_policy import PolicyGradientAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
 from polyak.schedules import Schedule, get_schedule_fn
@@ -96,7 +96,7 @@ class ActorCritic(PolicyGradientAlgorithm):
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
-    action_spaces: ClassVar = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    action_spaces: ClassVar = SINGLE_SPACES
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

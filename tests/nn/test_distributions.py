@@ -105,6 +105,7 @@ def test_discrete_probabilities_sum_to_one():
     logits = torch.randn(1, 5, dtype=F64)
     one = CategoricalFamily(5)(logits.expand(5, 5))
     assert one.log_prob(torch.arange(5)).exp().sum().item() == pytest.approx(1.0)
+    torch.testing.assert_close(one.probs[0], one.log_prob(torch.arange(5)).exp())
     every = torch.tensor(list(itertools.product(range(3), range(2))))
     several = MultiCategoricalFamily((3, 2))(logits.expand(6, 5))
     assert several.log_prob(every).exp().sum().item() == pytest.approx(1.0)

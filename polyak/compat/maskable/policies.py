@@ -63,13 +63,10 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
             optimizer_kwargs=optimizer_kwargs,
         )
 
-    def _build_networks(self) -> None:
-        self.acts_by_forward = type(self).forward is not MaskableActorCriticPolicy.forward
-        super()._build_networks()
-
     def _make_distribution(self) -> MaskableDistribution:
         return make_masked_proba_distribution(self.action_space)
 
+    @plain
     def forward(
         self, obs: Obs, deterministic: bool = False, action_masks: Masks = None
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -90,7 +90,5 @@ def _range(space: spaces.Discrete) -> tuple[int, int]:
 def _probabilities(model: Any, observations: ArrayObs) -> np.ndarray:
     """[B, A] float32"""
     distribution = distribution_of(model, observations)
-    if isinstance(distribution, SparseCategorical):
-        return distribution.probs.numpy(force=True)
-    assert isinstance(distribution, Categorical)
-    return distribution.logits.exp().numpy(force=True)
+    assert isinstance(distribution, Categorical | SparseCategorical)
+    return distribution.probs.numpy(force=True)

@@ -28,6 +28,11 @@ class Categorical(Distribution):
     scores: Tensor | None = None
     """:attr:`logits` up to a constant for each row, where they are at hand: enough to choose by, not normalised."""
 
+    @property
+    def probs(self) -> Tensor:
+        """[B, N]"""
+        return self.logits.exp()
+
     def log_prob(self, actions: Tensor) -> Tensor:
         """Log-probability of the choices [B]."""
         return self.logits.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
@@ -38,7 +43,7 @@ class Categorical(Distribution):
         return -(finite.exp() * finite).sum(dim=-1)
 
     def tsallis_entropy(self, q: float) -> Tensor:
-        return tsallis_entropy(self.logits.exp(), q)
+        return tsallis_entropy(self.probs, q)
 
     def sample(self) -> Tensor:
         return self.sample_from(torch.empty_like(self.logits).exponential_())

@@ -115,7 +115,7 @@ class ActorCriticPolicy(Policy):
         self.action_family = make_family(action_space, use_sde, sparse, **options)
         self.heeds_masks = mask_size(action_space) is not None
         # a subclass that changes how actions are drawn in forward() must act that way too
-        self.acts_by_forward = type(self).forward is not ActorCriticPolicy.forward
+        self.acts_by_forward = not is_plain(self, "forward")
         self._build_networks()
 
     def _build_networks(self) -> None:
@@ -219,6 +219,7 @@ class ActorCriticPolicy(Policy):
 
     # --- acting and learning ------------------------------------------------------------------------------------------
 
+    @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
         latent_pi, latent_vf = self._latents(obs)

@@ -1,0 +1,154 @@
+"""QAC: an actor-critic whose critic holds the values of actions, which it learns by SARSA.
+
+Sutton et al. 2000, "Policy Gradient Methods for Reinforcement Learning with Function Approximation", NeurIPS 12; Konda
+and Tsitsiklis 2000, "Actor-Critic Algorithms", NeurIPS 12. The critic's rule is that of Sutton and Barto 2018,
+"Reinforcement Learning: An Introduction", section 6.4, with a network as in section 10.1:
+
+    delta = r + gamma Q(s', a') - Q(s, a),    w += rate_w delta grad Q(s, a),    theta += rate_theta Q(s, a) grad log pi
+
+Q(s', a') is 0 where the episode has terminated. Where no a' was taken, after a time limit and after the last step of a
+rollout, its mean sum_a pi(a|s') Q(s', a) stands in its place.
+
+What differs from ActorCritic: the actor follows the value of the action and not the temporal-difference error. That
+value may have its mean under the policy subtracted, which leaves the expected gradient as it is.
+
+Shapes: B rows of a rollout, S successors, A actions.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.algorithms.actor_critic import ActorCritic, ActorCriticLearner
+from polyak.algorithms.dqn import taken
+from polyak.cards import Card, Search, tune
+from polyak.data import RolloutSamples
+from polyak.hyperparameters.declaration import Count
+from polyak.learning.learner import Dial, Learner, Update
+from polyak.learning.states import States
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.plain import plain
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def expected_value(q: Tensor, probs: Tensor) -> Tensor:
+    """V(s) = sum_a pi(a|s) Q(s, a). q [B, A], probs [B, A] -> [B]"""
+    return (probs * q).sum(1)
+
+
+# -- policy ------------------------------------------------------------------------------------------------------------
+
+
+class ActionValuePolicy(ActorCriticPolicy):
+    """An :class:`~polyak.nn.ActorCriticPolicy` of a Discrete whose critic has a value for each action.
+
+    With an action its value is that of the action, without one its mean under the policy.
+    """
+
+    def _build_networks(self) -> None:
+        super()._build_networks()
+        assert isinstance(self.action_space, spaces.Discrete)
+        self.value_net = nn.Linear(self.mlp_extractor.latent_dim_vf, int(self.action_space.n))
+        if self.ortho_init:
+            self.init_weights(self.value_net, 1.0)
+
+    def q_values(self, obs: Obs) -> Tensor:
+        """Q(s, a) of every action [B, A]."""
+        return super().predict_values(obs)
+
+    def predict_values(self, obs: Obs, masks: Tensor | None = None) -> Tensor:
+        """sum_a pi(a|s) Q(s, a): [B, 1]. masks [B, A] bool, which actions pi may choose; ``None``: all."""
+        distribution: Any = self.get_distribution(obs)
+        if masks is not None:
+            distribution = distribution.masked(masks)
+        return expected_value(self.q_values(obs), distribution.probs)[:, None]
+
+    @plain
+    def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions [B], their values Q(s, a) [B, 1], their log-probabilities [B]."""
+        actions, q, log_prob = super().forward(obs, deterministic)
+        return actions, taken(q, actions.flatten())[:, None], log_prob
+
+    def _judged(
+        self, latents: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None, entropy_index: float
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        q, log_prob, entropy = super()._judged(latents, actions, masks, entropy_index)
+        return taken(q, actions.long().flatten())[:, None], log_prob, entropy
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class QACLearner(ActorCriticLearner):
+    """ActorCritic's two losses, with values of actions: E[(G - Q(s, a))^2], and -E[Q(s, a) log pi(a|s)].
+
+    G = r + gamma (Q(s', a') + lambda (G' - Q(s', a'))): what generalised advantage estimation gives with Q(s, a) for
+    the value of a row.
+    """
+
+    policy: ActionValuePolicy
+    baseline: Dial[bool]
+
+    def next_values(self, successors: States, acting: Any) -> Tensor:
+        """Expected values [S] of states in which no action was taken."""
+        return acting.predict_values(successors.observations, successors.masks).flatten()
+
+    def gradient_step(self, batch: RolloutSamples) -> Update:
+        """Descend both objectives; what one of them learns from is nothing to the other."""
+        return super().gradient_step(batch._replace(advantages=self.action_values(batch)))
+
+    @torch.no_grad()
+    def action_values(self, batch: RolloutSamples) -> Tensor:
+        """What the actor follows [B]: Q(s, a); with a baseline Q(s, a) - sum_b pi(b|s) Q(s, b)."""
+        q = batch.old_values  # of the critic as it is: a rollout is learned from once
+        if not self.baseline:
+            return q
+        return q - self.policy.predict_values(batch.observations, batch.extras.get("masks")).flatten()
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class QAC(ActorCritic):
+    """Actor-critic with an action-value critic trained by SARSA (Sutton et al. 2000)."""
+
+    _: KW_ONLY
+    n_steps: Count = 8
+    """Steps per environment in one rollout, of which one update is made. Of the last one the next action is not known:
+    with 1 the critic learns by Expected SARSA alone."""
+    baseline: bool = False
+    """Subtract from the value of an action the mean of the values of all actions under the policy."""
+
+    use_sde: ClassVar[bool] = False  # type: ignore[misc]  # noise for continuous actions
+    sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
+    learner_class: ClassVar[type[Learner]] = QACLearner
+    policies: ClassVar = policy_aliases(ActionValuePolicy, share_features_extractor=False)
+    action_spaces: ClassVar = (spaces.Discrete,)
+
+    def _why_numpy(self) -> str | None:
+        return super()._why_numpy() or "rollouts in tensors do not give the value of the action that follows"
+
+    card: ClassVar[Card] = Card(
+        idea="the actor follows values of actions, which the critic learns by SARSA",
+        learns_from="its own rollouts",
+        reference="Sutton et al. 2000",
+        search=Search(
+            tune.rate(),
+            tune.rate(name="critic_learning_rate"),
+            tune.discount(),
+            tune.rollout(per_env=2),
+            tune.uniform("gae_lambda", 0.0, 1.0),
+            tune.choice("baseline"),
+            tune.entropy(),
+            tune.clipped_gradients(),
+            tune.network(),
+        ),
+        settings="qac.yml",
+    )
