@@ -31,7 +31,7 @@ class SocketGroup:
     ) -> None:
         self.size, patience = size, timedelta(seconds=timeout)
         store = store or dist.TCPStore(address, port, size, False, patience)
-        self._group = dist.ProcessGroupGloo(dist.PrefixStore("learners", store), rank, size, patience)
+        self._group: Any = dist.ProcessGroupGloo(dist.PrefixStore("learners", store), rank, size, patience)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """See :meth:`polyak.learning.data_parallel.Group.sum`.
