@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -49,6 +50,10 @@ class BaseBuffer(Randomness, ABC):
         n_envs: number of parallel environments.
     """
 
+    pos, full = 0, False
+    prepared: ClassVar[Callable[[BaseBuffer], None] | None] = None
+    """Called with every new buffer, once its sizes are known."""
+
     def __init__(
         self,
         buffer_size: int,
@@ -70,7 +75,8 @@ class BaseBuffer(Randomness, ABC):
         self.device = torch.device(device)
         self._obs_batch: Any = self._with_envs(self.obs_shape)  # shapes of what one vectorised step brings
         self._action_batch, self._scalar_batch = (self.n_envs, self.action_dim), (self.n_envs,)
-        self.pos, self.full = 0, False
+        if BaseBuffer.prepared is not None:
+            BaseBuffer.prepared(self)
 
     def _with_envs(self, shape: Any) -> Any:
         if isinstance(shape, dict):
