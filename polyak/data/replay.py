@@ -22,7 +22,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
+from polyak.data.base import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.hindsight.relabel import Relabel
@@ -35,7 +35,6 @@ from polyak.envs.spaces import get_action_dtype
 from polyak.experience.arrays import mapped
 from polyak.experience.compact import CompactRing
 from polyak.experience.record import Experience
-from polyak.experience.records import record_dtype
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Prioritized, Sampler, Uniform, make_sampler
 from polyak.experience.schema import Column, Schema
@@ -43,7 +42,6 @@ from polyak.experience.schema import Column, Schema
 STATE_VERSION = 1
 ROWS_AT_ONCE = 8192
 COLUMNS = "observations", "next_observations", "actions", "rewards", "dones", "timeouts"
-_SCALARS = dict.fromkeys(COLUMNS[3:], np.dtype(np.float32))
 _STEP = "obs", "next_obs", "action", "reward", "done"
 
 
@@ -188,18 +186,15 @@ class ReplayBuffer(BaseBuffer):
             if part is not None:
                 part.seed(None if seed is None else int(self.rng.randint(2**31)))
 
-    @staticmethod
-    def _maybe_cast_dtype(dtype: Any) -> Any:
-        """float64 actions are stored as float32; every other type as it is."""
-        return np.float32 if dtype == np.float64 else dtype
+    _maybe_cast_dtype = staticmethod(single_dtype)
+    """Of actions, to that in which they are stored."""
 
     @property
     def layout(self) -> np.dtype:
         """The type of a row."""
         observation = observation_dtype(self.observation_space, self.obs_shape)
         action = np.dtype((self._maybe_cast_dtype(get_action_dtype(self.action_space)), (self.action_dim,)))
-        fields = {"observations": observation, "next_observations": observation, "actions": action, **_SCALARS}
-        return record_dtype(fields | ({"extras": record_dtype(self.schema.layouts())} if self._extended else {}))
+        return row_dtype(observation, action, dict.fromkeys(COLUMNS[3:], np.float32), self.schema)
 
     def _make_storage(self) -> Ring:
         kind = CompactRing if self.optimize_memory_usage else Ring
