@@ -97,7 +97,7 @@ class ReplayBuffer(BaseBuffer):
             same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
             most half of whose free memory is needed. "disk": in a temporary file instead of in main memory, which holds
             as much of it as there is room; the file goes with the buffer. Batches to be normalised or relabelled are
-            gathered in main memory all the same, and so are all while somebody holds a view of a column, such as
+            gathered in main memory all the same, and so are all while a view of a column is held, such as
             ``buffer.rewards``.
 
     Raises:
@@ -619,7 +619,7 @@ class ReplayBuffer(BaseBuffer):
         check_columns(self.storage, state)
         self.reset()
         rows = np.arange(saved)[-self.buffer_size :]
-        if state["buffer_size"] == self.buffer_size:  # every row to its old slot, so that draws go on as before
+        if state["buffer_size"] == self.buffer_size:  # every row to its old slot, so that draws continue as before
             self.pos, self.full = state["pos"], state["full"]
         else:
             self.pos, self.full = len(rows) % self.buffer_size, len(rows) == self.buffer_size

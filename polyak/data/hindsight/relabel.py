@@ -95,7 +95,7 @@ class Hindsight(Randomness):
     """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495) algorithm 1.
 
     A share ``1 / (n_sampled_goal + 1)`` of each batch, rounded up, keeps its real goals; elsewhere a goal that was
-    achieved later takes its place and the environment's ``compute_reward`` judges every step of the window anew. The
+    achieved later takes its place, for which the environment's ``compute_reward`` rewards each step of the window. The
     strategies include the row itself: its own successor may become its goal. Only rows of finished episodes are drawn.
     ``dones`` stay as they were recorded, for a real termination is a fact whatever the goal.
 
@@ -121,7 +121,7 @@ class Hindsight(Randomness):
         self.her_ratio = 1 - 1 / (n_sampled_goal + 1)
 
     def set_env(self, env: Any | None) -> None:
-        """Judge with this VecEnv from now on.
+        """Compute rewards with this VecEnv from now on.
 
         Raises:
             ValueError: its environments have no ``compute_reward``.

@@ -65,7 +65,7 @@ class NStep:
     Args:
         n_steps: most rows that are summed, n.
         gamma: discount of one step.
-        least: n is drawn anew for each transition, from this number to ``n_steps``; None: it is always ``n_steps``.
+        least: n is drawn for each transition, from this number to ``n_steps``; None: it is always ``n_steps``.
     """
 
     n_steps: int = 1
@@ -149,7 +149,7 @@ class Sequence:
 
     @property
     def before(self) -> int:
-        """Those that are only remembered."""
+        """Those of the burn-in."""
         return self.burn_in
 
     @property
