@@ -97,7 +97,7 @@ def remember(name: str, facts: dict[str, Any]) -> None:
 
 
 class Measurements:
-    """What was measured on machines, by what it was measured of. Each is measured once and then remembered in a file,
+    """What was measured on machines, by what it was measured of. Each is measured once and then stored in a file,
     so that whatever is decided by it is decided the same way every time.
 
     The file is read now, and again only before something is measured: another process may have been there since.

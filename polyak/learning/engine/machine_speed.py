@@ -1,4 +1,4 @@
-"""What the processor and the GPU of this machine do in a second: measured once, then remembered in a file."""
+"""What the processor and the GPU of this machine do in a second: measured once, then stored in a file."""
 
 from __future__ import annotations
 

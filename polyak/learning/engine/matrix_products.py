@@ -2,7 +2,7 @@
 
 torch multiplies float32 matrices with the BLAS that it was built with, which on most machines is MKL. oneDNN, which
 torch brings too, is twice as fast on processors whose widest instructions MKL leaves unused, and slower on others. So
-each shape of a product is tried with both, once on a machine, and the answer is remembered on disk: a training makes
+each shape of a product is tried with both, once on a machine, and the answer is stored on disk: a training makes
 the same numbers every time.
 """
 
