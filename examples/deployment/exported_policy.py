@@ -1,4 +1,4 @@
-"""Acts by a file of ``model.export("policy.onnx")``, with numpy and onnxruntime alone; run, it prints what is in one."""
+"""Acts by a file of ``model.export("policy.onnx")``, with numpy and onnxruntime alone; run, it prints what is in it."""
 
 import json
 import sys
