@@ -77,7 +77,7 @@ def policy_aliases(
 
     Args:
         policy_class: what to build.
-        remembering: what to build with ``policy_kwargs={"memory": ...}``.
+        remembering: the recurrent one, for ``policy_kwargs={"memory": ...}``.
         defaults: arguments of the class that differ for this algorithm; ``policy_kwargs`` may override them, except for
             those that make the algorithm what it is (such as ``actor``).
     """
@@ -109,6 +109,6 @@ def check_policy_fits(name: str, observation_space: spaces.Space, normalize_imag
     pictures = isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3
     if name == f"Cnn{lstm}Policy" and not pictures:
         raise PolicyError(
-            f"{name!r} reads pictures (a Box of three dimensions), but the space is {observation_space}. "
+            f"{name!r} reads images (a Box of three dimensions), but the space is {observation_space}. "
             + (stacked_hint(observation_space) or f"Use {better!r}.")
         )

@@ -53,7 +53,7 @@ class ActorCriticPolicy(Policy):
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         share_features_extractor: actor and value function read, and both train, the same features.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: ``squash_output`` without ``use_sde``, ``use_sde`` without a Box, ``sparse`` with a Box or a
