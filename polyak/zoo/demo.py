@@ -1,4 +1,4 @@
-"""``polyak demo``: one agent, from nothing to a picture of it balancing the pole.
+"""``polyak demo``: one agent, from nothing to an image of it balancing the pole.
 
 Trains PPO on CartPole-v1 until it is solved, measures it, and leaves the model, its learning curve and an episode.
 """
@@ -155,7 +155,7 @@ def _draw_curve(folder: Path) -> Path:
 
 
 def _record(model: Any, settings: Settings, options: DemoOptions, folder: Path) -> Path:
-    """Play one episode and write it as a picture that moves."""
+    """Play one episode and write it as a moving image."""
     draw_without_screen()
     envs = make_envs(find_env(ENV_ID), settings, 1, seed=options.seed, env_kwargs={"render_mode": "rgb_array"})
     frames: list[np.ndarray] = []

@@ -1,4 +1,4 @@
-"""``polyak all-plots``: evaluations of algorithms, environments and folders: a table, a picture, a pickle."""
+"""``polyak all-plots``: evaluations of algorithms, environments and folders: a table, an image, a pickle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEFAULT_NAME = "all_plots"
 class AllPlotsOptions:
     """Compare the evaluations of algorithms, environments and folders: a table, learning curves, a file of both.
 
-    The picture is written beside the file of --output, or as all_plots.png where there is no screen for a window.
+    The image is written beside the file of --output, or as all_plots.png where there is no screen for a window.
     """
 
     algos: Sequence[str] = option(
@@ -51,13 +51,13 @@ class AllPlotsOptions:
     output: str = option("", "--output", "-o", help="Write NAME.pkl, for plot-from-file, and NAME.png.")
     median: bool = option(False, "--median", "-median", help="Median of the runs in the table, instead of the mean.")
     no_million: bool = option(False, "--no-million", help="Count steps, not millions of them.")
-    no_display: bool = option(False, "--no-display", help="Open no window; write the picture instead.")
+    no_display: bool = option(False, "--no-display", help="Open no window; write the image instead.")
     print_n_trials: bool = option(False, "--print-n-trials", "-print", help="Print how many runs there are of each.")
     picture_format: str = option("", "--format", help="png, svg or pdf; png by default.")
 
 
 def all_plots(options: AllPlotsOptions) -> Results:
-    """Print the table, write or show the picture and write the pickle; return what was read.
+    """Print the table, write or show the image and write the pickle; return what was read.
 
     What has no runs is named on stderr and left out. Raises ZooError when nothing at all is there, or a choice is
     impossible.

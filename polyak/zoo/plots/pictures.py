@@ -19,7 +19,7 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def name_and_format(output: str, picture_format: str, default: str) -> tuple[str, str]:
-    """Return the name that pictures begin with and their format: that of ``--format``, of the suffix, or `default`.
+    """Return the name that images begin with and their format: that of ``--format``, of the suffix, or `default`.
 
     Raises ZooError if the two contradict each other, or the format is none that is written.
     """
@@ -36,10 +36,10 @@ def name_and_format(output: str, picture_format: str, default: str) -> tuple[str
 
 
 def picture_file(flag: str, path: str) -> Path:
-    """Return where a picture can be written; ZooError if its suffix names no format, or no file can be there."""
+    """Return where an image can be written; ZooError if its suffix names no format, or no file can be there."""
     target = writable_file(flag, path)
     if target.suffix.lower().removeprefix(".") not in FORMATS:
-        raise ZooError(f"{flag} {path!r}: pictures end in {', '.join('.' + name for name in FORMATS)}.")
+        raise ZooError(f"{flag} {path!r}: images end in {', '.join('.' + name for name in FORMATS)}.")
     return target
 
 

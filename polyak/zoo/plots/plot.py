@@ -1,4 +1,4 @@
-"""``polyak plot``: learning curves as a picture, from the episodes of training or from the evaluations."""
+"""``polyak plot``: learning curves as an image, from the episodes of training or from the evaluations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SOURCES = ("train", "eval")
 
 @dataclass
 class PlotOptions:
-    """Plot learning curves of runs under logs/<algo>/<env>_<n>/ to a picture: the mean of each algorithm's runs.
+    """Plot learning curves of runs under logs/<algo>/<env>_<n>/ to an image: the mean of each algorithm's runs.
 
     The band is the standard error over runs. With --source eval, a table of the last evaluations is printed.
     """
@@ -58,7 +58,7 @@ class PlotOptions:
     window: int = option(100, "--episode-window", "-w", help="Episodes in the moving mean of training curves.")
     max_timesteps: int = option(-1, "--max-timesteps", "-max", help="Leave out what came after this step.")
     figsize: Sequence[float] = option([], "--figsize", help="Width and height of one panel in inches (6.4 4.0).")
-    output: str = option("learning_curve.png", "--output", "-o", help="Picture to write: .png, .svg or .pdf.")
+    output: str = option("learning_curve.png", "--output", "-o", help="Image to write: .png, .svg or .pdf.")
 
 
 def plot(options: PlotOptions) -> Path:

@@ -1,4 +1,4 @@
-"""``polyak plot-from-file``: pictures and comparisons from the files of all-plots."""
+"""``polyak plot-from-file``: images and comparisons from the files of all-plots."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _THRESHOLDS = np.linspace(0.0, 1.0, 101)
 class PlotFromFileOptions:
     """Plot and compare what all-plots -o wrote, here or by RL Baselines3 Zoo.
 
-    Each picture is a file: NAME for the final scores, NAME_curves, NAME_boxplot, NAME_aggregates, NAME_profiles,
+    Each image is a file: NAME for the final scores, NAME_curves, NAME_boxplot, NAME_aggregates, NAME_profiles,
     NAME_efficiency and NAME_improvement. Scores that are compared over environments are scaled: 0 is the lowest last
     evaluation of any run there, 1 the highest.
     """
@@ -64,7 +64,7 @@ class PlotFromFileOptions:
         "",
         "--output",
         "-o",
-        help="NAME of the pictures, with or without its suffix; plot_from_file if there is no screen.",
+        help="NAME of the images, with or without its suffix; plot_from_file if there is no screen.",
     )
     picture_format: str = option("", "--format", help="png, svg or pdf; svg by default.")
     legend_loc: str = option("", "--legend-loc", "-loc", help="Where legends go (best, 'upper left', ...).")
@@ -82,13 +82,13 @@ class PlotFromFileOptions:
     iqm: bool = option(False, "--iqm", "-iqm", help="Draw the sample efficiency (IQM over steps); -r does so too.")
     ci_size: float = option(0.95, "--ci-size", "-ci", help="Level of the bootstrap intervals.")
     latex: bool = option(
-        False, "--latex", "-latex", help="Print the table as LaTeX too; serif type that goes with it in the pictures."
+        False, "--latex", "-latex", help="Print the table as LaTeX too; serif type that goes with it in the images."
     )
     merge: Sequence[str] = option([], "--merge", help="More files of all-plots to put beside the first.")
 
 
 def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
-    """Print the table, draw what `options` ask for and return the pictures that were written.
+    """Print the table, draw what `options` ask for and return the images that were written.
 
     Raises ZooError when a file cannot be read, a name is not in it, or the methods cannot be compared; then nothing is
     written.

@@ -30,12 +30,12 @@ class PlotTrainOptions:
     y_axis: str = option("reward", "--y-axis", "-y", help="reward, success or length.")
     window: int = option(100, "--episode-window", "-w", help="Episodes in the moving mean.")
     output: str = option(
-        "", "--output", "-o", help="Picture to write: .png, .svg or .pdf; plot_train.png if there is no screen."
+        "", "--output", "-o", help="Image to write: .png, .svg or .pdf; plot_train.png if there is no screen."
     )
 
 
 def plot_train(options: PlotTrainOptions) -> Path | None:
-    """Draw what `options` ask for; return the picture that was written, or None when a window was opened instead.
+    """Draw what `options` ask for; return the image that was written, or None when a window was opened instead.
 
     Raises ZooError when something required is missing, a choice is unknown, or no run has the wanted data.
     """
