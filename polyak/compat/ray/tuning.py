@@ -1,4 +1,4 @@
-"""Ray Tune: an algorithm as one of its trainables, that trains, saves, goes on, and says what it needs.
+"""Ray Tune: an algorithm as one of its trainables, that trains, saves, continues, and says what it needs.
 
 Ray is imported when one is made, and not before.
 """
@@ -97,7 +97,7 @@ def _trial_class() -> type[Any]:
 
         base: AlgorithmConfig
         environments: Mapping[str, Any]
-        """Those that had a name when the class was sent here, where nobody knows them."""
+        """Those that had a name when the class was sent here, where they are unknown."""
 
         @classmethod
         def get_default_config(cls) -> AlgorithmConfig:
@@ -117,7 +117,7 @@ def _trial_class() -> type[Any]:
         def step(self) -> dict[str, Any]:
             found = self.algorithm.train()
             result = {name: value for name, value in found.items() if name not in _TUNES_OWN}
-            # so that whoever compares trials finds them before the first episode has ended
+            # so that a comparison of trials finds them before the first episode has ended
             result["env_runners"] = {**dict.fromkeys(_OF_EPISODES, _UNKNOWN), **result["env_runners"]}
             return result
 
@@ -141,7 +141,7 @@ def _trial_class() -> type[Any]:
 # -- under RLlib's own names, for polyak.compat ------------------------------------------------------------------------
 
 _TOLD: list[bool] = []
-"""Whether Tune has been told of the algorithms."""
+"""Whether the algorithms are registered with Tune."""
 
 
 def register_all() -> None:

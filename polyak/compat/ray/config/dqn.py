@@ -248,7 +248,7 @@ class DQNConfig(ReplayConfig):
     categorical_distribution_temperature: Annotated[float, Only("1", lambda x: x == 1)] = 1.0
     """Probabilities are the softmax of logits as they are."""
     burn_in_len: Natural = 0
-    """Steps that only bring what is remembered up to date, with ``model_config={"use_lstm": True}``."""
+    """Steps that only bring the recurrent state up to date, with ``model_config={"use_lstm": True}``."""
     before_learn_on_batch: Literal[None] = None
     """Batches are learned from as they are: see ``learner_class``."""
 
@@ -347,7 +347,7 @@ class DQNConfig(ReplayConfig):
             memory = {"memory": "lstm", "memory_size": networks.options["lstm_cell_size"]}
             kwargs |= {**memory, "max_seq_len": networks.options["max_seq_len"], "burn_in": self.burn_in_len}
         else:
-            fix = "only what remembers burns in: rl_module(model_config={'use_lstm': True})."
+            fix = "only a recurrent module burns in: rl_module(model_config={'use_lstm': True})."
             require(self.burn_in_len == 0, "burn_in_len", self.burn_in_len, fix)
         return kwargs
 

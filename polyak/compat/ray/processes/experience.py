@@ -78,7 +78,7 @@ def steps_in(fragment: Fragment) -> Iterator[Step]:
 class Lanes:
     """Which environments of a buffer the fragments of each runner are written to.
 
-    A buffer sums rewards over successive rows of an environment. What is written to such a lane must therefore go on
+    A buffer sums rewards over successive rows of an environment. What is written to such a lane must therefore continue
     from what was written there before, or the episode must be cut.
 
     Args:

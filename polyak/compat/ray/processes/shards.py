@@ -51,7 +51,7 @@ class ShardedReplayBuffer(OwnArrays):
     """A :class:`~polyak.data.ReplayBuffer` in S processes, which are drawn from in proportion to their priorities.
 
     Each holds the steps of some of the environments. New rows get the highest priority so far, in whatever shard. A
-    shard that dies is replaced by an empty one, and training goes on with what the others hold.
+    shard that dies is replaced by an empty one, and training continues with what the others hold.
 
     Args:
         buffer_size: transitions in all shards together.
