@@ -48,7 +48,7 @@ class Actor:
     def adopt(self, policy: Policy) -> None:
         """Act with another policy, whose recurrent state is not set yet."""
         self.policy, self.codec = policy, policy.codec
-        self._remembers = policy.initial_memory(1) is not None
+        self._recurrent = policy.initial_memory(1) is not None
         self.memory: State | None = None
         self._decide = backend_of(policy)
 
@@ -100,7 +100,7 @@ class Actor:
         for before in self._before:
             if (actions := before(self.policy, starts, masks)) is not None:
                 break
-        if actions is None or self._remembers:  # a recurrent state advances whatever acts
+        if actions is None or self._recurrent:  # a recurrent state advances whatever acts
             memory = self.recall(starts)
             chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
             if memory is not None:
@@ -113,7 +113,7 @@ class Actor:
     def recall(self, starts: np.ndarray) -> State | None:
         """The policy's recurrent state before the next step: nothing of episodes that are over. ``starts`` [N]: where
         episodes begin. ``None`` of a policy without memory."""
-        if not self._remembers or (self.memory is not None and not np.count_nonzero(starts)):
+        if not self._recurrent or (self.memory is not None and not np.count_nonzero(starts)):
             return self.memory
         fresh = self.policy.initial_memory(len(starts))
         return fresh if fresh is None or self.memory is None else renewed(self.memory, fresh, starts)
