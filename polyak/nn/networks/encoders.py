@@ -62,7 +62,7 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
     if isinstance(observation_space, spaces.Box):
         if not observation_space.shape:
             return to_column
-        return _picture_to_unit if normalize_images and is_image_space(observation_space) else to_float
+        return _image_to_unit if normalize_images and is_image_space(observation_space) else to_float
     if isinstance(observation_space, spaces.Discrete):
         return partial(one_hot, sizes=(int(observation_space.n),), starts=(int(observation_space.start),))
     if isinstance(observation_space, spaces.MultiDiscrete):
@@ -86,7 +86,7 @@ def to_column(obs: Tensor) -> Tensor:
     return obs.float().reshape(-1, 1)
 
 
-def _picture_to_unit(obs: Tensor) -> Tensor:
+def _image_to_unit(obs: Tensor) -> Tensor:
     return obs.float() / 255.0
 
 
@@ -171,7 +171,7 @@ class NatureCNN(BaseFeaturesExtractor):
         self, observation_space: spaces.Box, features_dim: int | None = 512, normalized_image: bool = False
     ) -> None:
         super().__init__(observation_space, features_dim or 0)
-        _check_picture(observation_space, normalized_image)
+        _check_image(observation_space, normalized_image)
         channels, height, width = observation_space.shape
         self.cnn = nn.Sequential(
             nn.Conv2d(channels, 32, kernel_size=8, stride=4),
@@ -244,7 +244,7 @@ def stacked_hint(space: spaces.Space) -> str:
     )
 
 
-def _check_picture(space: spaces.Space, normalized_image: bool) -> None:
+def _check_image(space: spaces.Space, normalized_image: bool) -> None:
     if not isinstance(space, spaces.Box) or len(space.shape) != 3:
         raise PolicyError(
             f"NatureCNN reads images, a Box of three dimensions, but the observation space is {space}. "
@@ -276,8 +276,8 @@ def default_extractor(observation_space: spaces.Space, normalize_images: bool = 
     """
     if isinstance(observation_space, spaces.Dict):
         return CombinedExtractor
-    picture = is_image_space(observation_space, normalized_image=not normalize_images)
-    return NatureCNN if picture else FlattenExtractor
+    image = is_image_space(observation_space, normalized_image=not normalize_images)
+    return NatureCNN if image else FlattenExtractor
 
 
 def make_extractor(

@@ -244,9 +244,9 @@ class ActorCriticPolicy(Policy):
         Raises:
             PolicyError: another Tsallis entropy has no closed form.
         """
-        return self._judged(self._latents(obs), actions, masks, entropy_index)
+        return self._evaluated(self._latents(obs), actions, masks, entropy_index)
 
-    def _judged(
+    def _evaluated(
         self, latents: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None, entropy_index: float
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """:meth:`evaluate_actions` from the latents of actor and value function."""

@@ -291,7 +291,7 @@ class Policy(Network, ABC):
         if state is None or self.recurrence is None:
             return Outcome(self.act(obs, noise is None))
         recalled: Any = Recalled(obs, state)
-        return Outcome(self.act(recalled, noise is None), state=self.remember(recalled))
+        return Outcome(self.act(recalled, noise is None), state=self.next_state(recalled))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class Policy(Network, ABC):
         """Of a policy with a ``recurrence``: networks -> their recurrent layers, the acting one first; no targets."""
         return {}
 
-    def remember(self, recalled: Recalled) -> State:
+    def next_state(self, recalled: Recalled) -> State:
         """Memory after one more step, as far as there was some before."""
         memory: State = {}
         for network, extractor in self.extractors().items():

@@ -148,7 +148,7 @@ class CloningPolicy(Policy):
         given: Any = obs if state is None else Recalled(obs, state)
         actions = self.actor.sample_from(given, noise["actions"])
         actions = shaped(actions, self.codec.shape) if self.continuous else actions
-        return Outcome(actions, state=None if state is None else self.remember(given))
+        return Outcome(actions, state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator) if self.stochastic else {}

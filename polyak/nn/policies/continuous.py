@@ -474,7 +474,7 @@ class ContinuousPolicy(Policy):
             return super().decide(obs, noise, state, masks)
         given: Any = obs if state is None else Recalled(obs, state)
         actions = shaped(self.actor.sample_from(given, noise["actions"]), self.codec.shape)
-        return Outcome(actions, state=None if state is None else self.remember(given))
+        return Outcome(actions, state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator)

@@ -160,7 +160,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         memory = self._or_fresh(obs, memory)
         latent_pi, latent_vf = self._actor_and_critic_latents(pi_features, vf_features, memory, starts)
         latents = self.mlp_extractor.forward_actor(latent_pi), self.mlp_extractor.forward_critic(latent_vf)
-        return self._judged(latents, actions, masks, entropy_index)
+        return self._evaluated(latents, actions, masks, entropy_index)
 
     def critic_parameters(self) -> list[nn.Parameter]:
         part = {"own": "critic_memory", "none": "critic_layer"}.get(self.critic_reads)

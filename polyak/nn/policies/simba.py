@@ -49,8 +49,8 @@ class SimBaPolicy(ContinuousPolicy):
         """A new features extractor, followed by the one normalisation, unless it reads images or learns."""
         extractor: Any = super().make_features_extractor()
         parts = self.observation_space.spaces.values() if isinstance(self.observation_space, spaces.Dict) else ()
-        pictures = any(map(is_image_space, (self.observation_space, *parts)))
-        if pictures or any(True for _ in extractor.parameters()):
+        images = any(map(is_image_space, (self.observation_space, *parts)))
+        if images or any(True for _ in extractor.parameters()):
             return extractor
         if self.norm is None:
             self.norm = RunningNorm(extractor.features_dim)

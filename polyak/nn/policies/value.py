@@ -345,7 +345,7 @@ class GreedyPolicy(Policy):
             values = self.q_net(given)
         if masks is not None:
             values = values.masked_fill(~masks, -torch.inf)
-        return Outcome(values.argmax(dim=1), state=None if state is None else self.remember(given))
+        return Outcome(values.argmax(dim=1), state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         parts = dict(parts_in_order(self.q_net))
