@@ -28,7 +28,7 @@ MARGIN = 1.15
 """oneDNN must be this many times as fast to be chosen, so that noise does not decide."""
 SECONDS = 0.01
 """For how long each library tries each shape."""
-REMEMBERED = "products"
+STORED_AS = "products"
 
 
 class Product(NamedTuple):
@@ -115,7 +115,7 @@ def undo_unbiased(graph: GraphModule) -> None:
 
 def measured() -> Faster:
     """Decides by measurement, with the present number of threads."""
-    known = Measurements(REMEMBERED)
+    known = Measurements(STORED_AS)
 
     def faster(product: Product) -> bool:
         what = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
