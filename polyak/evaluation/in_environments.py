@@ -370,8 +370,8 @@ def _normalisation_of(model: Any) -> VecEnv | None:
 
 def masks_for(model: Any, env: VecEnv) -> Masks | None:
     """What ``env`` allows, after its reset, for a model that was taught to leave alone what is forbidden."""
-    heeds = getattr(model, "heeds_masks", False) and getattr(getattr(model, "policy", model), "heeds_masks", False)
-    return find_masks(env) if heeds else None
+    supported = getattr(model, "heeds_masks", False) and getattr(getattr(model, "policy", model), "heeds_masks", False)
+    return find_masks(env) if supported else None
 
 
 def told(model: Any, states: Any, rewards: Any) -> Any:
