@@ -342,8 +342,8 @@ class Algorithm:
             require(value is None, name, value, "there are observation, state and explore.")
         action, then = self.model.predict(self._filtered(observation), state, deterministic=not explore)
         action = self._in_units(action)
-        remembers = state is not None or self.model.policy.acting_memory(1) is not None
-        return (action, then, {}) if remembers else action
+        is_recurrent = state is not None or self.model.policy.acting_memory(1) is not None
+        return (action, then, {}) if is_recurrent else action
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True

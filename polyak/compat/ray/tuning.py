@@ -140,7 +140,7 @@ def _trial_class() -> type[Any]:
 
 # -- under RLlib's own names, for polyak.compat ------------------------------------------------------------------------
 
-_TOLD: list[bool] = []
+_REGISTERED: list[bool] = []
 """Whether the algorithms are registered with Tune."""
 
 
@@ -149,13 +149,13 @@ def register_all() -> None:
     register = import_module("ray.tune.registry").register_trainable
     for name in CONFIGS:
         register(name, tune_trainable(name))
-    _TOLD[:] = [True]
+    _REGISTERED[:] = [True]
 
 
 def register_env(name: str, env_creator: Any) -> None:
     """:func:`polyak.compat.ray.register_env`, for Tune's trials too."""
     environments.register_env(name, env_creator)
-    if _TOLD:
+    if _REGISTERED:
         register_all()
 
 

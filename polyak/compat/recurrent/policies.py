@@ -150,7 +150,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         outputs, then = lstm(steps, memory, keep)
         return outputs.transpose(0, 1).flatten(0, 1), tuple(then[name][-1].transpose(0, 1) for name in lstm.names)
 
-    def _remembered(self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor) -> tuple[Tensor, Tensor, RNNStates]:
+    def _recurrent(self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor) -> tuple[Tensor, Tensor, RNNStates]:
         """Latents of actor and value function, [B, H] each, and their recurrent states then."""
         pi_features, vf_features = self._features(obs)
         latent_pi, pi = self._process_sequence(pi_features, lstm_states.pi, episode_starts, self.lstm_actor)
@@ -172,7 +172,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
         """Actions [B, ...], state values [B, 1], log-densities of the actions [B], and the recurrent state then."""
-        latent_pi, latent_vf, then = self._remembered(obs, lstm_states, episode_starts)
+        latent_pi, latent_vf, then = self._recurrent(obs, lstm_states, episode_starts)
         distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent_pi))
         actions = distribution.get_actions(deterministic=deterministic)
         values = self.value_net(self.mlp_extractor.forward_critic(latent_vf))
@@ -227,9 +227,9 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         """
         if lstm_states is None or episode_starts is None:
             return super().evaluate_actions(obs, actions, **named)
-        latent_pi, latent_vf, _ = self._remembered(obs, lstm_states, episode_starts)
+        latent_pi, latent_vf, _ = self._recurrent(obs, lstm_states, episode_starts)
         latents = self.mlp_extractor.forward_actor(latent_pi), self.mlp_extractor.forward_critic(latent_vf)
-        return self._judged(latents, actions, None, 1.0)
+        return self._evaluated(latents, actions, None, 1.0)
 
     def _predict(  # type: ignore[override]
         self, observation: Obs, lstm_states: State, episode_starts: Tensor, deterministic: bool = False

@@ -304,7 +304,7 @@ class DQNConfig(ReplayConfig):
         found = self.schedule("epsilon")
         return found if callable(found) else LinearSchedule(found, found, 1.0)
 
-    def _told_epsilon(self) -> Any:
+    def _given_epsilon(self) -> Any:
         """What a module that explores by itself is given."""
         return 0.0 if self.noisy else self.epsilon
 
@@ -340,10 +340,10 @@ class DQNConfig(ReplayConfig):
         agree = own is None or "hiddens" not in self._given or list(own) == hiddens
         fix = f"model_config['head_fcnet_hiddens']={own} says otherwise. Give one of them."
         require(agree, "hiddens", self.hiddens, fix)
-        kwargs["model_config"] = {**networks.options, "double_q": self.double_q, "epsilon": self._told_epsilon()}
+        kwargs["model_config"] = {**networks.options, "double_q": self.double_q, "epsilon": self._given_epsilon()}
         if own is None or not isinstance(self.model_config, dict):
             kwargs["model_config"]["head_fcnet_hiddens"] = hiddens
-        if networks.remembers:
+        if networks.is_recurrent:
             memory = {"memory": "lstm", "memory_size": networks.options["lstm_cell_size"]}
             kwargs |= {**memory, "max_seq_len": networks.options["max_seq_len"], "burn_in": self.burn_in_len}
         else:

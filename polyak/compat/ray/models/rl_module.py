@@ -478,7 +478,7 @@ class RLModuleSpec:
         )
 
 
-def as_pictures(batch: Batch) -> Batch:
+def as_images(batch: Batch) -> Batch:
     """``batch`` with observations as networks read them: bytes of images as fractions of 255, others as float32."""
     observations = batch[Columns.OBS]
     if not isinstance(observations, Tensor) or observations.dtype == torch.float32:
