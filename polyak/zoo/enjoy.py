@@ -112,7 +112,7 @@ def play(
     more = {} if masks is None else {"action_masks": masks.after_reset(observation)}
     for _ in _steps(-(-n_timesteps // envs.num_envs), progress):
         if frames is not None:
-            frames.extend(_picture(envs))
+            frames.extend(_image(envs))
         action, state = model.predict(
             observation, state=state, episode_start=starts, deterministic=deterministic, **more
         )
@@ -166,7 +166,7 @@ def _steps(n_steps: int, progress: bool) -> Any:
     return trange(n_steps)
 
 
-def _picture(envs: VecEnv) -> list[np.ndarray]:
+def _image(envs: VecEnv) -> list[np.ndarray]:
     frame = envs.render(mode="rgb_array")
     return [] if frame is None else [np.asarray(frame, dtype=np.uint8)]
 

@@ -102,18 +102,18 @@ class _Gif:
         self._step = max(1, int(np.ceil(fps / 50)))
         self._milliseconds = 1000 * self._step / fps
         self._seen = 0
-        self._pictures: list[Any] = []
+        self._images: list[Any] = []
 
     def add(self, frame: np.ndarray) -> None:
         from PIL import Image
 
         if self._seen % self._step == 0:
-            self._pictures.append(Image.fromarray(frame).quantize())
+            self._images.append(Image.fromarray(frame).quantize())
         self._seen += 1
 
     def close(self) -> None:
-        if self._pictures:
-            first, *rest = self._pictures
+        if self._images:
+            first, *rest = self._images
             first.save(self._path, format="GIF", save_all=True, append_images=rest, duration=self._milliseconds, loop=0)
 
 

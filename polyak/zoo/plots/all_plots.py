@@ -14,8 +14,8 @@ from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_file
 from polyak.zoo.plots.drawing import draw_curves, step_axis
 from polyak.zoo.plots.evaluations import evaluation_keys, join_whole_runs, read_evaluations, until
+from polyak.zoo.plots.image_files import can_show, image_file, name_and_format, show_windows, write_image
 from polyak.zoo.plots.look import Look
-from polyak.zoo.plots.pictures import can_show, name_and_format, picture_file, show_windows, write_picture
 from polyak.zoo.plots.results import TABLE, Evaluations, Results, results_table, write_results
 from polyak.zoo.plots.selection import Place, Selection, runs_at, say_left_out
 from polyak.zoo.plots.tables import markdown
@@ -67,7 +67,7 @@ def all_plots(options: AllPlotsOptions) -> Results:
         raise ZooError(f"Which environment? Give --env.{selection.listing()}")
     name, picture_format = name_and_format(options.output.removesuffix(".pkl"), options.picture_format, "png")
     pickled = writable_file("--output", f"{name}.pkl") if name else None
-    picture = picture_file("--output", f"{name or _DEFAULT_NAME}.{picture_format}")
+    picture = image_file("--output", f"{name or _DEFAULT_NAME}.{picture_format}")
     results = read_selected(options, selection)
     if options.print_n_trials:
         for env, methods in results.items():
@@ -99,7 +99,7 @@ def _show_or_write(
     with look.applied():
         figure = draw_curves(panels, steps, _QUANTITIES.get(options.key, options.key), look, unit)
         if picture is not None:
-            print(f"Wrote {write_picture(figure, picture)}")
+            print(f"Wrote {write_image(figure, picture)}")
         if window:
             show_windows()
 

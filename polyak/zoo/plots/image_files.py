@@ -35,7 +35,7 @@ def name_and_format(output: str, picture_format: str, default: str) -> tuple[str
     return output[: -len(suffix) - 1], suffix
 
 
-def picture_file(flag: str, path: str) -> Path:
+def image_file(flag: str, path: str) -> Path:
     """Return where an image can be written; ZooError if its suffix names no format, or no file can be there."""
     target = writable_file(flag, path)
     if target.suffix.lower().removeprefix(".") not in FORMATS:
@@ -57,7 +57,7 @@ def can_show() -> bool:
         plt.close(probe)
 
 
-def write_picture(figure: Figure, path: Path) -> Path:
+def write_image(figure: Figure, path: Path) -> Path:
     """Write a figure in the format of the path's suffix, a PNG with 150 dots an inch; the file appears when whole."""
     with replacing(path) as file:
         figure.savefig(file, dpi=150, format=path.suffix.lower().removeprefix("."))

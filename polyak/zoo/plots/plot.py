@@ -16,8 +16,8 @@ from polyak.zoo.plots.averages import mean_of_runs
 from polyak.zoo.plots.curves import EVALUATION_KEYS, Curve, evaluation_curve, time_unit, training_curve
 from polyak.zoo.plots.drawing import draw_curves
 from polyak.zoo.plots.evaluations import evaluation_keys
+from polyak.zoo.plots.image_files import image_file, write_image
 from polyak.zoo.plots.look import Look, look_of
-from polyak.zoo.plots.pictures import picture_file, write_picture
 from polyak.zoo.plots.selection import Selection, runs_at, say_left_out
 from polyak.zoo.plots.tables import Table, estimate, markdown
 from polyak.zoo.registry import env_name
@@ -75,10 +75,10 @@ def plot(options: PlotOptions) -> Path:
         raise ZooError(
             f"--source eval knows only --x-axis steps (evaluations are taken at steps), got {options.x_axis!r}."
         )
-    output = picture_file("--output", options.output)
+    output = image_file("--output", options.output)
     panels = read_panels(options)
     with look.applied():
-        path = write_picture(_draw(panels, options, look), output)
+        path = write_image(_draw(panels, options, look), output)
     if options.source == "eval":
         print(markdown(last_evaluations(panels)))
     print(f"Wrote {path}")

@@ -22,8 +22,8 @@ from polyak.zoo.plots.comparisons import (
     draw_lines,
 )
 from polyak.zoo.plots.drawing import draw_curves, step_axis
+from polyak.zoo.plots.image_files import can_show, image_file, name_and_format, show_windows, write_image
 from polyak.zoo.plots.look import Look, check_fontsize, check_location, look_of
-from polyak.zoo.plots.pictures import can_show, name_and_format, picture_file, show_windows, write_picture
 from polyak.zoo.plots.results import (
     TABLE,
     Results,
@@ -98,7 +98,7 @@ def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
     if not 0 < options.ci_size < 1:
         raise ZooError(f"--ci-size is the level of the intervals, between 0 and 1; got {options.ci_size:g}.")
     name, picture_format = name_and_format(options.output or _DEFAULT_NAME, options.picture_format, "svg")
-    picture_file("--output", f"{name}.{picture_format}")
+    image_file("--output", f"{name}.{picture_format}")
     results = _read(options)
     window = not options.output and can_show()
     look = look_of(
@@ -111,12 +111,12 @@ def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
     for text in _tables(results, options.latex):
         print(text)
     with look.applied():
-        pictures = dict(_pictures(results, options, look))
+        pictures = dict(_images(results, options, look))
         if window:
             show_windows()
             return []
         written = [
-            write_picture(figure, Path(f"{name}{part and '_' + part}.{picture_format}"))
+            write_image(figure, Path(f"{name}{part and '_' + part}.{picture_format}"))
             for part, figure in pictures.items()
         ]
     for path in written:
@@ -150,7 +150,7 @@ def _latex(table: Table) -> str:
     return latex(headers, table.rows[1:] if has_labels else table.rows)
 
 
-def _pictures(results: Results, options: PlotFromFileOptions, look: Look) -> Iterator[tuple[str, Figure]]:
+def _images(results: Results, options: PlotFromFileOptions, look: Look) -> Iterator[tuple[str, Figure]]:
     """Yield the figures, each with what distinguishes the name of its file."""
     names = {} if options.labels else names_for_readers(methods_of(results))
     results = {env: {names.get(key, key): found for key, found in known.items()} for env, known in results.items()}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
+from polyak.zoo.plots.image_files import can_show, image_file, show_windows, write_image
 from polyak.zoo.plots.look import check_fontsize, look_of
-from polyak.zoo.plots.pictures import can_show, picture_file, show_windows, write_picture
 from polyak.zoo.plots.plot import PlotOptions, check_axes, draw_panels, read_panels
 from polyak.zoo.plots.selection import Selection
 
@@ -44,7 +44,7 @@ def plot_train(options: PlotTrainOptions) -> Path | None:
     if absent := [flag for flag, value in required.items() if not value]:
         raise ZooError(f"plot-train needs {' and '.join(absent)}.{selection.listing()}")
     check_axes(options.x_axis, options.y_axis, options.window)
-    output = picture_file("--output", options.output or _DEFAULT_NAME)
+    output = image_file("--output", options.output or _DEFAULT_NAME)
     window = not options.output and can_show()
     look = look_of(options.figsize, fontsize=check_fontsize(options.fontsize), window=window)
     panels = read_panels(
@@ -65,6 +65,6 @@ def plot_train(options: PlotTrainOptions) -> Path | None:
         if window:
             show_windows()
             return None
-        path = write_picture(figure, output)
+        path = write_image(figure, output)
     print(f"Wrote {path}")
     return path
