@@ -1,7 +1,4 @@
-"""Acts by a file that ``model.export("policy.onnx")`` wrote, with numpy and onnxruntime alone.
-
-``python exported_policy.py policy.onnx`` prints what goes in and out, and what it does about zeros.
-"""
+"""Acts by a file of ``model.export("policy.onnx")``, with numpy and onnxruntime alone; run, it prints what is in it."""
 
 import json
 import sys
@@ -37,8 +34,4 @@ class ExportedPolicy:
 
 
 if __name__ == "__main__":
-    policy = ExportedPolicy(sys.argv[1])
-    print(json.dumps({name: policy.about[name] for name in ("algorithm", "inputs", "outputs")}, indent=2))
-    seen = [port for port in policy.about["inputs"] if port["role"] == "observation"]
-    zeros = {port.get("key"): np.zeros((1, *port["shape"][1:])) for port in seen}
-    print(policy(zeros.get(None, zeros)))
+    print(json.dumps(ExportedPolicy(sys.argv[1]).about, indent=2))

@@ -3,7 +3,7 @@
 The model is whatever ``learn`` was called on. Callbacks use its ``num_timesteps``, ``logger``, ``seed``, ``n_envs``,
 ``get_env()``, ``get_vec_normalize_env()``, ``save()``, ``save_replay_buffer()`` and ``dump_logs()``.
 """
-# ruff: noqa: B027  (hooks are empty until somebody needs them)
+# ruff: noqa: B027  (hooks are empty until a subclass defines them)
 
 import os
 import warnings
@@ -107,7 +107,7 @@ class BaseCallback(ABC):
 
     @property
     def is_idle(self) -> bool:
-        """Whether :meth:`on_step` would ask nobody, so that the training loop need not call it."""
+        """Whether :meth:`on_step` would call nothing, so that the training loop need not call it."""
         return False
 
     @property
@@ -154,14 +154,14 @@ class BaseCallback(ABC):
         """Called after every step of the environments.
 
         Returns:
-            whether to go on.
+            whether to continue.
         """
         self.n_calls += 1
         self.num_timesteps = self.model.num_timesteps
         keep_going = self._on_step()
         if keep_going is None and not self._has_warned:
             self._has_warned = True
-            warn_user(f"{self!r} returned None, which stops training as False does. Return True to go on.")
+            warn_user(f"{self!r} returned None, which stops training as False does. Return True to continue.")
         return bool(keep_going)
 
     def on_rollout_end(self) -> None:
@@ -213,7 +213,7 @@ class ConvertCallback(BaseCallback):
     """A function as a callback.
 
     Args:
-        callback: called at every step as ``callback(locals, globals)``; it returns whether to go on. ``None``: nothing.
+        callback: called at every step as ``callback(locals, globals)``; it returns whether to continue; ``None``: none.
         verbose: as in :class:`BaseCallback`.
     """
 

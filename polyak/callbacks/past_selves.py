@@ -41,7 +41,7 @@ class PastSelves(BaseCallback):
 
     Each self is rated before it joins them, by Elo's formula from games against those of the pool, of which what plays
     at random has 0: ``eval/elo`` in the logs, and :attr:`ratings`. Every algorithm with a policy without memory will
-    do; those that heed masks only make moves that are allowed.
+    do; those that support masks only make moves that are allowed.
 
     Args:
         freq: environment steps between two selves.
@@ -77,7 +77,7 @@ class PastSelves(BaseCallback):
         if normalizer is not None and normalizer.norm_obs:
             raise ValueError("opponents see observations as they are: use VecNormalize(..., norm_obs=False).")
         if self.model.policy.initial_memory(1) is not None:
-            raise ValueError("a policy with memory cannot be an opponent: nobody remembers for it. Use one without.")
+            raise ValueError("a policy with memory cannot be an opponent: its state is not kept. Use one without.")
         self.env = env
         kept = {id(opponent): elo for opponent, elo in self._pool}
         self._pool = [(opponent, kept.get(id(opponent), 0.0)) for opponent in env.opponents]

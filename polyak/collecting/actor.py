@@ -35,7 +35,7 @@ class Actor:
 
     Attributes:
         policy, exploration: change them through :meth:`adopt` and :meth:`explore`.
-        memory: what the policy remembers, by name [N, ...]; ``None`` of one that does not, or before the first step.
+        memory: the policy's recurrent state, by name [N, ...]; ``None`` of one without, or before the first step.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Actor:
         self.explore(exploration or {})
 
     def adopt(self, policy: Policy) -> None:
-        """Act with another policy, which remembers nothing yet."""
+        """Act with another policy, whose recurrent state is not set yet."""
         self.policy, self.codec = policy, policy.codec
-        self._remembers = policy.initial_memory(1) is not None
+        self._recurrent = policy.initial_memory(1) is not None
         self.memory: State | None = None
         self._decide = backend_of(policy)
 
@@ -70,7 +70,7 @@ class Actor:
 
         Args:
             rows: N.
-            anew: ``False`` goes on with a series that was interrupted.
+            anew: ``False`` continues with a series that was interrupted.
         """
         self.policy.set_training_mode(False)
         if type(self._decide) is not BACKENDS.get(self.policy.backend):
@@ -87,11 +87,11 @@ class Actor:
 
         Args:
             observations: finite, [N, ...] or a dict of them.
-            episode_starts: [N] bool, where an episode begins, so that memory and noise start anew; ``None``: nowhere.
+            episode_starts: [N] bool, where an episode begins, so that memory and noise start again; ``None``: nowhere.
             masks: [N, M] bool, which choices are allowed; ``None``: all.
 
         Raises:
-            PolicyError: masks for a policy that does not heed them.
+            PolicyError: masks for a policy that does not support them.
             ValueError: an observation is of another shape than the policy's space, or too large for float32.
         """
         starts = np.zeros(n_rows(observations), dtype=bool) if episode_starts is None else episode_starts
@@ -100,7 +100,7 @@ class Actor:
         for before in self._before:
             if (actions := before(self.policy, starts, masks)) is not None:
                 break
-        if actions is None or self._remembers:  # a memory moves on, whoever acts
+        if actions is None or self._recurrent:  # a recurrent state advances whatever acts
             memory = self.recall(starts)
             chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
             if memory is not None:
@@ -111,9 +111,9 @@ class Actor:
         return Acted(self.codec.to_env(actions), actions, extras)
 
     def recall(self, starts: np.ndarray) -> State | None:
-        """What the policy remembers before the next step: nothing of episodes that are over. ``starts`` [N]: where
+        """The policy's recurrent state before the next step: nothing of episodes that are over. ``starts`` [N]: where
         episodes begin. ``None`` of a policy without memory."""
-        if not self._remembers or (self.memory is not None and not np.count_nonzero(starts)):
+        if not self._recurrent or (self.memory is not None and not np.count_nonzero(starts)):
             return self.memory
         fresh = self.policy.initial_memory(len(starts))
         return fresh if fresh is None or self.memory is None else renewed(self.memory, fresh, starts)
@@ -132,7 +132,7 @@ class Actor:
         return state
 
     def load_state(self, state: Arrays) -> None:
-        """Go on from what :meth:`state` returned; parts of exploration that it does not name stay as they are."""
+        """Continue from what :meth:`state` returned; parts of exploration that it does not name stay as they are."""
         device = self.policy.device
         memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in _under("memory", state).items()}
         self.memory = memory or None

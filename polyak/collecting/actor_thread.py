@@ -1,4 +1,4 @@
-"""A thread that brings one thing after another, as long as somebody takes them."""
+"""A thread that brings one thing after another, as long as they are taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 class ActorThread(Generic[Item]):
-    """Makes items ahead of whoever takes them, as many as may wait and one more.
+    """Makes items ahead of those that are taken, as many as may wait and one more.
 
     What is raised while an item is made is raised again where it would have been taken. A copy has no items and no
     thread.
@@ -30,7 +30,7 @@ class ActorThread(Generic[Item]):
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin, or go on; nothing, if it is running."""
+        """Begin, or continue; nothing, if it is running."""
         if self._thread is None:
             self._stopping = False
             self._thread = Thread(target=self._run, name="polyak-actor", daemon=True)

@@ -54,7 +54,7 @@ class Exploration:
         return actions
 
     def state(self, policy: Policy) -> Arrays:
-        """What it must know to go on as if it had not been interrupted."""
+        """What it must know to continue as if it had not been interrupted."""
         return {}
 
     def load_state(self, policy: Policy, state: Arrays) -> None:
@@ -141,7 +141,7 @@ class EpsilonGreedyEach(EpsilonGreedy):
 
 
 class AdditiveNoise(Exploration):
-    """Noise added to actions in [-1, 1], which stay there. It starts anew with each episode.
+    """Noise added to actions in [-1, 1], which stay there. It starts again with each episode.
 
     Args:
         noise: [...] for one environment, [N, ...] if vectorised.

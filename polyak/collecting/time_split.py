@@ -9,7 +9,7 @@
 ``other``      the rest: callbacks, logging, Python around it all
 =============  =========================================================================================================
 
-Work that a GPU does meanwhile counts where somebody waits for it. The loops call the clock five times in a step, which
+Work that a GPU does meanwhile counts where it is waited for. The loops call the clock five times in a step, which
 is all it costs; nothing that is learned depends on what it says.
 """
 
@@ -47,7 +47,7 @@ class Stopwatch:
 
 
 class TimeSplit:
-    """The parts of the time from :meth:`start` to :meth:`stop`, or to now. What nobody measures is ``other``."""
+    """The parts of the time from :meth:`start` to :meth:`stop`, or to now. What is not measured is ``other``."""
 
     def __init__(self) -> None:
         self.env = Stopwatch()

@@ -949,7 +949,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     # -- masks ---------------------------------------------------------------------------------------------------------
 
     def _mask(self, use_masking: bool) -> None:
-        """Keep to the masks from now on, or do not; episodes begin anew if that is a change."""
+        """Keep to the masks from now on, or do not; episodes begin again if that is a change."""
         if use_masking != self._use_masking:
             self._use_masking = use_masking
             if self.env is not None:
@@ -1064,7 +1064,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
 
     @property
     def _last_lstm_states(self) -> RNNStates | None:
-        """What is remembered before the next step, [K, N, H] each; ``None`` before the first."""
+        """The recurrent state before the next step, [K, N, H] each; ``None`` before the first."""
         memory = None if self.runner is None else self._actor.recall(self.runner.episode_starts)
         if memory is None:
             return None

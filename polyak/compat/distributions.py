@@ -179,7 +179,7 @@ class _OfFamily(Distribution):
 
     @property
     def distribution(self) -> Any:
-        """The ``torch.distributions`` object of the parameters at hand, made anew on each access; a subclass may assign
+        """The ``torch.distributions`` object of the current parameters, made on each access; a subclass may assign
         one."""
         return None if self._value is None else self._as_torch(self._value)
 
@@ -251,7 +251,7 @@ class DiagGaussianDistribution(_OfFamily):
 
 
 class _Squashing(_OfFamily):
-    """What the distributions share that may pass actions through tanh: they remember what these were before."""
+    """What the distributions share that may pass actions through tanh: they keep what these were before."""
 
     gaussian_actions: Tensor | None = None
     """The last actions given out, before tanh."""

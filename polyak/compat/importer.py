@@ -1,8 +1,8 @@
 """Answers imports of another library's module names with modules whose names point into polyak.
 
 A module made here holds nothing of its own: it is filled from :mod:`polyak.compat.table` when it is imported, and
-filled anew if a program takes it out of ``sys.modules`` and imports it again. An installed copy of the other library is
-never looked at, unless the finder is told to complete the table from it: then modules and names that the table lacks
+filled again if a program takes it out of ``sys.modules`` and imports it again. An installed copy of the other library
+is never looked at, unless the finder is asked to complete the table from it: then modules and names that it lacks
 are those of the installed copy, which is not run before the first of them is asked for.
 """
 

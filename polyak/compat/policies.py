@@ -63,7 +63,7 @@ class BaseModel(Network):
         features_extractor_class: makes features of observations.
         features_extractor_kwargs: its arguments besides the space.
         features_extractor: a finished one, to share.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
         optimizer_class: torch optimizer.
         optimizer_kwargs: its arguments besides the learning rate.
     """
@@ -337,7 +337,7 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
 
 @reads_by(NatureCNN)
 class ActorCriticCnnPolicy(ActorCriticPolicy):
-    """:class:`ActorCriticPolicy` for pictures."""
+    """:class:`ActorCriticPolicy` for images."""
 
 
 @reads_by(CombinedExtractor)
@@ -562,7 +562,7 @@ class DQNPolicy(_GreedyPolicy):
 
 @reads_by(NatureCNN)
 class DQNCnnPolicy(DQNPolicy):
-    """:class:`DQNPolicy` for pictures."""
+    """:class:`DQNPolicy` for images."""
 
 
 @reads_by(CombinedExtractor)
@@ -627,7 +627,7 @@ class QRDQNPolicy(_GreedyPolicy):
 
 @reads_by(NatureCNN)
 class QRDQNCnnPolicy(QRDQNPolicy):
-    """:class:`QRDQNPolicy` for pictures."""
+    """:class:`QRDQNPolicy` for images."""
 
 
 @reads_by(CombinedExtractor)
@@ -848,7 +848,7 @@ class SACPolicy(_ContinuousPolicy):
 
 @reads_by(NatureCNN)
 class SACCnnPolicy(SACPolicy):
-    """:class:`SACPolicy` for pictures."""
+    """:class:`SACPolicy` for images."""
 
 
 @reads_by(CombinedExtractor)
@@ -989,7 +989,7 @@ class TQCPolicy(_ContinuousPolicy):
 
 @reads_by(NatureCNN)
 class TQCCnnPolicy(TQCPolicy):
-    """:class:`TQCPolicy` for pictures."""
+    """:class:`TQCPolicy` for images."""
 
 
 @reads_by(CombinedExtractor)
@@ -1047,7 +1047,7 @@ class TD3Policy(_ContinuousPolicy):
 
 @reads_by(NatureCNN)
 class TD3CnnPolicy(TD3Policy):
-    """:class:`TD3Policy` for pictures."""
+    """:class:`TD3Policy` for images."""
 
 
 @reads_by(CombinedExtractor)

@@ -59,8 +59,8 @@ def describe(extractor: nn.Module) -> dict[str, Any]:
     if isinstance(extractor, NatureCNN):
         return {"class": type(extractor), "kwargs": {"features_dim": extractor.features_dim}}
     if isinstance(extractor, CombinedExtractor):
-        pictures = [part.features_dim for part in extractor.extractors.values() if isinstance(part, NatureCNN)]
-        return {"class": type(extractor), "kwargs": {"cnn_output_dim": pictures[0]} if pictures else {}}
+        images = [part.features_dim for part in extractor.extractors.values() if isinstance(part, NatureCNN)]
+        return {"class": type(extractor), "kwargs": {"cnn_output_dim": images[0]} if images else {}}
     if isinstance(extractor, FlattenExtractor):
         return {"class": type(extractor), "kwargs": {}}
     raise TypeError(

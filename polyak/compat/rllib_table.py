@@ -128,7 +128,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "env.env_runner": {"EnvRunner": _RUNNER},
     "env.env_runner_group": {"EnvRunnerGroup": _RUNNER},
     "env.single_agent_env_runner": {"SingleAgentEnvRunner": _RUNNER},
-    "env.single_agent_episode": {"SingleAgentEpisode": "callbacks are told of episodes: on_episode_end(episode=...)"},
+    "env.single_agent_episode": {"SingleAgentEpisode": "callbacks get episodes: on_episode_end(episode=...)"},
     "models": {"ModelCatalog": _OLD},
     "models.torch.torch_modelv2": {"TorchModelV2": _OLD},
     "policy.policy": {"Policy": _OLD},

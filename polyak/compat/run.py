@@ -60,7 +60,7 @@ def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: 
     Raises:
         FileNotFoundError: there is no such script.
         ValueError: ``only`` names another package; a notebook that is damaged or not in Python.
-        RuntimeError: this Python was told not to read the environment or not to run ``sitecustomize``.
+        RuntimeError: this Python was asked not to read the environment or not to run ``sitecustomize``.
     """
     if not module and not os.path.exists(target):
         raise FileNotFoundError(f"SCRIPT {target!r} does not exist. A module is run by its name with -m.")
@@ -89,7 +89,7 @@ def _program(target: str, module: bool) -> list[str]:
 
 
 def _wait_for(words: list[str], environ: Mapping[str, str]) -> NoReturn:
-    """The same where no process can take another's place: Windows would let the caller go on at once."""
+    """The same where no process can take another's place: Windows would let the caller continue at once."""
     with subprocess.Popen(words, env=environ) as process:
         while True:
             try:

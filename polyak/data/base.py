@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from polyak.data.batch import ArrayObs, TensorObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
 from polyak.experience.randomness import Randomness
 from polyak.experience.records import record_dtype
+from polyak.experience.schema import Schema
 from polyak.ops.transfer import to_device
 
 
@@ -30,11 +32,30 @@ class Normalizer(Protocol):
         ...
 
 
-def observation_dtype(space: spaces.Space, shape: Any) -> np.dtype:
-    """The numpy type of one stored observation: a subarray, or for a Dict space a record of subarrays."""
+def single_dtype(dtype: Any) -> Any:
+    """float32 for float64; every other type as it is."""
+    return np.float32 if dtype == np.float64 else dtype
+
+
+def observation_dtype(space: spaces.Space, shape: Any = None, stored: Callable[[Any], Any] = np.dtype) -> np.dtype:
+    """The numpy type of one stored observation: a subarray, or for a Dict space a record of subarrays.
+
+    Args:
+        shape: of it, for a Dict a dict of these; ``None``: as the space has it.
+        stored: from the type of the space to that of what is stored.
+    """
     if isinstance(space, spaces.Dict):
-        return record_dtype({key: observation_dtype(sub, shape[key]) for key, sub in space.spaces.items()})
-    return np.dtype((space.dtype, shape))
+        parts = {key: (sub, shape and shape[key], stored) for key, sub in space.spaces.items()}
+        return record_dtype({key: observation_dtype(*part) for key, part in parts.items()})
+    return np.dtype((stored(space.dtype), (space.shape or ()) if shape is None else shape))
+
+
+def row_dtype(observation: np.dtype, action: np.dtype, scalars: Mapping[str, Any], schema: Schema) -> np.dtype:
+    """The record type of a transition: observations, actions, ``scalars``, and ``extras`` if there are further
+    columns."""
+    fields = {"observations": observation, "next_observations": observation, "actions": action}
+    fields |= {name: np.dtype(dtype) for name, dtype in scalars.items()}
+    return record_dtype(fields | ({"extras": record_dtype(schema.layouts())} if len(schema) else {}))
 
 
 class BaseBuffer(Randomness, ABC):
@@ -48,6 +69,10 @@ class BaseBuffer(Randomness, ABC):
         device: where sampled tensors go; "auto" takes the GPU if there is one. What is stored stays in main memory.
         n_envs: number of parallel environments.
     """
+
+    pos, full = 0, False
+    prepared: ClassVar[Callable[[BaseBuffer], None] | None] = None
+    """Called with every new buffer, once its sizes are known."""
 
     def __init__(
         self,
@@ -70,7 +95,8 @@ class BaseBuffer(Randomness, ABC):
         self.device = torch.device(device)
         self._obs_batch: Any = self._with_envs(self.obs_shape)  # shapes of what one vectorised step brings
         self._action_batch, self._scalar_batch = (self.n_envs, self.action_dim), (self.n_envs,)
-        self.pos, self.full = 0, False
+        if BaseBuffer.prepared is not None:
+            BaseBuffer.prepared(self)
 
     def _with_envs(self, shape: Any) -> Any:
         if isinstance(shape, dict):

@@ -76,7 +76,7 @@ RolloutSamples = RolloutBufferSamples | ExtendedRolloutSamples
 
 
 class RolloutRows(NamedTuple):
-    """Some rows of a rollout, to be gathered by whoever learns from them: a compiled step does so as it reads them."""
+    """Some rows of a rollout, to be gathered by the learner: a compiled step does so as it reads them."""
 
     rollout: RolloutSamples  # of R rows
     rows: Tensor  # [B] int64, in [0, R)
@@ -186,9 +186,9 @@ class Span(NamedTuple):
 
 
 class TransitionRows(NamedTuple):
-    """Some rows of a replay buffer, to be gathered by whoever learns from them, as :class:`RolloutRows` are.
+    """Some rows of a replay buffer, to be gathered by the learner, as :class:`RolloutRows` are.
 
-    It has the fields of :class:`Transition`, each gathered whenever it is read; whoever reads them again asks for
+    It has the fields of :class:`Transition`, each gathered whenever it is read; to read them again ask for
     :meth:`gathered` first. Observations of 64 bits come as float32, to which networks would convert them.
     """
 

@@ -17,7 +17,7 @@ class EpisodeBuffer(RolloutBuffer):
     """A rollout that takes as many steps as its episodes take, and hands out the rows of those episodes alone.
 
     The first ``episodes`` to begin count, in whatever environment. Those that end first would not do: a sample of them
-    has too many short episodes. While the last ones go on, the other environments make steps that do not count.
+    has too many short episodes. While the last ones continue, the other environments make steps that do not count.
 
     Attributes:
         episodes: how many count; set before each rollout.

@@ -22,8 +22,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data import own_arrays
-from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
+from polyak.data.base import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.hindsight.relabel import Relabel
@@ -36,14 +35,13 @@ from polyak.envs.spaces import get_action_dtype
 from polyak.experience.arrays import mapped
 from polyak.experience.compact import CompactRing
 from polyak.experience.record import Experience
-from polyak.experience.records import record_dtype
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Prioritized, Sampler, Uniform, make_sampler
 from polyak.experience.schema import Column, Schema
 
 STATE_VERSION = 1
 ROWS_AT_ONCE = 8192
-_SCALARS = {name: np.dtype(np.float32) for name in ("rewards", "dones", "timeouts")}
+COLUMNS = "observations", "next_observations", "actions", "rewards", "dones", "timeouts"
 _STEP = "obs", "next_obs", "action", "reward", "done"
 
 
@@ -56,17 +54,9 @@ class _Draw(NamedTuple):
 
 
 def _column(name: str) -> property:
-    """A stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer.
-
-    In a subclass without storage it is an attribute like any other.
-    """
+    """A stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer."""
 
     def read(self: ReplayBuffer) -> Any:
-        if not self._has_storage:
-            try:
-                return vars(self)[name]
-            except KeyError:
-                raise AttributeError(f"{type(self).__name__} has no {name}: nothing was assigned to it.") from None
         if name not in self.storage.columns:
             raise AttributeError(
                 f"{name} does not exist with optimize_memory_usage=True, which stores every observation once: "
@@ -75,10 +65,7 @@ def _column(name: str) -> property:
         return self.storage.lend(name)
 
     def write(self: ReplayBuffer, value: Any) -> None:
-        if self._has_storage:
-            read(self)[...] = value
-        else:
-            vars(self)[name] = value
+        read(self)[...] = value
 
     return property(read, write, doc=f"{name} of all rows [buffer_size, n_envs, ...]; a view.")
 
@@ -110,7 +97,7 @@ class ReplayBuffer(BaseBuffer):
             same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
             most half of whose free memory is needed. "disk": in a temporary file instead of in main memory, which holds
             as much of it as there is room; the file goes with the buffer. Batches to be normalised or relabelled are
-            gathered in main memory all the same, and so are all while somebody holds a view of a column, such as
+            gathered in main memory all the same, and so are all while a view of a column is held, such as
             ``buffer.rewards``.
 
     Raises:
@@ -118,53 +105,28 @@ class ReplayBuffer(BaseBuffer):
         ValueError: an argument is out of range, or two contradict each other; names them.
     """
 
-    observations = _column("observations")
-    next_observations = _column("next_observations")
-    actions = _column("actions")
-    rewards = _column("rewards")
-    dones = _column("dones")
-    timeouts = _column("timeouts")
+    observations, next_observations, actions, rewards, dones, timeouts = map(_column, COLUMNS)
 
     @property
     def pos(self) -> int:
         """The slot that is written next."""
-        return self.storage.written % self.storage.length if self._has_storage else vars(self)["pos"]
+        return self.storage.written % self.storage.length
 
     @pos.setter
     def pos(self, value: int) -> None:
-        if self._has_storage:
-            self.storage.written = value + self.full * self.buffer_size
-        else:
-            vars(self)["pos"] = value
+        self.storage.written = value + self.full * self.buffer_size
 
     @property
     def full(self) -> bool:
         """Whether every slot was written."""
-        return self.storage.written >= self.storage.length if self._has_storage else vars(self)["full"]
+        return self.storage.written >= self.storage.length
 
     @full.setter
     def full(self, value: bool) -> None:
-        if self._has_storage:
-            self.storage.written = self.pos + value * self.buffer_size
-        else:
-            vars(self)["full"] = value
+        self.storage.written = self.pos + value * self.buffer_size
 
     def size(self) -> int:
-        try:
-            return self.storage.filled
-        except AttributeError:  # a subclass with its own arrays
-            return super().size()
-
-    # What a subclass of a user's own has that calls only BaseBuffer.__init__ and brings its own arrays.
-    optimize_memory_usage = False
-    handle_timeout_termination = True
-    n_steps = 1
-    relabel: Relabel | None = None
-    _on_disk = False
-
-    @property
-    def _has_storage(self) -> bool:
-        return "storage" in vars(self)
+        return self.storage.filled
 
     @property
     def extras(self) -> dict[str, np.ndarray]:
@@ -220,22 +182,19 @@ class ReplayBuffer(BaseBuffer):
     def seed(self, seed: int | None = None) -> None:
         """Restart the random numbers of the sampler, the relabelling and the buffer itself."""
         super().seed(seed)
-        for part in (self.sampler, self.relabel) if self._has_storage else ():
+        for part in (self.sampler, self.relabel):
             if part is not None:
                 part.seed(None if seed is None else int(self.rng.randint(2**31)))
 
-    @staticmethod
-    def _maybe_cast_dtype(dtype: Any) -> Any:
-        """float64 actions are stored as float32; every other type as it is."""
-        return np.float32 if dtype == np.float64 else dtype
+    _maybe_cast_dtype = staticmethod(single_dtype)
+    """Of actions, to that in which they are stored."""
 
     @property
     def layout(self) -> np.dtype:
         """The type of a row."""
         observation = observation_dtype(self.observation_space, self.obs_shape)
         action = np.dtype((self._maybe_cast_dtype(get_action_dtype(self.action_space)), (self.action_dim,)))
-        fields = {"observations": observation, "next_observations": observation, "actions": action, **_SCALARS}
-        return record_dtype(fields | ({"extras": record_dtype(self.schema.layouts())} if self._extended else {}))
+        return row_dtype(observation, action, dict.fromkeys(COLUMNS[3:], np.float32), self.schema)
 
     def _make_storage(self) -> Ring:
         kind = CompactRing if self.optimize_memory_usage else Ring
@@ -243,9 +202,6 @@ class ReplayBuffer(BaseBuffer):
 
     def reset(self) -> None:
         """Empty the buffer."""
-        super().reset()
-        if not self._has_storage:
-            return
         self.storage.clear()
         self.sampler.prepare(self.buffer_size, self.n_envs)
         if self.relabel is not None:
@@ -365,12 +321,7 @@ class ReplayBuffer(BaseBuffer):
         Args:
             reward: ``(observations [B, ...], actions [B, A], next_observations [B, ...], terminated [B]) -> [B]``,
                 called with some thousand rows at a time, as they are stored.
-
-        Raises:
-            ValueError: a subclass keeps its own arrays.
         """
-        if not self._has_storage:
-            raise ValueError(f"{type(self).__name__} stores steps in arrays of its own, whose rewards it must replace.")
         for start in range(0, self.size() * self.n_envs, ROWS_AT_ONCE):
             cells = np.arange(start, min(start + ROWS_AT_ONCE, self.size() * self.n_envs))
             row = self.storage.read(cells)
@@ -459,7 +410,7 @@ class ReplayBuffer(BaseBuffer):
         Args:
             envs: which environments; ``None``: all.
         """
-        if self.size() == 0 or not self._has_storage:
+        if self.size() == 0:
             return
         newest, columns = self.storage.newest, self.storage.columns
         running = np.flatnonzero(columns["dones"][newest] == 0)
@@ -497,8 +448,6 @@ class ReplayBuffer(BaseBuffer):
             ValueError: nothing was added yet.
         """
         self._require_rows(batch_size)
-        if not self._has_storage:
-            return super().sample(batch_size, env)
         cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
         rows = cells if self.n_envs == 1 else cells // self.n_envs
         self._drawn = _Draw(rows, cells, weights)
@@ -631,7 +580,7 @@ class ReplayBuffer(BaseBuffer):
 
     def anneal(self, progress: float) -> None:
         """Tell the sampler how far training has come: 0 at its start, 1 at its end."""
-        if self._has_storage and self.sampler.adaptive:
+        if self.sampler.adaptive:
             self.sampler.anneal(progress)
 
     def close(self) -> None:
@@ -641,8 +590,6 @@ class ReplayBuffer(BaseBuffer):
 
     def state_dict(self) -> dict[str, Any]:
         """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle."""
-        if not self._has_storage:
-            return own_arrays.state_of(self)
         return {
             "version": STATE_VERSION,
             "buffer_size": self.buffer_size,
@@ -661,9 +608,6 @@ class ReplayBuffer(BaseBuffer):
             ValueError: the state is of another version, number of environments, layout or shape, or its positions do
                 not fit its rows.
         """
-        if not self._has_storage:
-            own_arrays.load_state(self, state)
-            return
         for key, ours in (
             ("version", STATE_VERSION),
             ("n_envs", self.n_envs),
@@ -675,7 +619,7 @@ class ReplayBuffer(BaseBuffer):
         check_columns(self.storage, state)
         self.reset()
         rows = np.arange(saved)[-self.buffer_size :]
-        if state["buffer_size"] == self.buffer_size:  # every row to its old slot, so that draws go on as before
+        if state["buffer_size"] == self.buffer_size:  # every row to its old slot, so that draws continue as before
             self.pos, self.full = state["pos"], state["full"]
         else:
             self.pos, self.full = len(rows) % self.buffer_size, len(rows) == self.buffer_size
@@ -712,15 +656,11 @@ class ReplayBuffer(BaseBuffer):
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and deepcopy: only the filled part of the storage."""
-        if not self._has_storage:
-            return {**vars(self)}
         return {**vars(self), "storage": (self.storage.written, self.storage.rows_state(self._slots()))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        written, arrays = state.pop("storage", (0, None))
+        written, arrays = state.pop("storage")
         vars(self).update(state)
-        if arrays is None:
-            return
         self.storage = self._make_storage()
         self.storage.written = written
         slots = self._slots()

@@ -101,7 +101,7 @@ class RolloutBuffer(BaseBuffer):
         )
 
     def reset(self) -> None:
-        """Start a new rollout, in new arrays: whoever kept the old ones keeps their contents."""
+        """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         super().reset()
         self.generator_ready = False
         self.observations: Any = self._observations(self.observation_space, self.obs_shape)

@@ -27,7 +27,7 @@ def ray() -> Any:
 
 
 class _Session:
-    """Ray as long as somebody here uses it; one that was there before is left as it is."""
+    """Ray as long as it is used here; one that was there before is left as it is."""
 
     def __init__(self) -> None:
         self.users, self.ours = 0, False
@@ -201,7 +201,7 @@ class Workers:
         self._actors[worker] = self._class.remote(*self._arguments[worker])
 
     def stop(self) -> None:
-        """End all, and Ray if it was started here and nobody else uses it."""
+        """End all, and Ray if it was started here and is not used elsewhere."""
         for worker in range(len(self)):
             self.end(worker)
         self._actors = []

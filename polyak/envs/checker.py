@@ -94,7 +94,7 @@ def _unsupported(space: spaces.Space, kind: str) -> list[str]:
 
 
 def _check_names(space: spaces.Space) -> None:
-    """That the parts of a composed space can be told apart."""
+    """That the parts of a composed space can be distinguished."""
     if is_composed(space):
         try:
             parts_by_name(space)
@@ -358,7 +358,7 @@ def _kind(value: Any) -> str:
     return f"shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
-# --- NaN, inf and pictures ------------------------------------------------------------------------------------------
+# --- NaN, inf and images ------------------------------------------------------------------------------------------
 
 
 def _check_finite(env: gym.Env) -> None:

@@ -221,7 +221,7 @@ def _make_rendering(env_id: str | EnvSpec | Callable[..., gym.Env], env_kwargs: 
 
 
 def _may_render(spec: EnvSpec) -> bool:
-    """Whether to ask for pictures: not where a class lists its modes without them, which gymnasium warns of."""
+    """Whether to ask for images: not where a class lists its modes without them, which gymnasium warns of."""
     creator: Any = spec.entry_point
     with contextlib.suppress(ImportError, AttributeError, gym_error.Error):  # making it says what is wrong
         creator = load_env_creator(creator) if isinstance(creator, str) else creator

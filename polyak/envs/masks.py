@@ -37,7 +37,7 @@ class Masks(Protocol):
         ...
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
-        """[M] of the state in which the episode in one environment ended; None if nobody says."""
+        """[M] of the state in which the episode in one environment ended; None if unknown."""
         ...
 
 

@@ -69,7 +69,7 @@ def _register_without_velocities(task: str, version: str) -> None:
     original = gym.registry.get(f"{task}-v{version}")
     if task not in VELOCITIES or original is None:
         return
-    # It is told which entries to hide: from the new name it could not find them.
+    # It is given the entries to hide: from the new name it could not find them.
     hiding = WrapperSpec(
         "MaskVelocityWrapper",
         "polyak.envs.wrappers.mask_velocity:MaskVelocityWrapper",

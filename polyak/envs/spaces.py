@@ -12,7 +12,7 @@ from polyak.envs.composed import is_composed, parts
 from polyak.warning import warn_user
 
 IMAGE_CHANNELS = (1, 3, 4)
-"""Channel counts of a single picture: grey, RGB, RGBA."""
+"""Channel counts of a single image: grey, RGB, RGBA."""
 
 # --- images ---------------------------------------------------------------------------------------------------------
 
@@ -34,11 +34,11 @@ def is_image_space_channels_first(observation_space: spaces.Box) -> bool:
 def is_image_space(
     observation_space: spaces.Space, check_channels: bool = False, normalized_image: bool = False
 ) -> TypeGuard[spaces.Box]:
-    """Whether a space holds pictures: a Box of three dimensions, uint8, bounded by 0 and 255.
+    """Whether a space holds images: a Box of three dimensions, uint8, bounded by 0 and 255.
 
     Args:
         check_channels: also ask for 1, 3 or 4 channels (a stack of frames has more).
-        normalized_image: pictures are already floats in [0, 1]: skip the checks of dtype and bounds.
+        normalized_image: images are already floats in [0, 1]: skip the checks of dtype and bounds.
     """
     if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) != 3:
         return False
@@ -54,12 +54,12 @@ def is_image_space(
 
 
 def transpose_image(image: np.ndarray) -> np.ndarray:
-    """Move the channels of one picture or a batch to the front: ``([B,] H, W, C)`` to ``([B,] C, H, W)``."""
+    """Move the channels of one image or a batch to the front: ``([B,] H, W, C)`` to ``([B,] C, H, W)``."""
     return np.moveaxis(image, -1, -3)
 
 
 def maybe_transpose(observation: np.ndarray, observation_space: spaces.Space) -> np.ndarray:
-    """Transpose pictures that come channels-last when the space is channels-first; return anything else as it is."""
+    """Transpose images that come channels-last when the space is channels-first; return anything else as it is."""
     shape = observation_space.shape
     if observation.shape == shape or observation.shape[1:] == shape or observation.ndim not in (3, 4):
         return observation
@@ -304,7 +304,7 @@ def is_vectorized_observation(observation: Any, observation_space: spaces.Space)
         if isinstance(observation_space, space_class):
             return is_vectorized(observation, observation_space)
     raise ValueError(
-        f"Observations of {observation_space} are not supported: a batch of them cannot be told from one alone. "
+        f"Observations of {observation_space} are not supported: a batch of them looks like one alone. "
         "Use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these."
     )
 

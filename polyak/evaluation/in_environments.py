@@ -320,7 +320,7 @@ def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
 
     A vector is returned itself, and a single environment as a vector of it alone, with no wrapper around it but the one
     that nested observations need. A name is
-    made as models make it (in a ``Monitor``, pictures with channels first), under the normalisation that ``model``
+    made as models make it (in a ``Monitor``, images with channels first), under the normalisation that ``model``
     expects to see, frozen and with rewards as they are.
 
     Raises:
@@ -370,13 +370,13 @@ def _normalisation_of(model: Any) -> VecEnv | None:
 
 def masks_for(model: Any, env: VecEnv) -> Masks | None:
     """What ``env`` allows, after its reset, for a model that was taught to leave alone what is forbidden."""
-    heeds = getattr(model, "heeds_masks", False) and getattr(getattr(model, "policy", model), "heeds_masks", False)
-    return find_masks(env) if heeds else None
+    supported = getattr(model, "heeds_masks", False) and getattr(getattr(model, "policy", model), "heeds_masks", False)
+    return find_masks(env) if supported else None
 
 
 def told(model: Any, states: Any, rewards: Any) -> Any:
     """What ``model.predict`` returned beside its actions, once their rewards are known: models that have a method
-    ``with_rewards(states, rewards)``, such as a Decision Transformer, want to be told."""
+    ``with_rewards(states, rewards)``, such as a Decision Transformer, want to be called so."""
     tell = getattr(model, "with_rewards", None)
     return states if tell is None else tell(states, rewards)
 

@@ -102,11 +102,6 @@ def joined(arrays: Sequence[Array], axis: int) -> Array:
     return torch.cat(list(arrays), axis) if isinstance(arrays[0], Tensor) else np.concatenate(arrays, axis)
 
 
-def maximum(a: Array, b: Array) -> Array:
-    """The larger one of each two numbers."""
-    return torch.maximum(a, b) if isinstance(a, Tensor) else np.maximum(a, b)
-
-
 def along(array: Array, columns: Array) -> Array:
     """[B, n] values in some columns [B, m] of their own: [B, m]."""
     return array.gather(1, columns) if isinstance(array, Tensor) else np.take_along_axis(array, columns, 1)

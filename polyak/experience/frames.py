@@ -115,7 +115,7 @@ class FrameStack:
         return planes.reshape(*numbers.shape, *self.plane_shape)
 
     def pairs(self, numbers: np.ndarray, successors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pictures [B, C, H, W] of two lots of numbers [B, C]; where they follow each other they share their frames."""
+        """Images [B, C, H, W] of two lots of numbers [B, C]; where they follow each other they share their frames."""
         shift = self.shift
         if (numbers[:, shift:] != successors[:, :-shift]).any():
             return self.frames(numbers), self.frames(successors)

@@ -139,7 +139,7 @@ class Corrected(Randomness):
         self.first_beta, self.final_beta = self.beta, final_beta
 
     def set_beta(self, beta: float) -> None:
-        """Turn the dial between biased (0) and fully corrected (1) updates."""
+        """Set the correction, from biased (0) to fully corrected (1) updates."""
         if not 0 <= beta <= 1:
             raise ValueError(f"beta must be between 0 and 1, got {beta}.")
         self.beta = float(beta)

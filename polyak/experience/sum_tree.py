@@ -11,7 +11,7 @@ from polyak.experience.tree_kernels import compiled
 WIDTH = 32
 """Children of a node. A few passes over many elements are what array libraries do fastest."""
 MANY = 1000
-"""Changes after which sums are made anew even if nobody asks."""
+"""Changes after which sums are computed again without a query."""
 
 
 class SumTree:
@@ -31,7 +31,7 @@ class SumTree:
         tops = -(-size // WIDTH**2)
         self._leaves, self._sums, self._tops = np.zeros(tops * WIDTH**2), np.zeros(tops * WIDTH), np.zeros(tops)
         self._running = np.zeros(tops + 1)  # sum of the tops before each
-        self._changed: list[np.ndarray] = []  # leaves whose sums are to be made anew when somebody asks
+        self._changed: list[np.ndarray] = []  # leaves whose sums are computed again at the next query
 
     @property
     def leaves(self) -> np.ndarray:

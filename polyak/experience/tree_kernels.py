@@ -15,7 +15,7 @@ import numpy as np
 def refresh(
     leaves: np.ndarray, sums: np.ndarray, tops: np.ndarray, running: np.ndarray, changed: np.ndarray, width: int
 ) -> None:
-    """Make anew the sums above the ``changed`` leaves [B], and the tops' running sum, from 0 on."""
+    """Compute again the sums above the ``changed`` leaves [B], and the tops' running sum, from 0 on."""
     for leaf in changed:
         node = leaf // width
         total = 0.0

@@ -54,8 +54,20 @@ def look(
         earlier = arrays.backwards(arrays.all_so_far(arrays.backwards(follows)))
         valid = arrays.joined([earlier, valid], 1)
         first = (~earlier).sum(1)[:, None]
-        around = arrays.along(around, arrays.maximum(steps + before, first))
+        around = arrays.along(around, (steps + before).clip(first))
     return Window(around, valid, ring.take(around, "rewards"))
+
+
+def spans(cells: Array, valid: Array, n_steps: int) -> tuple[Array, Array]:
+    """First and last cell [B, L] of the transitions of a window [B, n]; its last valid one stands for those after it.
+
+    If ``n_steps`` is 1 the two are one array.
+    """
+    newest = valid.shape[1] - 1 - arrays.single(arrays.backwards(valid)).argmax(1)[:, None]
+    steps = arrays.place(np.arange(valid.shape[1] - n_steps + 1), arrays.device_of(cells))
+    start = steps.clip(max=newest)
+    first = arrays.along(cells, start)
+    return first, first if n_steps == 1 else arrays.along(cells, (start + n_steps - 1).clip(max=newest))
 
 
 def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> Experience:
@@ -69,14 +81,8 @@ def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> E
         successor is terminal); ``valid``. Where ``valid`` is False the last row inside is repeated, with reward and
         discount 0.
     """
-    length = window.cells.shape[1] - n_steps + 1
-    steps, span = ring.index(np.arange(length)), window.valid.shape[1]
-    newest = span - 1 - arrays.single(arrays.backwards(window.valid)).argmax(1)[:, None]  # [B, 1] the last one inside
-    start = arrays.where(steps < newest, steps + 0 * newest, 0 * steps + newest)
-    stop = arrays.where(start + n_steps - 1 < newest, start + n_steps - 1, 0 * start + newest)
-    batch = ring.index(np.arange(len(window.cells)))[:, None]
-    last = window.cells[batch, stop]
-    found = ring.at(window.cells[batch, start])
+    first, last = spans(window.cells, window.valid, n_steps)
+    length, found = first.shape[1], ring.at(first)
     exists = window.valid[:, :length]
     rewards, discounts = 0.0 * arrays.double(window.rewards[:, :length]), arrays.double(exists)
     for k in range(n_steps):

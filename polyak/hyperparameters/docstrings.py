@@ -1,6 +1,6 @@
 """What ``help`` shows of an algorithm: its constructor's arguments, each with the sentence that stands below its field.
 
-Nothing is read before somebody asks.
+Nothing is read before it is asked for.
 """
 
 import ast
@@ -36,7 +36,7 @@ class Documentation:
 
     def __get__(self, instance: object, owner: type) -> str | None:
         if self.text is None:
-            return None  # inspect.getdoc() then goes on to the class above
+            return None  # inspect.getdoc() then continues to the class above
         if "__dataclass_fields__" in vars(owner) and "__match_args__" not in vars(owner):
             return self.text  # asked by dataclass(), which is not done with the class
         return _with_arguments(owner, self.text)

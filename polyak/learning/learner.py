@@ -24,7 +24,7 @@ from polyak.nn.precision import products_in
 from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
-"""Detached 0-d tensors by log name. They stay on the device until somebody logs them."""
+"""Detached 0-d tensors by log name. They stay on the device until they are logged."""
 
 T = TypeVar("T")
 Dial = Annotated[T, "dial"]
@@ -143,7 +143,7 @@ class Learner(nn.Module):
     engine: Executor | None
     """Carries out :meth:`run`; None: the learner does so itself."""
     rows_of: Callable[[Any], Any] | None
-    """Makes sequences into rows, where the policy remembers and is given such."""
+    """Makes sequences into rows, where the policy is recurrent and is given such."""
     group: Group | None
     """The learners with which this one learns as one; a copy of a learner is in no group."""
     fellows: Fellows | None
@@ -398,7 +398,7 @@ class Learner(nn.Module):
             setattr(self, name, self.get_buffer(name).to(parameter.device))
 
     def _set_learning_rate(self, value: float) -> None:
-        """Also where somebody has set an optimizer's rate since."""
+        """Also where an optimizer's rate was set since."""
         if self.dials.get("learning_rate") == value and self._rates == self._present_rates():
             return
         for optimizer in self.optimizers.values():

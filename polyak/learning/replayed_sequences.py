@@ -1,4 +1,4 @@
-"""Learning from sequences in replay with a policy that remembers (R2D2, Kapturowski et al. 2019).
+"""Learning from sequences in replay with a recurrent policy (R2D2, Kapturowski et al. 2019).
 
 Shapes: B sequences of L steps, of which n are to be learned from; R = B n rows.
 """
@@ -21,13 +21,13 @@ ETA = 0.9
 
 @dataclass(frozen=True)
 class SequenceRows:
-    """Makes sequences into rows, each of which remembers what came before it.
+    """Makes sequences into rows, each of which has the recurrent state before it.
 
     Args:
         burn_in: steps of each sequence before those to learn from.
         length: how many to learn from, n.
         n_steps: steps that each of these spans.
-        memory: names of the columns that hold what the policy remembered.
+        memory: names of the columns that hold the policy's recurrent state.
     """
 
     burn_in: int

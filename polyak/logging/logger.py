@@ -541,7 +541,7 @@ def configure_logger(
         verbose: 1 or more prints tables.
         tensorboard_log: folder of TensorBoard runs; ``None`` writes none.
         tb_log_name: name of the run; its folder is ``<name>_<n>``, n one more than the highest there.
-        reset_num_timesteps: ``False`` goes on with the latest run's folder.
+        reset_num_timesteps: ``False`` continues with the latest run's folder.
 
     Raises:
         ImportError: ``tensorboard_log`` is given and TensorBoard is not installed.

@@ -41,7 +41,7 @@ class PolicyRecipe:
     name: str
     policy_class: type[Policy]
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    remembering: type[Policy] | None = None
+    recurrent: type[Policy] | None = None
     """The class for those who ask for ``memory``, which is its argument."""
 
     def __call__(self, observation_space: spaces.Space, action_space: spaces.Space, **policy_kwargs: Any) -> Policy:
@@ -54,13 +54,13 @@ class PolicyRecipe:
         cls = self.policy_class
         if {**self.defaults, **policy_kwargs}.get("memory") is None:
             policy_kwargs.pop("memory", None)
-        elif self.remembering is None:
+        elif self.recurrent is None:
             raise PolicyError(
                 f"memory={policy_kwargs['memory']!r}, but this algorithm has no policy with memory. Use PPO, A2C, "
                 "TRPO, DQN, SAC or TD3; or stack observations: polyak.envs.VecFrameStack."
             )
         else:
-            cls = self.remembering
+            cls = self.recurrent
         check_keywords(self.name, policy_kwargs, cls.keywords(**self.defaults))
         parts = (value for value in self.defaults.values() if isinstance(value, type))
         check_counts((cls, *parts), policy_kwargs)
@@ -71,17 +71,17 @@ class PolicyRecipe:
 
 
 def policy_aliases(
-    policy_class: type[Policy], remembering: type[Policy] | None = None, **defaults: Any
+    policy_class: type[Policy], recurrent: type[Policy] | None = None, **defaults: Any
 ) -> dict[str, PolicyRecipe]:
     """``"MlpPolicy"``, ``"CnnPolicy"`` and ``"MultiInputPolicy"`` for one policy class.
 
     Args:
         policy_class: what to build.
-        remembering: what to build with ``policy_kwargs={"memory": ...}``.
+        remembering: the recurrent one, for ``policy_kwargs={"memory": ...}``.
         defaults: arguments of the class that differ for this algorithm; ``policy_kwargs`` may override them, except for
             those that make the algorithm what it is (such as ``actor``).
     """
-    return {name: PolicyRecipe(name, policy_class, dict(defaults), remembering) for name in USUAL_POLICIES}
+    return {name: PolicyRecipe(name, policy_class, dict(defaults), recurrent) for name in USUAL_POLICIES}
 
 
 def check_policy_fits(name: str, observation_space: spaces.Space, normalize_images: bool = True) -> None:
@@ -106,9 +106,9 @@ def check_policy_fits(name: str, observation_space: spaces.Space, normalize_imag
         raise PolicyError(
             f"{name!r} reads Dict observation spaces, but the space is {observation_space}. Use {better!r}."
         )
-    pictures = isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3
-    if name == f"Cnn{lstm}Policy" and not pictures:
+    images = isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3
+    if name == f"Cnn{lstm}Policy" and not images:
         raise PolicyError(
-            f"{name!r} reads pictures (a Box of three dimensions), but the space is {observation_space}. "
+            f"{name!r} reads images (a Box of three dimensions), but the space is {observation_space}. "
             + (stacked_hint(observation_space) or f"Use {better!r}.")
         )

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import compose, is_composed, parts
+from polyak.envs.composed import Part, compose, is_composed, parts
 from polyak.envs.spaces import clipped, get_action_dim, own_actions, wide_bounds
 from polyak.nn.errors import PolicyError
 
@@ -34,24 +34,31 @@ class ActionCodec:
         self._dtype = None if space.dtype is None or isinstance(space, spaces.MultiBinary) else np.dtype(space.dtype)
         self._start = _start(space)
         self._box = isinstance(space, spaces.Box)
+        self.parts = [(Part((), space), self)]
+        """Each part of an action with its codec."""
         if isinstance(space, spaces.Box):
             self._low, self._high = wide_bounds(space)
             with np.errstate(over="ignore", invalid="ignore"):
                 self._span = self._high - self._low
             self._half = 0.5 * self._span
 
+    def numbers(self) -> dict[str, np.ndarray]:
+        """What :func:`stretched` takes besides actions of a Box, or ``start``, where other choices begin."""
+        if self._box:
+            return {"low": self._low, "high": self._high} | ({"stretch": self._half} if self.squash else {})
+        return {"start": np.array(0 if self._start is None else self._start)}
+
     def to_env(self, action: np.ndarray) -> Any:
         """From the network's units to the environment's."""
         if self._box:
-            return self._inside(self._low + (action + 1.0) * self._half if self.squash else action)
+            return self._inside(action, self._half if self.squash else None)
         if self._start is not None:
             action = action + self._start
         return action if self._dtype is None or action.dtype is self._dtype else action.astype(self._dtype)
 
-    def _inside(self, numbers: np.ndarray) -> np.ndarray:
+    def _inside(self, numbers: np.ndarray, stretch: np.ndarray | None = None) -> np.ndarray:
         """:func:`~polyak.envs.spaces.clipped`, quick where the Box has the dtype in which it is clipped."""
-        # np.clip costs several times as much on arrays this small
-        found = np.minimum(np.maximum(numbers, self._low), self._high)
+        found = stretched(numbers, self._low, self._high, stretch)
         return found if found.dtype is self._dtype else clipped(found, self.space)  # type: ignore[arg-type]
 
     def from_env(self, action: Any) -> np.ndarray:
@@ -100,23 +107,22 @@ class ComposedCodec(ActionCodec):
 
     def __init__(self, space: spaces.Space) -> None:
         super().__init__(space)
-        self._parts = parts(space)
-        self._codecs = [ActionCodec(part.space) for part in self._parts]
-        widths = [get_action_dim(part.space) for part in self._parts]
-        self._ends = np.cumsum(widths)
-        self.shape = (sum(widths),)
-        self.continuous = any(codec.continuous for codec in self._codecs)
+        self.parts = [(part, ActionCodec(part.space)) for part in parts(space)]
+        self.widths = [get_action_dim(part.space) for part, _ in self.parts]
+        self._ends = np.cumsum(self.widths)
+        self.shape = (sum(self.widths),)
+        self.continuous = any(codec.continuous for _, codec in self.parts)
 
     def to_env(self, action: np.ndarray) -> list[Any]:
         """[B, W] -> B values of the space."""
         columns = np.split(action, self._ends[:-1], axis=1)
-        rows = zip(*(self._values(codec, part) for codec, part in zip(self._codecs, columns, strict=True)), strict=True)
-        return [compose(self.space, iter(row)) for row in rows]
+        values = (self._values(codec, own) for (_, codec), own in zip(self.parts, columns, strict=True))
+        return [compose(self.space, iter(row)) for row in zip(*values, strict=True)]
 
     def from_env(self, action: list[Any]) -> np.ndarray:
         """B values of the space -> [B, W]; what was clipped stays so."""
         columns = []
-        for part, codec in zip(self._parts, self._codecs, strict=True):
+        for part, codec in self.parts:
             values = codec.from_env(np.stack([np.asarray(part.of(row)) for row in action]))
             columns.append(values.reshape(len(action), -1).astype(np.float32))
         return np.concatenate(columns, axis=1)
@@ -131,6 +137,18 @@ class ComposedCodec(ActionCodec):
 def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
     """The codec of an action space."""
     return ComposedCodec(space) if is_composed(space) else ActionCodec(space, squash)
+
+
+def stretched(numbers: Any, low: Any, high: Any, stretch: Any = None, library: Any = np) -> Any:
+    """Numbers [B, *shape] clipped to the bounds of a Box, after they were stretched from [-1, 1] to them.
+
+    Args:
+        stretch: half the difference of the bounds; None: they are in the units of the Box already.
+        library: ``numpy`` or ``torch``, whose arrays all are.
+    """
+    # np.clip costs several times as much on arrays this small
+    numbers = numbers if stretch is None else low + (numbers + 1.0) * stretch
+    return library.minimum(library.maximum(numbers, low), high)
 
 
 def _start(space: spaces.Space) -> Any:

@@ -62,7 +62,7 @@ class RMSpropTFLike(Optimizer):
         """Move every parameter that has a gradient.
 
         Args:
-            closure: computes the loss anew, with gradients; its value is returned.
+            closure: computes the loss again, with gradients; its value is returned.
 
         Raises:
             RuntimeError: a sparse gradient.

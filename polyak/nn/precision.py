@@ -36,6 +36,6 @@ class _BFloat16Products(TorchFunctionMode):
         if func not in _PRODUCTS:
             return func(*args, **kwargs)
         inputs = args[0] if args else kwargs["input"]
-        # Weights may change between two uses within one gradient step: no cast of them is remembered.
+        # Weights may change between two uses within one gradient step: no cast of them is cached.
         with torch.autocast(inputs.device.type, torch.bfloat16, cache_enabled=False):
             return func(*args, **kwargs).to(inputs.dtype)

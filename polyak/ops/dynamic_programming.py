@@ -1,7 +1,7 @@
 """Bellman's equations of a finite Markov decision process whose every outcome is known (Sutton and Barto ch. 3 and 4).
 
 Shapes: S states, A actions, O outcomes, P = S A pairs of a state and an action, numbered s A + a. Pure functions of
-tensors. ``continuing`` [O] is the probability of an outcome after which the episode goes on, and 0 where it ends there,
+tensors. ``continuing`` [O] is the probability of an outcome where the episode continues, and 0 where it ends,
 so that what comes after an end is worth nothing.
 """
 
@@ -70,7 +70,7 @@ def policy_values(
         [S].
 
     Raises:
-        ValueError: gamma = 1, and the policy goes on for ever in states where it collects rewards.
+        ValueError: gamma = 1, and the policy continues for ever in states where it collects rewards.
     """
     n_states, n_actions = mean_rewards.shape
     moves = torch.zeros(n_states * n_states, dtype=mean_rewards.dtype)

@@ -1,4 +1,4 @@
-"""Recurrent layers over sequences in which episodes begin anywhere: there, what was remembered is forgotten.
+"""Recurrent layers over sequences in which episodes begin anywhere: there, the recurrent state is reset.
 
 Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000 (LSTM); Cho et al. 2014, arXiv:1406.1078
 (GRU). Weights lie as in ``torch.nn.LSTM`` (gates i, f, g, o side by side) and ``torch.nn.GRU`` (r, z, n).

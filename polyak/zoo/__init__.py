@@ -1,1 +1,1 @@
-"""The command line: tuned settings, training runs, their files and pictures."""
+"""The command line: tuned settings, training runs, their files and images."""

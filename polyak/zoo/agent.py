@@ -43,7 +43,28 @@ _TRAINED_AGENTS = "rl-trained-agents"
 
 
 @dataclass
-class AgentOptions:
+class ModelOptions:
+    """Which model to load, and with which files."""
+
+    algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
+    env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
+    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
+    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
+    load_best: bool = option(False, "--load-best/", help="Take the model of the best evaluation.")
+    load_checkpoint: int = option(-1, "--load-checkpoint", help="Take the checkpoint of this many steps.")
+    load_last_checkpoint: bool = option(False, "--load-last-checkpoint/", help="Take the latest checkpoint.")
+    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
+    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
+    custom_objects: bool = option(
+        False, "--custom-objects/", help="Leave learning rate and clip range of the file unread, if they cannot be."
+    )
+    trust: bool = option(
+        False, "--trust/", help="Also run code that the run's files name or hold; for files that you trust only."
+    )
+
+
+@dataclass
+class AgentOptions(ModelOptions):
     """Which agent to load, and how it acts."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -59,13 +80,6 @@ class AgentOptions:
         "Files": ("trust", "custom_objects"),
     }
 
-    algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
-    env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
-    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
-    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
-    load_best: bool = option(False, "--load-best/", help="Load the model of the best evaluation.")
-    load_checkpoint: int = option(-1, "--load-checkpoint", help="Load the checkpoint of this many steps.")
-    load_last_checkpoint: bool = option(False, "--load-last-checkpoint/", help="Load the latest checkpoint.")
     deterministic: bool = option(False, "--deterministic/", help="Most likely actions (the default except on Atari).")
     stochastic: bool = option(False, "--stochastic/", help="Sampled actions (the default on Atari and MiniGrid).")
     n_envs: int = option(1, "--n-envs", help="Environments side by side.", at_most=MOST_ENVS)
@@ -73,14 +87,6 @@ class AgentOptions:
     device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
     num_threads: int = option(
         -1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.", at_most=MOST_PROCESSES
-    )
-    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
-    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
-    custom_objects: bool = option(
-        False, "--custom-objects/", help="Leave learning rate and clip range of the file unread, if they cannot be."
-    )
-    trust: bool = option(
-        False, "--trust/", help="Also run code that the run's files name or hold; for files that you trust only."
     )
 
 

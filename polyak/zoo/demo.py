@@ -1,4 +1,4 @@
-"""``polyak demo``: one agent, from nothing to a picture of it balancing the pole.
+"""``polyak demo``: one agent, from nothing to an image of it balancing the pole.
 
 Trains PPO on CartPole-v1 until it is solved, measures it, and leaves the model, its learning curve and an episode.
 """
@@ -20,8 +20,8 @@ from polyak.zoo.keeping import MODEL, conclusion, keep, learned, save_sound
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_folder
 from polyak.zoo.plots.curves import evaluation_curve, training_curve
+from polyak.zoo.plots.image_files import write_image
 from polyak.zoo.plots.look import Look
-from polyak.zoo.plots.pictures import write_picture
 from polyak.zoo.plots.plot import draw_panels
 from polyak.zoo.recording import draw_without_screen, write_video
 from polyak.zoo.registry import find_algorithm, find_env
@@ -151,11 +151,11 @@ def _draw_curve(folder: Path) -> Path:
     found = [curve for curve in curves if curve is not None]
     with Look().applied():
         figure = draw_panels({f"PPO on {ENV_ID}": found}, "steps", "reward", Look())
-        return write_picture(figure, folder / "learning_curve.png")
+        return write_image(figure, folder / "learning_curve.png")
 
 
 def _record(model: Any, settings: Settings, options: DemoOptions, folder: Path) -> Path:
-    """Play one episode and write it as a picture that moves."""
+    """Play one episode and write it as a moving image."""
     draw_without_screen()
     envs = make_envs(find_env(ENV_ID), settings, 1, seed=options.seed, env_kwargs={"render_mode": "rgb_array"})
     frames: list[np.ndarray] = []

@@ -35,7 +35,7 @@ class EnjoyOptions(AgentOptions):
 
 
 class Frames(Protocol):
-    """What takes pictures: a list, or a film."""
+    """What takes images: a list, or a film."""
 
     def extend(self, frames: Iterable[np.ndarray], /) -> None:
         """Take some."""
@@ -98,7 +98,7 @@ def play(
 ) -> Episodes:
     """Let `model` act in `envs` for `n_timesteps` or `n_episodes`, whichever comes first.
 
-    `frames` receives the picture before each step. Returns are the environment's own, or with `norm_reward` sums of the
+    `frames` receives the image before each step. Returns are the environment's own, or with `norm_reward` sums of the
     rewards that `envs` give. `verbose` 1 prints each episode as it ends.
     """
     from polyak.evaluation.in_environments import masks_for, told
@@ -112,7 +112,7 @@ def play(
     more = {} if masks is None else {"action_masks": masks.after_reset(observation)}
     for _ in _steps(-(-n_timesteps // envs.num_envs), progress):
         if frames is not None:
-            frames.extend(_picture(envs))
+            frames.extend(_image(envs))
         action, state = model.predict(
             observation, state=state, episode_start=starts, deterministic=deterministic, **more
         )
@@ -130,7 +130,7 @@ def play(
 
 
 def frames_per_second(envs: VecEnv) -> float:
-    """The speed at which the environment says that its pictures follow each other (30 if it does not say)."""
+    """The speed at which the environment says that its images follow each other (30 if it does not say)."""
     metadata = getattr(envs, "metadata", None) or {}
     return float(metadata.get("render_fps") or 30)
 
@@ -151,7 +151,7 @@ def _render_mode(options: EnjoyOptions) -> str | None:
     if not options.render:
         return None
     if is_headless():
-        print("No screen: nothing is shown. Use --record episode.gif for pictures.")
+        print("No screen: nothing is shown. Use --record episode.gif for images.")
         return None
     return "human"
 
@@ -166,7 +166,7 @@ def _steps(n_steps: int, progress: bool) -> Any:
     return trange(n_steps)
 
 
-def _picture(envs: VecEnv) -> list[np.ndarray]:
+def _image(envs: VecEnv) -> list[np.ndarray]:
     frame = envs.render(mode="rgb_array")
     return [] if frame is None else [np.asarray(frame, dtype=np.uint8)]
 

@@ -44,7 +44,7 @@ def in_one_line(error: BaseException) -> str:
 def readable(error: BaseException) -> str:
     """Return the traceback of an error as text, in which the message of what began it all comes once.
 
-    Where an error repeats the message of the one that it came from, the traceback goes on to the first line at fault;
+    Where an error repeats the message of the one that it came from, the traceback continues to the first line at fault;
     one from another process holds that traceback in its message.
     """
     frames, origin = traceback.extract_tb(error.__traceback__), error

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from polyak.zoo.agent import AgentOptions, SavedAgent
+from polyak.zoo.agent import AgentOptions, ModelOptions, SavedAgent
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_file
 
 
 @dataclass
-class ExportOptions:
+class ExportOptions(ModelOptions):
     """Write what a trained agent does to one file, .onnx or .pt2: observations in, actions out."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -26,13 +25,6 @@ class ExportOptions:
     }
 
     model: str = option("", help="A model file; without one, the options name a run.")
-    algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
-    env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
-    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
-    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
-    load_best: bool = option(False, "--load-best/", help="Export the model of the best evaluation.")
-    load_checkpoint: int = option(-1, "--load-checkpoint", help="Export the checkpoint of this many steps.")
-    load_last_checkpoint: bool = option(False, "--load-last-checkpoint/", help="Export the latest checkpoint.")
     output: str = option("policy.onnx", "--output", "-o", help="The file: .onnx, or .pt2 of torch.export.")
     masks: bool | None = option(
         None, "--masks/--no-masks", help="Action masks as an input; by default where the agent may need them."
@@ -41,14 +33,6 @@ class ExportOptions:
         None, "--channels-last/--channels-first", help="Order of images; by default that of the environment."
     )
     stochastic: bool = option(False, "--stochastic/", help="Sampled actions, with the random numbers as inputs.")
-    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
-    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
-    custom_objects: bool = option(
-        False, "--custom-objects/", help="Leave learning rate and clip range of the file unread, if they cannot be."
-    )
-    trust: bool = option(
-        False, "--trust/", help="Also run code that the run's files name or hold; for files that you trust only."
-    )
 
 
 def export(options: ExportOptions) -> dict[str, Any]:
@@ -63,8 +47,7 @@ def export(options: ExportOptions) -> dict[str, Any]:
     writable_file("--output", options.output)
     if options.model:
         return _write(options, _load(options), Path(options.model), target)
-    shared = {item.name for item in fields(AgentOptions)} & vars(options).keys()
-    named = {name: getattr(options, name) for name in shared}
+    named = {item.name: getattr(options, item.name) for item in fields(ModelOptions)}
     agent = SavedAgent(AgentOptions(**named, device="cpu"))
     with agent.loaded(path := agent.path) as (model, _):
         return _write(options, model, path, target)

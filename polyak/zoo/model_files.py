@@ -43,7 +43,7 @@ def has_no_statistics(model: Path) -> bool:
 
 
 def load_statistics(path: Path, envs: VecEnv, *, trust: bool = False) -> VecEnv:
-    """Put the VecNormalize that a file holds around `envs`, ready to go on learning."""
+    """Put the VecNormalize that a file holds around `envs`, ready to continue learning."""
     from polyak.envs import VecNormalize
 
     normalizer = VecNormalize.load(path, envs, trust=trust)

@@ -54,7 +54,7 @@ def outlasting_the_reader(work: str) -> Iterator[None]:
     """Continue when standard output cannot be written any more, and say so once on stderr.
 
     The reader has left, as in ``polyak train | head``, the terminal was closed, or the disk is full. `work` is what
-    goes on, such as ``"training"``.
+    continues, such as ``"training"``.
     """
     if sys.stdout is None:  # closed before the program began: print writes nothing
         yield

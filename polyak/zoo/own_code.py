@@ -126,7 +126,7 @@ def import_module(name: str, role: str = "that should register environments") ->
             f"{Path.cwd()}."
         ) from error
     except Exception as error:
-        raise ZooError(f"The module {name!r} cannot be imported: {_told(error)}") from error
+        raise ZooError(f"The module {name!r} cannot be imported: {_message(error)}") from error
 
 
 def is_own_module(module: ModuleType) -> bool:
@@ -149,10 +149,10 @@ def errors_of_own_code(doing: str, file: str) -> Iterator[None]:
     except ZooError:
         raise
     except Exception as error:
-        raise ZooError(f"{doing}: {_told(error, file)}") from error
+        raise ZooError(f"{doing}: {_message(error, file)}") from error
 
 
-def _told(error: Exception, file: str | None = None) -> str:
+def _message(error: Exception, file: str | None = None) -> str:
     """Say what an exception is, and in which line of `file` (of the code that raised it, if None) it came up."""
     frames = traceback.extract_tb(error.__traceback__)
     own = frames[-1:] if file is None else [frame for frame in frames if frame.filename == file]

@@ -103,7 +103,7 @@ def read_yaml(text: str, source: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise ZooError(f"Cannot read {source} as plain YAML (Python objects are refused): {_told(error)}") from error
+        raise ZooError(f"Cannot read {source} as plain YAML (Python objects are refused): {_message(error)}") from error
 
 
 class _Measure:
@@ -175,7 +175,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """A YAML error in one line: what is wrong and where."""
     mark = getattr(error, "problem_mark", None)
     where = f" (line {mark.line + 1})" if mark is not None else ""

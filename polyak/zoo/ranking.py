@@ -1,4 +1,4 @@
-"""Which of several policies earns most, told by recorded episodes alone."""
+"""Which of several policies earns most, estimated from recorded episodes alone."""
 
 from __future__ import annotations
 

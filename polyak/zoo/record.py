@@ -36,7 +36,7 @@ class RecordTrainingOptions(AgentOptions):
 
 
 def record_video(options: RecordVideoOptions) -> Path:
-    """Film the agent that `options` name and return the file; ZooError if there is no such agent, or no picture."""
+    """Film the agent that `options` name and return the file; ZooError if there is no such agent, or no image."""
     agent = _agent(options)
     folder = _output_folder(options, agent.folder.path / "videos")
     path = agent.path
@@ -81,7 +81,7 @@ def _suffix(options: RecordVideoOptions | RecordTrainingOptions) -> str:
 def _film(
     agent: SavedAgent, options: RecordVideoOptions | RecordTrainingOptions, path: Path, models: dict[str, Path]
 ) -> Path:
-    """Let each of `models`, named by what is written over its pictures, act before the same camera."""
+    """Let each of `models`, named by what is written over its images, act before the same camera."""
     from polyak.learning.engine.threads import chosen_threads
 
     draw_without_screen()

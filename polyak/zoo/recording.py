@@ -1,4 +1,4 @@
-"""Episodes as moving pictures: GIF for the web, MP4 for sharper and longer ones."""
+"""Episodes as moving images: GIF for the web, MP4 for sharper and longer ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_headless() -> bool:
 def draw_without_screen() -> None:
     """Let pygame draw on a machine without a display; has no effect when there is one.
 
-    Under SDL's "dummy" alone some environments see black where they read their window; "offscreen" keeps pictures, but
+    Under SDL's "dummy" alone some environments see black where they read their window; "offscreen" keeps images, but
     not every build of SDL has it.
     """
     if is_headless():
@@ -38,19 +38,19 @@ def check_path(path: str) -> Path:
 
 
 class Film:
-    """Writes pictures to a .gif or .mp4 file as they come; the file appears when the film is complete.
+    """Writes images to a .gif or .mp4 file as they come; the file appears when the film is complete.
 
-    Used as a context; a film that an error cuts short leaves no file. A GIF shows at most 50 pictures a second, so
+    Used as a context; a film that an error cuts short leaves no file. A GIF shows at most 50 images a second, so
     faster ones are thinned out. MP4 frames go to the file at once, those of a GIF are kept, one byte a pixel.
-    While ``caption`` is set, it stands in the upper left corner of the pictures.
+    While ``caption`` is set, it stands in the upper left corner of the images.
 
     Args:
         path: the file; its suffix says which kind. Its folder is made if missing.
-        fps: pictures a second.
+        fps: images a second.
 
     Raises:
         ImportError: imageio, or for MP4 its ffmpeg, is not installed; the message names the extra.
-        ZooError: at the end, if there was no picture.
+        ZooError: at the end, if there was no image.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
@@ -63,7 +63,7 @@ class Film:
         self._writer: _Gif | _Mp4 = (_Gif if path.suffix.lower() == ".gif" else _Mp4)(self._partial, fps)
 
     def extend(self, frames: Iterable[np.ndarray]) -> None:
-        """Add pictures, each [height, width, 3] uint8."""
+        """Add images, each [height, width, 3] uint8."""
         for frame in frames:
             self._writer.add(captioned(frame, self.caption) if self.caption else frame)
             self.frames += 1
@@ -80,7 +80,7 @@ class Film:
             self._partial.unlink(missing_ok=True)
         if kind is None and not self.frames:
             raise ZooError(
-                f"Nothing to record in {self.path}: the environment gave no picture. It needs render_mode rgb_array."
+                f"Nothing to record in {self.path}: the environment gave no image. It needs render_mode rgb_array."
             )
 
 
@@ -102,29 +102,29 @@ class _Gif:
         self._step = max(1, int(np.ceil(fps / 50)))
         self._milliseconds = 1000 * self._step / fps
         self._seen = 0
-        self._pictures: list[Any] = []
+        self._images: list[Any] = []
 
     def add(self, frame: np.ndarray) -> None:
         from PIL import Image
 
         if self._seen % self._step == 0:
-            self._pictures.append(Image.fromarray(frame).quantize())
+            self._images.append(Image.fromarray(frame).quantize())
         self._seen += 1
 
     def close(self) -> None:
-        if self._pictures:
-            first, *rest = self._pictures
+        if self._images:
+            first, *rest = self._images
             first.save(self._path, format="GIF", save_all=True, append_images=rest, duration=self._milliseconds, loop=0)
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: float) -> None:
-    """Write `frames`, each [height, width, 3] uint8, at `fps` pictures a second; see `Film`."""
+    """Write `frames`, each [height, width, 3] uint8, at `fps` images a second; see `Film`."""
     with Film(path, fps) as film:
         film.extend(frames)
 
 
 def captioned(frame: np.ndarray, text: str) -> np.ndarray:
-    """Return a copy of a picture [height, width, 3] with `text` on a dark ground in its upper left corner."""
+    """Return a copy of an image [height, width, 3] with `text` on a dark ground in its upper left corner."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.fromarray(frame)

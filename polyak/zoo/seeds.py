@@ -71,7 +71,7 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
 
 
 class _Trainings:
-    """The programs that run, so that they can be told to stop."""
+    """The programs that run, so that they can be stopped."""
 
     def __init__(self, arguments: Sequence[str], processes: int) -> None:
         self._command = [sys.executable, "-u", "-m", "polyak.zoo.seed_worker", "train", *arguments]

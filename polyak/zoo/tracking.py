@@ -37,7 +37,7 @@ class Tracked:
 class _Tracker(KVWriter):
     """A sink that sends the numbers among what is logged; a service that fails ends the tracking, not the training.
 
-    Pictures, films, texts and arrays are left out. Values over environment steps.
+    Images, films, texts and arrays are left out. Values over environment steps.
     """
 
     format: str
@@ -53,7 +53,7 @@ class _Tracker(KVWriter):
             self._send(numbers, step)
         except Exception as error:  # whatever the service's client raises
             self._is_open = False
-            note(f"--track: {self.format} fails, so the rest of this run is not tracked ({error}). Training goes on.")
+            note(f"--track: {self.format} fails, so the rest of this run is not tracked ({error}). Training continues.")
 
     def close(self, exit_code: int = 0) -> None:
         """End the run where it is tracked; `exit_code` other than 0 marks it as failed."""

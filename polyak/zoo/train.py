@@ -127,7 +127,7 @@ class TrainOptions(OptimizeOptions):
         -1, "--log-interval", help="Iterations or episodes between tables; -1 default, -2 never."
     )
     tensorboard_log: str = option("", "--tensorboard-log", "-tb", help="Folder of TensorBoard logs.")
-    trained_agent: str = option("", "--trained-agent", "-i", help="Model file (.zip) to go on training.")
+    trained_agent: str = option("", "--trained-agent", "-i", help="Model file (.zip) to continue training.")
     truncate_last_trajectory: bool = option(
         True,
         "--truncate-last-trajectory/--keep-last-trajectory",
@@ -178,7 +178,7 @@ def train(options: TrainOptions) -> Any:
 
 
 def _train_each(options: TrainOptions) -> None:
-    """Train with each of the seeds; what is wrong with the options is told once, before any training begins."""
+    """Train with each of the seeds; what is wrong with the options is reported once, before any training begins."""
     seeds = parse_seeds(options.seeds)
     if options.seed >= 0:
         raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")

@@ -331,7 +331,7 @@ def test_environments_memories_and_other_spaces_are_refused(swings: Dataset, act
     with pytest.raises(HyperparameterError, match="FQE learns from a dataset alone"):
         model.set_env(PENDULUM)  # type: ignore[arg-type]
     remembers = SAC("MlpPolicy", PENDULUM, device="cpu", policy_kwargs={"net_arch": [8], "memory": "gru"})
-    with pytest.raises(NotApplicableError, match="acts on what it remembers"):
+    with pytest.raises(NotApplicableError, match="acts on a recurrent state"):
         FQE("MlpPolicy", swings, target=remembers, **SMALL)
     data = Dataset(swings.transitions().observations, swings.actions, swings.rewards, np.zeros(250, bool),
                    next_observations=swings.transitions().next_observations)  # fmt: skip

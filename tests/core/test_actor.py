@@ -137,7 +137,7 @@ def test_masks_reach_the_policy_and_the_step() -> None:
     np.testing.assert_array_equal(step.extras["masks"], allowed)
     np.testing.assert_array_equal(step.extras["next_masks"], allowed[::-1])
     assert runner.step().actions.tolist() == [7, 3]
-    with pytest.raises(PolicyError, match="CategoricalPolicy does not heed action masks"):
+    with pytest.raises(PolicyError, match="CategoricalPolicy does not support action masks"):
         Actor(CategoricalPolicy(SPACE, NINE)).act(np.zeros((2, 2), np.float32), masks=allowed)
 
 

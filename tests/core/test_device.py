@@ -15,7 +15,7 @@ from polyak import DQN, PPO, SAC
 from polyak.kinds import network_algorithm as deep
 from polyak.learning.engine.device import TYPICAL, Work, choose, get_device
 from polyak.learning.engine.flops import flops
-from polyak.learning.engine.machine_speed import Speeds, remembered
+from polyak.learning.engine.machine_speed import Speeds, stored_speeds
 from polyak.learning.learner import Learner
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 
@@ -28,7 +28,7 @@ STRONG_CPU = Speeds(cpu_flops=3e12, cuda_flops=5e12, cpu_call=1e-6, cuda_call=8e
     [
         (TYPICAL["PPO, two layers of 64"], DESKTOP, "cpu"),
         (TYPICAL["SAC, two layers of 1024"], DESKTOP, "cuda"),
-        (TYPICAL["DQN, pictures"], DESKTOP, "cuda"),
+        (TYPICAL["DQN, images"], DESKTOP, "cuda"),
         (TYPICAL["SAC, two layers of 256"], STRONG_CPU, "cpu"),
         (Work(flops=5e7, tensors=12, acts=0, act_flops=0), DESKTOP, "cuda"),
         (Work(flops=5e7, tensors=12, acts=100, act_flops=1e4), DESKTOP, "cpu"),  # actions must be fetched
@@ -101,7 +101,7 @@ def test_speeds_are_measured_once_for_each_machine(folder: Path) -> None:
         measured.append(1)
         return DESKTOP
 
-    assert [remembered(machine, measure) for machine in ("a", "a", "b", "a")] == [DESKTOP] * 4
+    assert [stored_speeds(machine, measure) for machine in ("a", "a", "b", "a")] == [DESKTOP] * 4
     assert len(measured) == 2
     assert set(json.loads((folder / "speeds.json").read_text())) == {"a", "b"}
     assert list(folder.iterdir()) == [folder / "speeds.json"]
@@ -112,13 +112,13 @@ def test_speeds_are_measured_once_for_each_machine(folder: Path) -> None:
 )
 def test_a_file_that_cannot_be_understood_is_written_anew(folder: Path, content: str) -> None:
     (folder / "speeds.json").write_bytes(content.encode("latin-1"))
-    assert remembered("a", lambda: DESKTOP) == DESKTOP
-    assert remembered("a", lambda: STRONG_CPU) == DESKTOP
+    assert stored_speeds("a", lambda: DESKTOP) == DESKTOP
+    assert stored_speeds("a", lambda: STRONG_CPU) == DESKTOP
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYAK_CACHE", "/proc/nowhere")
-    assert remembered("a", lambda: DESKTOP) == DESKTOP
+    assert stored_speeds("a", lambda: DESKTOP) == DESKTOP
 
 
 # -- models ------------------------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_a_deterministic_policy_has_no_density(cls: Any, space: Any) -> None:
 
 def test_memory_and_strangers_are_refused() -> None:
     remembers = model_of(SAC, WIDE, policy_kwargs={"net_arch": [8], "memory": "gru"})
-    with pytest.raises(NotApplicableError, match="SAC acts on what it remembers"):
+    with pytest.raises(NotApplicableError, match="SAC acts on a recurrent state"):
         distribution_of(remembers, states(1))
     with pytest.raises(NotApplicableError, match="has no networks of polyak's"):
         distribution_of(lambda obs: 0, states(1))

@@ -94,7 +94,7 @@ def test_the_first_measurement_decides_for_ever(tmp_path: Path, monkeypatch: pyt
     for faster in (first, measured()):
         assert faster(QUICK)
         assert not faster(SLOW)
-    assert len(cache.recall(products.REMEMBERED)) == 2
+    assert len(cache.recall(products.STORED_AS)) == 2
     monkeypatch.setattr(products, "_seconds", lambda product: (1.0, 2.0))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 17)
     assert not first(QUICK)  # with other threads it is another question
@@ -112,19 +112,19 @@ def test_measurements_are_read_once_for_a_program(tmp_path: Path, monkeypatch: p
     faster = measured()
     assert faster(QUICK)
     assert faster(QUICK)
-    assert read == [products.REMEMBERED]
+    assert read == [products.STORED_AS]
 
 
 def test_a_broken_or_read_only_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
     (tmp_path / "products.json").write_text("{broken")
     assert cache.recall("products") == {}
-    cache.remember("products", {"a": 1})
-    cache.remember("products", {"b": 2})
+    cache.store("products", {"a": 1})
+    cache.store("products", {"b": 2})
     assert cache.recall("products") == {"a": 1, "b": 2}
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path / "file"))
-    cache.remember("products", {"a": 1})
+    cache.store("products", {"a": 1})
     assert cache.recall("products") == {}
 
 

@@ -212,7 +212,7 @@ def test_rows_of_a_table_that_contradict_each_other_are_refused(tmp_path):
     refused(frame.drop(columns=["next_obs_0", "next_obs_1", "next_obs_2"]).drop(index=1), "follows step 0 .row 0.")
     early = frame.copy()
     early.loc[0, "terminated"] = 1
-    refused(early, "row 1: episode run 00 goes on after its end in row 0")
+    refused(early, "row 1: episode run 00 continues after its end in row 0")
     refused(frame.assign(reward=frame.reward.where(frame.index != 5)), r"row 5 .*rewards is nan")
     refused(frame.assign(action_0="left"), "actions has the type")
     refused(frame.drop(columns="obs_1"), r"columns obs_\* up to \(2,\), but none of \(1,\)")

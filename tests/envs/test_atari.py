@@ -238,7 +238,7 @@ def test_warp_frame():
         warped[:, :, 0], cv2.resize(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), (30, 20), interpolation=cv2.INTER_AREA)
     )
     assert copy.deepcopy(env).width == 30
-    with pytest.raises(ValueError, match="needs RGB pictures"):
+    with pytest.raises(ValueError, match="needs RGB images"):
         WarpFrame(gym.make("CartPole-v1"))
 
 

@@ -148,7 +148,7 @@ def test_an_environment_that_hangs_is_given_up(tmp_path: Path) -> None:
 def test_without_some_of_them_the_others_go_on_where_that_is_asked_for(tmp_path: Path) -> None:
     made = faulty("dies", tmp_path, restart_failed_env_runners=False, ignore_env_runner_failures=True)
     with made.build() as algo:
-        with pytest.warns(RuntimeWarning, match="The others go on"):
+        with pytest.warns(RuntimeWarning, match="The others continue"):
             steps = [algo.train()["num_env_steps_sampled_lifetime"] for _ in range(3)]
         assert steps == [256, 512, 768]
         assert algo.env_runner_group.num_healthy_env_runners == 1

@@ -25,7 +25,7 @@ def test_typical_networks_get_the_faster_device(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("polyak.learning.engine.machine_speed.speeds", lambda: DESKTOP)
     lines = list(choices())
     assert lines[0].startswith("PPO, two layers of 64: device: cpu (")
-    assert lines[3].startswith("DQN, pictures: device: cuda (")
+    assert lines[3].startswith("DQN, images: device: cuda (")
     assert next(iter(choices(measure=False))) == "device: cuda or cpu, by their measured speed"
 
 

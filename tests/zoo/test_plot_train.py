@@ -68,7 +68,7 @@ def test_a_window_opens_where_there_is_a_screen(logs: Path, monkeypatch: pytest.
         ({"window": 0}, "--episode-window must be at least 1"),
         ({"fontsize": 0.0}, "--fontsize is in points"),
         ({"figsize": [1.0]}, "--figsize takes a width and a height"),
-        ({"output": "x.docx"}, "--output 'x.docx': pictures end in .png, .svg, .pdf"),
+        ({"output": "x.docx"}, "--output 'x.docx': images end in .png, .svg, .pdf"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_written(logs: Path, wrong: dict[str, Any], message: str) -> None:

@@ -41,7 +41,7 @@ class TensorActor(Actor):
 
     def adopt(self, policy: Policy) -> None:
         super().adopt(policy)
-        self._to_env = EnvironmentActions(policy.action_space, policy.codec.squash).to(policy.device)
+        self._to_env = EnvironmentActions(policy.codec).to(policy.device)
 
     def prepare(self, observations: Any) -> None:
         self.policy.set_training_mode(False)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.data.base import observation_dtype, row_dtype, single_dtype
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dim, get_action_dtype
 from polyak.experience import Schema
 from polyak.experience.arrays import Column, mapped, place
-from polyak.experience.records import record_dtype
 
 _COLUMNS = tuple(name for name in Step._fields if name not in ("infos", "ended"))
 
@@ -19,18 +19,9 @@ _COLUMNS = tuple(name for name in Step._fields if name not in ("infos", "ended")
 def rows_layout(observation_space: spaces.Space, action_space: spaces.Space, schema: Schema) -> np.dtype:
     """The record type of a row: observations, actions [A], rewards, true successors, ends, and ``extras`` if there are
     further columns."""
-    observation, action = _layout(observation_space), np.dtype(get_action_dtype(action_space))
-    fields = {
-        "observations": observation,
-        "actions": np.dtype((np.float32 if action == np.float64 else action, (get_action_dim(action_space),))),
-        "rewards": np.dtype(np.float32),
-        "next_observations": observation,
-        "terminated": np.dtype(bool),
-        "truncated": np.dtype(bool),
-    }
-    if len(schema):
-        fields["extras"] = record_dtype(schema.layouts())
-    return record_dtype(fields)
+    action = np.dtype((single_dtype(get_action_dtype(action_space)), (get_action_dim(action_space),)))
+    scalars = {"rewards": np.float32, "terminated": bool, "truncated": bool}
+    return row_dtype(observation_dtype(observation_space, stored=single_dtype), action, scalars, schema)
 
 
 def row_of(step: Step, schema: Schema) -> dict[str, Column]:
@@ -56,10 +47,3 @@ def on_host(step: Step) -> Step:
         last = mapped(lambda part, i=i: part[i], columns["next_observations"])
         infos[i] = {"terminal_observation": last, "TimeLimit.truncated": bool(columns["truncated"][i])}
     return step._replace(**columns, infos=infos)
-
-
-def _layout(space: spaces.Space) -> np.dtype:
-    if isinstance(space, spaces.Dict):
-        return record_dtype({key: _layout(part) for key, part in space.spaces.items()})
-    dtype: Any = space.dtype
-    return np.dtype((np.float32 if dtype == np.float64 else dtype, space.shape or ()))

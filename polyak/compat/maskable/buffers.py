@@ -1,4 +1,4 @@
-"""Rollouts that remember what was allowed."""
+"""Rollouts that store action masks."""
 
 from __future__ import annotations
 

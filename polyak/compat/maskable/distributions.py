@@ -203,7 +203,7 @@ class MaskableMultiCategoricalDistribution(_MaskedLogits):
 
     @property
     def distributions(self) -> list[MaskableCategorical]:
-        """One for each choice, made anew on each access; none before there are parameters."""
+        """One for each choice, made on each access; none before there are parameters."""
         return self.distribution or []
 
     @distributions.setter

@@ -1,4 +1,4 @@
-"""Evaluation that keeps to masks unless it is told not to, and what environments say of them."""
+"""Evaluation that keeps to masks unless asked not to, and what environments say of them."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
 
 @reads_by(NatureCNN)
 class MaskableActorCriticCnnPolicy(MaskableActorCriticPolicy):
-    """:class:`MaskableActorCriticPolicy` for pictures."""
+    """:class:`MaskableActorCriticPolicy` for images."""
 
 
 @reads_by(CombinedExtractor)

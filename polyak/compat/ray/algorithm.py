@@ -115,7 +115,7 @@ class Algorithm:
         self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
 
     def _adopt(self, model: Any, anew: bool = True) -> None:
-        """Go on with a model."""
+        """Continue with a model."""
         self._end_replay()
         self.model = model
         self._log = results.Means()
@@ -286,7 +286,7 @@ class Algorithm:
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
-        """Play episodes without learning, in environments of their own; training goes on as if nothing had been.
+        """Play episodes without learning, in environments of their own; training continues as if nothing had been.
 
         Args:
             parallel_train_future: RLlib's, which must be ``None``: ``evaluation_parallel_to_training`` does so.
@@ -331,7 +331,7 @@ class Algorithm:
 
         Args:
             observation: as the environment has it.
-            state: what a module with a memory remembers; ``None`` at the start of an episode.
+            state: the recurrent state of a module; ``None`` at the start of an episode.
             explore: as while experience is collected, rather than the best action.
             kwargs: RLlib's others, which must be ``None``.
 
@@ -342,8 +342,8 @@ class Algorithm:
             require(value is None, name, value, "there are observation, state and explore.")
         action, then = self.model.predict(self._filtered(observation), state, deterministic=not explore)
         action = self._in_units(action)
-        remembers = state is not None or self.model.policy.acting_memory(1) is not None
-        return (action, then, {}) if remembers else action
+        is_recurrent = state is not None or self.model.policy.acting_memory(1) is not None
+        return (action, then, {}) if is_recurrent else action
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -441,7 +441,7 @@ class Algorithm:
         return checkpoints.save(self, path)
 
     def restore_from_path(self, path: Any, component: str | None = None) -> None:
-        """Go on from a checkpoint: weights, optimizers, counters and random states, and new episodes.
+        """Continue from a checkpoint: weights, optimizers, counters and random states, and new episodes.
 
         Args:
             path: what :meth:`save_to_path` returned.

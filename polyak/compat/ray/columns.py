@@ -28,7 +28,7 @@ class Columns:
     SEQ_LENS = "seq_lens"
     T = "t"
     STATE_IN = "state_in"
-    """What a module remembers before a step."""
+    """The recurrent state of a module before a step."""
     NEXT_STATE_IN = "next_state_in"
     STATE_OUT = "state_out"
     """The same after it."""

@@ -185,7 +185,7 @@ class Maker:
     Args:
         config: what to make.
         training: whether they are to learn in: rewards are limited there alone.
-        created: told of each environment and its context.
+        created: called with each environment and its context.
         worker_index: of the process that they are made in.
     """
 
@@ -256,6 +256,6 @@ def look_over(env: gym.Env) -> None:
 
 
 def has_channels_last(env: VecEnv) -> bool:
-    """Whether observations are pictures that polyak's networks read with the channels first."""
+    """Whether observations are images that polyak's networks read with the channels first."""
     space = env.observation_space
     return is_image_space(space) and not is_image_space_channels_first(space)

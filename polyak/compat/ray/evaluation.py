@@ -61,7 +61,7 @@ class LocalEvaluators:
 
     Args:
         config: of the whole.
-        created: told of each environment and its context; ``None``: nobody is.
+        created: called with each environment and its context; ``None``: nothing is.
 
     Attributes:
         show: shows episodes step by step, see :class:`~polyak.compat.ray.episodes.Episodes`; ``None``: nothing does.
@@ -86,7 +86,7 @@ class LocalEvaluators:
         self._order = model, order
 
     def go_on(self) -> None:
-        """Nobody plays meanwhile."""
+        """There are no games meanwhile."""
 
     def result(self) -> Played:
         """What was ordered."""

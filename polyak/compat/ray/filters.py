@@ -39,7 +39,7 @@ def filter_of(connector: Any) -> MeanStdFilter | None:
     found: Any = MeanStdFilter() if connector is MeanStdFilter else connector
     if found is not None and not isinstance(found, MeanStdFilter) and callable(found):
         wanted = len(inspect.signature(found).parameters) or 1
-        found = found(*[None] * wanted)  # env, spaces, device: a filter asks nobody
+        found = found(*[None] * wanted)  # env, spaces, device: a filter calls none of them
     if isinstance(found, list | tuple) and len(found) == 1:
         found = found[0]
     fix = "there is MeanStdFilter: give one, or a function that returns one. All else is a wrapper of the environment."
@@ -63,7 +63,7 @@ def filtered(env: VecEnv, connector: Any, gamma: float, training: bool) -> VecEn
 
 
 class FilteredEnv(VecNormalize):
-    """Environments under a filter, which notes what is new by itself, so that it can be told to others.
+    """Environments under a filter, which notes what is new by itself, so that it can be sent to others.
 
     Args:
         env: the environments.

@@ -24,7 +24,7 @@ class LocalRunner:
 
     Args:
         model: polyak's algorithm, with its environments.
-        callback: told of each step; ``None``: nobody is.
+        callback: called at each step; ``None``: nothing is.
         anew: begin to count at zero.
     """
 
@@ -49,7 +49,7 @@ class LocalRunner:
             yield
 
     def go_on(self) -> bool:
-        """Collect one batch and learn from it. False: somebody asked to stop."""
+        """Collect one batch and learn from it. False: a callback asked to stop."""
         assert self._lessons is not None
         return self._lessons.go_on()
 

@@ -24,7 +24,7 @@ from polyak.kinds.off_policy import OffPolicyAlgorithm
 
 
 def check_processes(config: AlgorithmConfig, steps_are_shown: bool = False) -> None:
-    """Refuse processes that nobody can make yet, before anything is made.
+    """Refuse processes that cannot be made yet, before anything is made.
 
     Args:
         config: what is asked for.

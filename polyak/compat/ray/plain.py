@@ -26,7 +26,7 @@ def part_of(
     Args:
         config: what to make.
         env: some of the environments, or what stands for them.
-        turned: whether there are pictures with the channels last.
+        turned: whether there are images with the channels last.
         policy_kwargs: added to the config's.
         **changes: of the constructor's keyword arguments.
     """
@@ -50,7 +50,7 @@ def acting_part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, seed: int
     Args:
         config: what to make.
         env: the environments.
-        turned: whether there are pictures with the channels last.
+        turned: whether there are images with the channels last.
         seed: of what it draws; ``None``: any.
     """
     idle = {"optimizer_class": Idle, "optimizer_kwargs": {}}

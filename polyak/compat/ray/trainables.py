@@ -28,7 +28,7 @@ def config_class(name: str) -> type[Any]:
 
     Raises:
         NotThereYetError: RLlib has an algorithm of that name, and there is no config of it here.
-        ValueError: nobody has; the message names the closest.
+        ValueError: none has; the message names the closest.
     """
     if name not in CONFIGS:
         there = f"There are {', '.join(CONFIGS)}."

@@ -1,4 +1,4 @@
-"""Ray Tune: an algorithm as one of its trainables, that trains, saves, goes on, and says what it needs.
+"""Ray Tune: an algorithm as one of its trainables, that trains, saves, continues, and says what it needs.
 
 Ray is imported when one is made, and not before.
 """
@@ -97,7 +97,7 @@ def _trial_class() -> type[Any]:
 
         base: AlgorithmConfig
         environments: Mapping[str, Any]
-        """Those that had a name when the class was sent here, where nobody knows them."""
+        """Those that had a name when the class was sent here, where they are unknown."""
 
         @classmethod
         def get_default_config(cls) -> AlgorithmConfig:
@@ -117,7 +117,7 @@ def _trial_class() -> type[Any]:
         def step(self) -> dict[str, Any]:
             found = self.algorithm.train()
             result = {name: value for name, value in found.items() if name not in _TUNES_OWN}
-            # so that whoever compares trials finds them before the first episode has ended
+            # so that a comparison of trials finds them before the first episode has ended
             result["env_runners"] = {**dict.fromkeys(_OF_EPISODES, _UNKNOWN), **result["env_runners"]}
             return result
 
@@ -140,8 +140,8 @@ def _trial_class() -> type[Any]:
 
 # -- under RLlib's own names, for polyak.compat ------------------------------------------------------------------------
 
-_TOLD: list[bool] = []
-"""Whether Tune has been told of the algorithms."""
+_REGISTERED: list[bool] = []
+"""Whether the algorithms are registered with Tune."""
 
 
 def register_all() -> None:
@@ -149,13 +149,13 @@ def register_all() -> None:
     register = import_module("ray.tune.registry").register_trainable
     for name in CONFIGS:
         register(name, tune_trainable(name))
-    _TOLD[:] = [True]
+    _REGISTERED[:] = [True]
 
 
 def register_env(name: str, env_creator: Any) -> None:
     """:func:`polyak.compat.ray.register_env`, for Tune's trials too."""
     environments.register_env(name, env_creator)
-    if _TOLD:
+    if _REGISTERED:
         register_all()
 
 

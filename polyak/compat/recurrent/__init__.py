@@ -1,1 +1,1 @@
-"""sb3-contrib's names for policies that remember, and for their rollouts."""
+"""sb3-contrib's names for recurrent policies, and for their rollouts."""

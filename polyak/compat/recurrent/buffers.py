@@ -1,4 +1,4 @@
-"""Rollouts that hold what was remembered before each step, and hand out padded sequences.
+"""Rollouts that hold the recurrent state before each step, and hand out padded sequences.
 
 Shape letters: T steps, N environments, K layers, H units, B rows, S sequences, L steps of the longest.
 """
@@ -84,7 +84,7 @@ def create_sequencers(
 
 
 class RecurrentRolloutBuffer(RolloutBuffer):
-    """A :class:`~polyak.data.RolloutBuffer` with what an LSTM remembered before each step; see there for arguments.
+    """A :class:`~polyak.data.RolloutBuffer` with the state of an LSTM before each step; see there for arguments.
 
     ``minibatches`` gives equal sequences, which polyak's own losses read; ``get`` gives padded ones of any length.
 
@@ -123,7 +123,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
     seq_end_indices: np.ndarray | None
     """[S] last rows."""
 
-    # -- what was remembered -------------------------------------------------------------------------------------------
+    # -- recurrent state ----------------------------------------------------------------------------------------------
 
     @property
     def hidden_states_pi(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Options of policies that remember, in sb3-contrib's words and in polyak's."""
+"""Options of recurrent policies, in sb3-contrib's words and in polyak's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = {"memory", "critic_memory", "max_seq_len"}
 def critic_memory(
     shared_lstm: bool, enable_critic_lstm: bool, share_features_extractor: bool = True
 ) -> Literal["own", "shared", "none"]:
-    """polyak's word for what the value function remembers by.
+    """polyak's word for the memory of the value function.
 
     Raises:
         AssertionError: it cannot be both, nor read the actor's memory of other features.

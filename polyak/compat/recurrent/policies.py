@@ -1,4 +1,4 @@
-"""sb3-contrib's policies that remember: memory and starts of episodes are arguments of each method.
+"""sb3-contrib's recurrent policies: memory and starts of episodes are arguments of each method.
 
 Shape letters: B rows, which are S sequences of equal length one after another; K layers of H units.
 """
@@ -136,12 +136,12 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def _process_sequence(
         features: Tensor, lstm_states: State, episode_starts: Tensor, lstm: Recurrent
     ) -> tuple[Tensor, State]:
-        """Features [B, F] of S sequences -> outputs [B, H], and what is remembered after their last steps.
+        """Features [B, F] of S sequences -> outputs [B, H], and the recurrent state after their last steps.
 
         Args:
             lstm_states: before their first steps, [K, S, H] each.
             episode_starts: [B] 1 where an episode begins and memory with it.
-            lstm: remembers.
+            lstm: the recurrent layers.
         """
         sequences = lstm_states[0].shape[1]
         steps = features.unflatten(0, (sequences, -1)).transpose(0, 1)
@@ -150,8 +150,8 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         outputs, then = lstm(steps, memory, keep)
         return outputs.transpose(0, 1).flatten(0, 1), tuple(then[name][-1].transpose(0, 1) for name in lstm.names)
 
-    def _remembered(self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor) -> tuple[Tensor, Tensor, RNNStates]:
-        """Latents of actor and value function, [B, H] each, and what they remember then."""
+    def _recurrent(self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor) -> tuple[Tensor, Tensor, RNNStates]:
+        """Latents of actor and value function, [B, H] each, and their recurrent states then."""
         pi_features, vf_features = self._features(obs)
         latent_pi, pi = self._process_sequence(pi_features, lstm_states.pi, episode_starts, self.lstm_actor)
         if self.lstm_critic is not None:
@@ -171,8 +171,8 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def forward(  # type: ignore[override]
         self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
-        """Actions [B, ...], state values [B, 1], log-densities of the actions [B], and what is remembered then."""
-        latent_pi, latent_vf, then = self._remembered(obs, lstm_states, episode_starts)
+        """Actions [B, ...], state values [B, 1], log-densities of the actions [B], and the recurrent state then."""
+        latent_pi, latent_vf, then = self._recurrent(obs, lstm_states, episode_starts)
         distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent_pi))
         actions = distribution.get_actions(deterministic=deterministic)
         values = self.value_net(self.mlp_extractor.forward_critic(latent_vf))
@@ -182,7 +182,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def get_distribution(  # type: ignore[override]
         self, obs: Obs, lstm_states: State, episode_starts: Tensor
     ) -> tuple[Distribution, State]:
-        """``action_dist`` with the parameters for observations [B, ...], and what the actor remembers then."""
+        """``action_dist`` with the parameters for observations [B, ...], and the actor's recurrent state then."""
         features = ActorCriticPolicy.extract_features(self, obs, self.pi_features_extractor)
         latent, then = self._process_sequence(features, lstm_states, episode_starts, self.lstm_actor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent)), then
@@ -227,9 +227,9 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         """
         if lstm_states is None or episode_starts is None:
             return super().evaluate_actions(obs, actions, **named)
-        latent_pi, latent_vf, _ = self._remembered(obs, lstm_states, episode_starts)
+        latent_pi, latent_vf, _ = self._recurrent(obs, lstm_states, episode_starts)
         latents = self.mlp_extractor.forward_actor(latent_pi), self.mlp_extractor.forward_critic(latent_vf)
-        return self._judged(latents, actions, None, 1.0)
+        return self._evaluated(latents, actions, None, 1.0)
 
     def _predict(  # type: ignore[override]
         self, observation: Obs, lstm_states: State, episode_starts: Tensor, deterministic: bool = False
@@ -249,7 +249,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
 
 @reads_by(NatureCNN)
 class RecurrentActorCriticCnnPolicy(RecurrentActorCriticPolicy):
-    """:class:`RecurrentActorCriticPolicy` for pictures."""
+    """:class:`RecurrentActorCriticPolicy` for images."""
 
 
 @reads_by(CombinedExtractor)

@@ -17,7 +17,7 @@ State = tuple[Tensor, ...]
 
 
 class RNNStates(NamedTuple):
-    """What an actor and a value function remember."""
+    """Recurrent states of an actor and a value function."""
 
     pi: State
     vf: State

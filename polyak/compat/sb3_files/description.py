@@ -76,7 +76,7 @@ READ = frozenset((*_HYPERPARAMETERS, *_COUNTERS, *_OTHER_ATTRIBUTES))
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A pickle that is not read without trust; ``code`` is kept for whoever trusts it."""
+    """A pickle that is not read without trust; ``code`` is kept for those who trust it."""
 
     code: str
     kind: str
@@ -197,7 +197,7 @@ def _encoded(value: Entry) -> Any:
 def _space(entries: Mapping[str, Entry], key: str, name: str) -> Any:
     value = entries.get(key)
     if value is None:
-        return None  # the caller brings it, or is told to
+        return None  # the caller brings it, or is asked to
     if isinstance(value, Unreadable):
         raise ValueError(f"{name}: its {key} cannot be read ({value.reason}). Pass custom_objects={{{key!r}: ...}}.")
     if not isinstance(value, spaces.Space):

@@ -4,7 +4,7 @@ polyak's networks have the peer's names but for QRDQN's, so that the tensors are
 in the description is pickled by :mod:`.writer`, which names the peer's classes without having them.
 
 Options that the peer's algorithm of that name does not have are refused unless they are at their defaults, those too
-that matter to training alone: it would silently go on otherwise there.
+that matter to training alone: it would silently continue otherwise there.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _policy_options_of(algorithm: str) -> set[str]:
 
 
 def _namesake(algorithm: str) -> Any:
-    return resolve_name(f"polyak.compat.algorithms:{algorithm}")  # imported by whoever writes a file only
+    return resolve_name(f"polyak.compat.algorithms:{algorithm}")  # imported where a file is written only
 
 
 # -- tensors -----------------------------------------------------------------------------------------------------------

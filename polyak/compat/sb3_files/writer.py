@@ -1,6 +1,6 @@
 """Writes pickles that name classes which are not installed here.
 
-Python's own pickler refuses to name a class that it cannot import. This one writes what it is told to: a few opcodes of
+Python's own pickler refuses to name a class that it cannot import. This one writes what is asked: a few opcodes of
 protocol 4, without back references.
 """
 

@@ -194,7 +194,7 @@ def _place_of_observation(recording: Recording, index: int) -> str:
 
 
 def observation_space_of(parts: Parts) -> spaces.Space:
-    """The observation space, as far as the data show it: unbounded numbers, pictures of bytes, choices seen."""
+    """The observation space, as far as the data show it: unbounded numbers, images of bytes, choices seen."""
     observed: Any = {key: _space_of(array) for key, array in arrays_of(parts.observations).items()}
     return observed[None] if None in observed else spaces.Dict(observed)
 

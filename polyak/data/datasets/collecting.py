@@ -36,7 +36,7 @@ def collect(
 
     Args:
         env: an environment, a vector of them, which share the steps, or a registered name. Tuple and nested
-            observations are recorded as a Dict of their parts, pictures with their channels first.
+            observations are recorded as a Dict of their parts, images with their channels first.
         policy: a model, or anything else with ``predict(observation, state, episode_start, deterministic)``; a function
             of one observation; None acts at random.
         n: steps to record; episodes that run then are cut off there.
@@ -70,7 +70,7 @@ class _Lane:
 
     Args:
         steps: to record.
-        whole: go on to the end of the episode then.
+        whole: continue to the end of the episode then.
     """
 
     def __init__(self, steps: int, whole: bool) -> None:

@@ -152,7 +152,7 @@ def _in_order(known: Mapping[str, Any]) -> np.ndarray:
     over = np.flatnonzero((known["terminations"] | known["truncations"])[before])
     if over.size:
         row, other = after[over[0]], before[over[0]]
-        raise DatasetError(f"row {row}: episode {episode[row]} goes on after its end in row {other}.")
+        raise DatasetError(f"row {row}: episode {episode[row]} continues after its end in row {other}.")
     return order
 
 

@@ -195,7 +195,7 @@ def _without_successors(
         )
     kept = np.ones(len(actions), bool)
     kept[lost] = False
-    again = ends[terminated] - 1  # in place of the terminal observation, which nobody looks at
+    again = ends[terminated] - 1  # in place of the terminal observation, which is never read
 
     def with_last(now: np.ndarray) -> np.ndarray:
         return np.insert(now, again + 1, now[again], axis=0)

@@ -1,4 +1,4 @@
-"""Observations as models see them: the parts of composed ones by name, pictures with their channels first."""
+"""Observations as models see them: the parts of composed ones by name, images with their channels first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def named_space(space: spaces.Space) -> spaces.Space:
 
 
 def channels_first(observations: ArrayObs, space: spaces.Space) -> tuple[ArrayObs, spaces.Space]:
-    """Observations [B, ...] and their space, with every picture (H, W, C) turned to (C, H, W), as a view."""
+    """Observations [B, ...] and their space, with every image (H, W, C) turned to (C, H, W), as a view."""
     if isinstance(space, spaces.Dict) != isinstance(observations, dict):  # which is refused
         return observations, space
     pairs = {key: _turned(array, _member(space, key)) for key, array in arrays_of(observations).items()}

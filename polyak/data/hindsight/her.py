@@ -23,7 +23,7 @@ class HerReplayBuffer(DictReplayBuffer):
         buffer_size, observation_space, action_space, device, n_envs, optimize_memory_usage, handle_timeout_termination:
             as for the replay buffer; the observation space is a Dict with "observation", "achieved_goal" and
             "desired_goal".
-        env: the training VecEnv, whose ``compute_reward`` judges the relabelled rows; None until :meth:`set_env`.
+        env: the training VecEnv, whose ``compute_reward`` gives the relabelled rewards; None until :meth:`set_env`.
         n_sampled_goal: relabelled rows for each real one.
         goal_selection_strategy: "future", "final" or "episode".
         copy_info_dict: give ``compute_reward`` the rows' infos (slower).
@@ -74,12 +74,12 @@ class HerReplayBuffer(DictReplayBuffer):
     def truncate_last_trajectory(self) -> None:
         """End the running episodes by truncation at their newest row, with a warning if there is one.
 
-        Right when training goes on from a saved buffer with fresh environments; wrong if the same episodes go on.
+        Right when training continues from a saved buffer with fresh environments; wrong if the same episodes continue.
         """
         if self.size() and (self.dones[self.storage.newest] == 0).any():
             warn_user(
                 "The last trajectory in the replay buffer will be truncated: it has no end, and is taken as cut short "
-                "at its newest row. If the same episode goes on, load the buffer with truncate_last_traj=False."
+                "at its newest row. If the same episode continues, load the buffer with truncate_last_traj=False."
             )
         self.cut_episodes()
 

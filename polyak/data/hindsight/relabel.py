@@ -95,7 +95,7 @@ class Hindsight(Randomness):
     """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495) algorithm 1.
 
     A share ``1 / (n_sampled_goal + 1)`` of each batch, rounded up, keeps its real goals; elsewhere a goal that was
-    achieved later takes its place and the environment's ``compute_reward`` judges every step of the window anew. The
+    achieved later takes its place, for which the environment's ``compute_reward`` rewards each step of the window. The
     strategies include the row itself: its own successor may become its goal. Only rows of finished episodes are drawn.
     ``dones`` stay as they were recorded, for a real termination is a fact whatever the goal.
 
@@ -121,12 +121,12 @@ class Hindsight(Randomness):
         self.her_ratio = 1 - 1 / (n_sampled_goal + 1)
 
     def set_env(self, env: Any | None) -> None:
-        """Judge with this VecEnv from now on.
+        """Compute rewards with this VecEnv from now on.
 
         Raises:
             ValueError: its environments have no ``compute_reward``.
         """
-        if isinstance(env, VecEnv) and not _judges(env):
+        if isinstance(env, VecEnv) and not _has_compute_reward(env):
             raise ValueError(
                 f"Hindsight replay recomputes rewards, and {env.env_method('__str__', indices=[0])[0]} has no "
                 "compute_reward. Give its class a method compute_reward(achieved_goal, desired_goal, info), with "
@@ -176,14 +176,14 @@ class Hindsight(Randomness):
         row, step = np.nonzero(window.valid[chosen])
         cells = window.cells[chosen[row], step]
         achieved = ring.successors(cells, "achieved_goal")
-        window.rewards[chosen[row], step] = self.judge(achieved, goals[row], cells)
+        window.rewards[chosen[row], step] = self.compute_rewards(achieved, goals[row], cells)
 
     def goal_cells(self, cells: np.ndarray) -> np.ndarray:
         """Draw the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
         strategy: Any = self.goal_selection_strategy.name.lower()
         return goal_cells(self.episodes, cells, strategy, self.rng)
 
-    def judge(self, achieved: np.ndarray, desired: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    def compute_rewards(self, achieved: np.ndarray, desired: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Rewards [B] float32 of reaching ``achieved`` [B, ...] when ``desired`` [B, ...] was wanted."""
         if self.env is None:
             raise ValueError("Hindsight replay recomputes rewards with the environment: call set_env(env) first.")
@@ -239,7 +239,7 @@ class Hindsight(Randomness):
         return twin
 
 
-def _judges(env: VecEnv) -> bool:
+def _has_compute_reward(env: VecEnv) -> bool:
     """Whether its environments have a ``compute_reward``; true where a VecEnv of another make cannot tell."""
     try:
         return bool(env.env_method("has_wrapper_attr", "compute_reward", indices=[0])[0])

@@ -209,7 +209,7 @@ def late_batches(
     gamma: float,
     batches: int,
 ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
-    """The same, to be gathered by whoever learns from them."""
+    """The same, to be gathered by the learner."""
     discount, span = _scalar(gamma), pipeline.span()
     if type(sampler) is Uniform:
         ones = _ones(batch_size, torch.device("cpu"))

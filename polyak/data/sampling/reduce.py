@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from polyak.experience.windows import spans
+
 
 class Ends(NamedTuple):
     """Where the transitions made of B windows begin and end."""
@@ -63,7 +65,7 @@ class NStep:
     Args:
         n_steps: most rows that are summed, n.
         gamma: discount of one step.
-        least: n is drawn anew for each transition, from this number to ``n_steps``; None: it is always ``n_steps``.
+        least: n is drawn for each transition, from this number to ``n_steps``; None: it is always ``n_steps``.
     """
 
     n_steps: int = 1
@@ -147,7 +149,7 @@ class Sequence:
 
     @property
     def before(self) -> int:
-        """Those that are only remembered."""
+        """Those of the burn-in."""
         return self.burn_in
 
     @property
@@ -171,14 +173,7 @@ class Sequence:
 
     def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
         """Of L transitions per window: [B, L] each."""
-        transitions = self.burn_in + self.length
-        newest = valid.shape[1] - 1 - valid[:, ::-1].argmax(1)[:, None]
-        start = np.minimum(np.arange(transitions), newest)
-        first = np.take_along_axis(cells, start, 1)
-        if self.n_steps == 1:
-            return Ends(first, first, valid)
-        stop = np.minimum(start + self.n_steps - 1, newest)
-        return Ends(first, np.take_along_axis(cells, stop, 1), valid[:, :transitions])
+        return Ends(*spans(cells, valid, self.n_steps), valid[:, : self.burn_in + self.length])
 
     def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Of L transitions per window: [B, L] each."""

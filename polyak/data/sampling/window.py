@@ -13,7 +13,7 @@ from polyak.data.batch import ArrayObs
 class Window:
     """``n`` successive rows for each of B drawn rows, cut where the episode or the ring's newest row ends it.
 
-    The arrays are copies: whoever relabels them edits them in place and never touches the storage. Of sequences
+    The arrays are copies: relabelling edits them in place and never touches the storage. Of sequences
     observations have a second axis, [B, L, ...], and ``n`` may be larger than L.
     """
 

@@ -40,7 +40,7 @@ def _check_one(game: Game, rng: np.random.Generator, tried: int) -> None:
         if (legal := _check_position(game, position, moves)) is None:
             return
         _require(
-            len(moves) < game.longest, game, moves, f"the game goes on after longest={game.longest} moves; say how long"
+            len(moves) < game.longest, game, moves, f"the game lasts beyond longest={game.longest} moves; say how long"
         )
         if len(moves) < tried:
             _check_moves(game, position, legal, moves, rng)
@@ -68,7 +68,7 @@ def _check_position(game: Game, position: np.ndarray, moves: list[int]) -> np.nd
     over, value = not np.isnan(outcome[0]), float(outcome[0])
     _require(not over or abs(value) <= 1, game, moves, f"the game ends with the outcome {value}, outside [-1, 1]")
     if not over:
-        _require(legal.any(), game, moves, "there is no legal move, but outcome() says that the game goes on (NaN)")
+        _require(legal.any(), game, moves, "there is no legal move, but outcome() says that the game continues (NaN)")
     else:
         _require(not legal.any(), game, moves, f"the game is over with {value:g}, but move {legal.argmax()} is legal")
     _check_reading(game, position, seen, moves)

@@ -15,7 +15,7 @@ from polyak.envs.vec.env_slot import METHOD
 
 
 class Moment(NamedTuple):
-    """An environment as it stands, which nobody steps any more."""
+    """An environment as it stands, which is not stepped any more."""
 
     env: Any
     observation: Any
@@ -34,7 +34,7 @@ class CopiedEnv(Game):
     copied with it. What ends in a time limit is worth nothing further.
 
     Args:
-        env: with Discrete actions. Masks are heeded wherever they are (see :mod:`polyak.envs.masks`).
+        env: with Discrete actions. Masks are applied wherever they are (see :mod:`polyak.envs.masks`).
         gamma: discount factor.
 
     Raises:

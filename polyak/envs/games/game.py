@@ -1,7 +1,7 @@
 """What a game of two players is to a search: arrays, a batch of positions at a time.
 
 Both players see everything, nothing is left to chance, and they move in turn (a pass is a move). A position is seen by
-whoever is to move: "own" and "the other's", never "white" and "black", so that one network plays both sides.
+the player to move: "own" and "the other's", never "white" and "black", so that one network plays both sides.
 
 Shapes: B positions, A moves (all that the game ever has), and whatever shape positions and observations have.
 """
@@ -46,7 +46,7 @@ class Game(ABC):
     longest: int
     """Moves after which any game is over."""
     discount: float = -1.0
-    """What is worth 1 to whoever moves next is worth so much to the player who moves now: of two players, one's gain is
+    """What is worth 1 to the next player to move is worth so much to the one that moves: of two players, one's gain is
     the other's loss."""
     can_lose_by_moving: ClassVar[bool] = False
     """Whether some move loses at once for who makes it, as the second pass does in Go for who has less."""
@@ -73,7 +73,7 @@ class Game(ABC):
     def outcome(self, positions: np.ndarray) -> np.ndarray:
         """What games are worth to the player to move: [B, ...] -> [B] float32.
 
-        1 is won, 0 drawn, -1 lost, and NaN a game that goes on.
+        1 is won, 0 drawn, -1 lost, and NaN a game that continues.
         """
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Game(ABC):
         return [Symmetry(np.arange(int(np.prod(self.observation_shape))), self.moves)]
 
     def text(self, position: np.ndarray, marks: str = "XO.") -> str:
-        """A picture of one position for a terminal: the mover's mark, the other's, and that of an empty field."""
+        """A drawing of one position for a terminal: the mover's mark, the other's, and that of an empty field."""
         return str(position)
 
     def move_text(self, move: int) -> str:
@@ -111,7 +111,7 @@ class Game(ABC):
         return moves
 
     def play_on(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
-        """As :meth:`play`, where nobody needs the positions any more, so that they need not be copied."""
+        """As :meth:`play`, where the positions are not needed any more, so that they need not be copied."""
         return self.play(positions, moves)
 
     def rewards(self, positions: np.ndarray) -> np.ndarray | None:

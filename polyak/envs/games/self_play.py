@@ -49,10 +49,10 @@ class RandomMoves:
 class SelfPlayVecEnv(VecEnv):
     """N games at once: one seat of each is the learner's, the others are played by a pool of opponents.
 
-    Each game draws the learner's seat and the opponent anew. At first there is one opponent, who plays at random;
+    Each game draws the learner's seat and the opponent. At first there is one opponent, who plays at random;
     :class:`~polyak.callbacks.past_selves.PastSelves` adds the learner's past selves. A step is one move of the
     learner and all that the others answer; rewards are those of the learner's seat. What it may do is said by
-    ``action_masks()``, which all algorithms ask that heed masks.
+    ``action_masks()``, which all algorithms ask that support masks.
 
     Args:
         game: ``"connect4"``, ``"go"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or a function that
@@ -145,7 +145,7 @@ class SelfPlayVecEnv(VecEnv):
                     "episode": episode,
                     "opponent": int(self.against[row]),
                 }
-                if tables.masked and cut[row]:  # nobody says what one may do there
+                if tables.masked and cut[row]:  # no masks are known there
                     infos[row][FINAL] = np.ones(tables.action_space.n, bool)
             self._begin(over, [None] * len(over))
         return self._seen(every), rewards, dones, infos

@@ -20,7 +20,7 @@ class Tables(ABC):
 
     n_seats: int
     observation_space: spaces.Space
-    """Of whoever is to move, the same for all seats."""
+    """Of the player to move, the same for all seats."""
     action_space: Any
     """Discrete."""
     masked: bool
@@ -37,7 +37,7 @@ class Tables(ABC):
         self._earned = np.zeros((n, n_seats), np.float32)
 
     def begin(self, rows: np.ndarray, seeds: Sequence[int | None]) -> None:
-        """Begin games [R] anew."""
+        """Begin games [R] again."""
         self.ended[rows] = self.cut[rows] = False
         self._earned[rows] = 0
         self._begin(rows, seeds)

@@ -31,7 +31,7 @@ def make_native_vec_env(
     backend: Backend | None = None,
     env_kwargs: dict[str, Any] | None = None,
 ) -> VecEnv:
-    """Make a VecEnv whose environments step as one in compiled or vectorised code, where somebody has written that.
+    """Make a VecEnv whose environments step as one in compiled or vectorised code, where there is such code.
 
     A function of its own and never chosen automatically, because the episodes are other ones than those of
     :func:`~polyak.envs.make_vec_env` with the same seed (all environments draw from one random generator, or the
@@ -137,7 +137,7 @@ class AtariGameVecEnv(GymVectorEnv):
     - FIRE is pressed once and for one frame, not followed by action 2, and only at the start of a game: after the
       loss of a life the agent has to press it, and no no-op is played there.
     - The first observations after the loss of a life still hold the frames before it.
-    - Grey before the maximum of two frames, not after it: pictures differ where sprites flicker over each other.
+    - Grey before the maximum of two frames, not after it: images differ where sprites flicker over each other.
     - Sticky actions repeat the action within its four frames too (ALE's, with the chance that the id has: 0.25 for
       ``ALE/...-v5``).
 
@@ -180,7 +180,7 @@ class AtariGameVecEnv(GymVectorEnv):
     ) -> dict[int, dict[str, Any]]:
         assert isinstance(obs, np.ndarray)
         lost_life = dones & ~over
-        # The game goes on, so what it shows now is also what the episode ended with: ALE gives a final observation
+        # The game continues, so what it shows now is also what the episode ended with: ALE gives a final observation
         # only for the end of a game.
         raw_infos["final_obs"][lost_life] = obs[lost_life]
         infos = super()._after_own_reset(obs, raw_infos, dones, over)

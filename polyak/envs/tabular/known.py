@@ -1,7 +1,7 @@
 """Environments whose steps are known: those that do what their table says, and nothing else.
 
 Such an environment need not be asked for each step: a loop over arrays (:mod:`polyak.algorithms.tabular.walking`) makes
-many of them at once, and afterwards the environment and its wrappers are told where they stand.
+many of them at once, and afterwards the environment and its wrappers are set to where they stand.
 """
 
 from __future__ import annotations

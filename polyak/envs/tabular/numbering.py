@@ -104,6 +104,6 @@ def _digits(name: str, part: spaces.Space[Any], whole: spaces.Space[Any]) -> _Di
         return _Digits(name, tuple(part.shape), np.full(size, 2), np.zeros(size, np.int64))
     raise ValueError(
         f"the observation space {whole} cannot be numbered: a table has a row for each value of Discrete, "
-        "MultiDiscrete, MultiBinary, or a Dict or Tuple of these, but none for pictures or other real numbers. Wrap "
+        "MultiDiscrete, MultiBinary, or a Dict or Tuple of these, but none for images or other real numbers. Wrap "
         "the environment so that its observations are such, or use an algorithm with a network: DQN, PPO."
     )

@@ -218,7 +218,7 @@ class FiniteProcess:
             found = wider
 
     def under(self, policy: Any) -> FiniteProcess:
-        """What is left when somebody else acts: a process with one action, whose values are those of the policy.
+        """What is left when another agent acts: a process with one action, whose values are those of the policy.
 
         Args:
             policy: [S] actions, or [S, A] their probabilities.

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-_IMAGE_SIDE = 36  # the smallest picture that the Nature CNN takes
+_IMAGE_SIDE = 36  # the smallest image that the Nature CNN takes
 _MAX_DISCRETE_BITS = 62  # 2**n_bits states must fit an int64
 
 
@@ -21,8 +21,8 @@ class BitFlippingEnv(gym.Env):
             instead of the index of one bit.
         max_steps: an episode is truncated after this many steps; None for ``n_bits``.
         discrete_obs_space: give the state as one integer (bit 0 is the lowest).
-        image_obs_space: give the state as a picture ``(1, 36, 36)`` whose first ``n_bits`` pixels are 0 or 255.
-        channel_first: shape of the picture; false for ``(36, 36, 1)``.
+        image_obs_space: give the state as an image ``(1, 36, 36)`` whose first ``n_bits`` pixels are 0 or 255.
+        channel_first: shape of the image; false for ``(36, 36, 1)``.
         render_mode: "rgb_array" lets ``render()`` return the bits; with any other ``render()`` prints them.
 
     Raises:

@@ -13,7 +13,7 @@ T = TypeVar("T", int, np.ndarray)
 
 
 class IdentityEnv(gym.Env, Generic[T]):
-    """Reward 1 for an action equal to the observation, else 0; the state is drawn anew at each step.
+    """Reward 1 for an action equal to the observation, else 0; the state is drawn at each step.
 
     Args:
         dim: number of values of a Discrete space; None for 1.
@@ -111,13 +111,13 @@ class IdentityEnvMultiBinary(IdentityEnv[np.ndarray]):
 
 
 class FakeImageEnv(gym.Env):
-    """Random pictures and no reward, with the spaces of an Atari game; episodes of 10 steps.
+    """Random images and no reward, with the spaces of an Atari game; episodes of 10 steps.
 
     Args:
         action_dim: number of discrete actions.
-        screen_height: of the picture.
-        screen_width: of the picture.
-        n_channels: of the picture.
+        screen_height: of the image.
+        screen_width: of the image.
+        n_channels: of the image.
         discrete: Discrete actions; false for a Box of 5 numbers in [-1, 1].
         channel_first: ``(C, H, W)`` instead of ``(H, W, C)``.
     """
@@ -144,7 +144,7 @@ class FakeImageEnv(gym.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode; a seed makes its pictures the same again."""
+        """Start an episode; a seed makes its images the same again."""
         super().reset(seed=seed)
         if seed is not None:
             self.observation_space.seed(seed)
@@ -152,7 +152,7 @@ class FakeImageEnv(gym.Env):
         return self.observation_space.sample(), {}
 
     def step(self, action: int | np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Return a random picture and reward 0; truncates after 10 steps."""
+        """Return a random image and reward 0; truncates after 10 steps."""
         self.current_step += 1
         return self.observation_space.sample(), 0.0, False, self.current_step >= self.ep_length, {}
 

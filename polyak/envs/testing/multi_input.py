@@ -1,4 +1,4 @@
-"""A grid world whose place can only be told from two observations together."""
+"""A grid world whose place can only be inferred from two observations together."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-_MAP_SEED = 0  # every instance shows the same vectors and pictures, so that all share one task
+_MAP_SEED = 0  # every instance shows the same vectors and images, so that all share one task
 
 
 class SimpleMultiObsEnv(gym.Env):
     """Walk along the border of a grid from the first to the last cell.
 
-    The observation is a Dict: a random but fixed vector ``"vec"`` per row and a picture ``"img"`` per column. Cells
+    The observation is a Dict: a random but fixed vector ``"vec"`` per row and an image ``"img"`` per column. Cells
     are numbered row by row. One can move left and right on the first and last row, up and down on the first and last
     column; any other move does nothing. The reward is 1 at the last cell, where the episode ends, and -0.1 elsewhere.
 
@@ -25,7 +25,7 @@ class SimpleMultiObsEnv(gym.Env):
             of in the first.
         discrete_actions: actions 0 to 3 are left, down, right, up; false for a Box of 4 numbers in [0, 1] whose
             largest counts.
-        channel_last: pictures ``(64, 64, 1)``; false for ``(1, 64, 64)``.
+        channel_last: images ``(64, 64, 1)``; false for ``(1, 64, 64)``.
 
     Raises:
         ValueError: for a grid of fewer than two rows or columns.
@@ -64,7 +64,7 @@ class SimpleMultiObsEnv(gym.Env):
         self.init_state_mapping(num_col, num_row)
 
     def init_state_mapping(self, num_col: int, num_row: int) -> None:
-        """Draw what each cell looks like: a vector per row, a picture per column."""
+        """Draw what each cell looks like: a vector per row, an image per column."""
         rng = np.random.default_rng(_MAP_SEED)
         vectors = rng.random((num_row, self.vector_size))
         pictures = rng.integers(0, 255, (num_col, *self.img_size), dtype=np.uint8)

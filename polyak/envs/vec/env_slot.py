@@ -334,7 +334,7 @@ def set_env_attr(env: gym.Env, name: str, value: Any) -> None:
     """Set an attribute on the outermost wrapper that has it, or on the environment itself.
 
     Setting it on the outermost wrapper, whether or not it has it, would leave the environment's own value as it was.
-    An attribute that nobody has yet is created on the outermost wrapper, with a warning.
+    An attribute that none has yet is created on the outermost wrapper, with a warning.
     """
     layer = env
     while not _can_set(layer, name):

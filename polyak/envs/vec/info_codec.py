@@ -37,7 +37,7 @@ _FORMATS: dict[type, str] = {
     np.float64: "d",
 }
 """The numbers that fit into a table, and how ``struct`` writes them."""
-_KNOWN = 64  # kinds of info remembered
+_KNOWN = 64  # kinds of info cached
 
 
 def pickled(content: Any) -> bytes:

@@ -193,7 +193,7 @@ class SubprocVecEnv(VecEnv):
     ):
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             # This process is a worker being started: it imports the script, which builds the VecEnv at its top level.
-            # The parent sees the exit code and explains; going on would print a long traceback from each worker.
+            # The parent sees the exit code and explains; continuing would print a long traceback from each worker.
             os._exit(_UNGUARDED_MAIN)
         check_env_fns(env_fns)
         fns = list(env_fns)
@@ -430,7 +430,7 @@ class SubprocVecEnv(VecEnv):
         if self.waiting:
             raise RuntimeError(f"{doing} was called while a step is under way. Call step_wait() first.")
         for worker in self._workers:
-            # An interrupted call left answers behind, which belong to nobody.
+            # An interrupted call left answers behind, which belong to no call.
             while worker.pending:
                 self._collect_or_close("an interrupted call", [worker])
 
@@ -564,7 +564,7 @@ def _stop_workers(workers: list[_Worker | _OwnWork], owner: int) -> None:
     for worker in processes:
         try:
             worker.channel.send(env_worker.CLOSE)
-            # Nobody reads answers any more: a worker in the middle of a long one is freed by this.
+            # Answers are not read any more: a worker in the middle of a long one is freed by this.
             worker.channel.incoming.shutdown(socket.SHUT_RD)
         except OSError:
             pass  # already gone

@@ -244,14 +244,14 @@ class VecEnv(ABC):
             return actions[: self.num_envs]
         return actions
 
-    # --- pictures ---
+    # --- images ---
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """One RGB picture per environment (None where it has none)."""
+        """One RGB image per environment (None where it has none)."""
         raise NotImplementedError(f"{type(self).__name__} does not implement get_images().")
 
     def render(self, mode: str | None = None) -> np.ndarray | None:
-        """Show the environments, or return them as one picture of tiles ``(H, W, 3)``.
+        """Show the environments, or return them as one image of tiles ``(H, W, 3)``.
 
         Other modes ("human", "ansi") call each environment's own ``render()``; a single one's result is returned.
 
@@ -279,7 +279,7 @@ class VecEnv(ABC):
     def _tiles(self) -> np.ndarray | None:
         images = [image for image in self.get_images() if image is not None]
         if not images:
-            warn_user("render() got no picture: every environment's render() returned None.")
+            warn_user("render() got no image: every environment's render() returned None.")
             return None
         return tile_images(images)
 
@@ -505,7 +505,7 @@ class CloudpickleWrapper:
 
 
 def tile_images(images_nhwc: Sequence[np.ndarray]) -> np.ndarray:
-    """Lay N pictures ``(H, W, C)`` out in a grid that is as square as possible, row by row; free places are black."""
+    """Lay N images ``(H, W, C)`` out in a grid that is as square as possible, row by row; free places are black."""
     images = np.asarray(images_nhwc)
     count, height, width, channels = images.shape
     rows = int(np.ceil(np.sqrt(count)))

@@ -39,7 +39,7 @@ class ActionMasker(gym.Wrapper):
 
 
 def _takes_one(function: Callable[..., Any]) -> bool:
-    """Whether a function can be called with one argument; where nobody knows, it is."""
+    """Whether a function can be called with one argument; where that is unknown, it is."""
     try:
         inspect.signature(function).bind(None)
     except TypeError:

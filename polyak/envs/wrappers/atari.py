@@ -133,12 +133,12 @@ class EpisodicLifeEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.was_real_done = terminated or truncated
         before, self.lives = self.lives, self._lives_left()
-        # At 0 lives some games go on for a few frames: their own end counts then.
+        # At 0 lives some games continue for a few frames: their own end counts then.
         lost_a_life = 0 < self.lives < before
         return obs, reward, terminated or lost_a_life, truncated, info
 
     def reset(self, **kwargs: Any) -> Reset:
-        """Reset the game if it is over, otherwise go on with a no-op step."""
+        """Reset the game if it is over, otherwise continue with a no-op step."""
         over = self.was_real_done
         if not over:
             obs, _, terminated, truncated, info = self.env.step(0)
@@ -202,7 +202,7 @@ class ClipRewardEnv(gym.RewardWrapper[np.ndarray, int]):
 
 
 class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
-    """Turn each RGB picture grey and resize it, by default to the 84 x 84 of Mnih et al. 2015.
+    """Turn each RGB image grey and resize it, by default to the 84 x 84 of Mnih et al. 2015.
 
     Args:
         env: the game.
@@ -218,9 +218,9 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
         try:
             import cv2  # noqa: F401  (here to fail early)
         except ImportError as error:
-            raise ImportError("WarpFrame needs opencv to resize pictures: pip install 'polyak[atari]'") from error
+            raise ImportError("WarpFrame needs opencv to resize images: pip install 'polyak[atari]'") from error
         if not isinstance(env.observation_space, spaces.Box) or env.observation_space.shape[2:] != (3,):
-            raise ValueError(f"WarpFrame needs RGB pictures (H, W, 3), got {env.observation_space}.")
+            raise ValueError(f"WarpFrame needs RGB images (H, W, 3), got {env.observation_space}.")
         self.width = width
         self.height = height
         self.observation_space = spaces.Box(0, 255, shape=(height, width, 1), dtype=np.uint8)
@@ -237,7 +237,7 @@ class AtariWrapper(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
     """The usual preparation of an Atari game, in this order; each part can be left out.
 
     Sticky actions, no-ops at the start, frame skip with maximum of two frames, end of episode at loss of a life, FIRE
-    after a reset (in games that have it), grey 84 x 84 pictures, rewards clipped to their sign. Stack frames with
+    after a reset (in games that have it), grey 84 x 84 images, rewards clipped to their sign. Stack frames with
     VecFrameStack.
 
     Warns when the game itself skips frames, because both skips multiply: ``NoFrameskip-v4`` games do not, for
@@ -247,7 +247,7 @@ class AtariWrapper(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
         env: the game.
         noop_max: most no-ops at the start of an episode; 0 for none.
         frame_skip: how often each action is played; 1 for no skip and no maximum.
-        screen_size: side of the square picture.
+        screen_size: side of the square image.
         terminal_on_life_loss: report the loss of a life as the end of the episode.
         clip_reward: replace rewards by their sign.
         action_repeat_probability: chance of a sticky action; 0 for none.

@@ -12,8 +12,8 @@ from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvW
 
 
 class NamedObservation(gym.ObservationWrapper):
-    """The parts of Dict and Tuple observations, however deep they lie, in one Dict: ``{"camera": {"left": picture}}``
-    becomes ``{"camera/left": picture}``, and the entries of a Tuple are ``"0"``, ``"1"`` and so on.
+    """The parts of Dict and Tuple observations, however deep they lie, in one Dict: ``{"camera": {"left": image}}``
+    becomes ``{"camera/left": image}``, and the entries of a Tuple are ``"0"``, ``"1"`` and so on.
 
     Args:
         env: its observation space is a Dict or a Tuple.

@@ -13,7 +13,7 @@ class FixedHorizon(gym.Wrapper):
     """Every episode has ``steps`` steps: after a terminal state it stays there, with reward 0, until they are over.
 
     Where episodes end early in failure, or in success, a reward of one sign throughout can be collected by living
-    long, or by dying soon, without any knowledge of the task: what learns from a learned reward is judged where the
+    long, or by dying soon, without any knowledge of the task: what learns from a learned reward is evaluated where the
     length of episodes tells nothing (Kostrikov et al. 2019, arXiv:1809.02925). The end after ``steps`` is a truncation.
 
     Args:

@@ -27,7 +27,7 @@ class StackedObservations:
         num_envs: how many environments.
         n_stack: how many observations to stack.
         observation_space: of one environment: a Box, or a Dict of Box spaces (each is stacked).
-        channels_order: ``"first"`` stacks along the first dimension, ``"last"`` along the last; None decides: pictures
+        channels_order: ``"first"`` stacks along the first dimension, ``"last"`` along the last; None decides: images
             along their channels, anything else along the last dimension. With a Dict space, one for all keys or a dict
             with one per key.
 
@@ -105,7 +105,7 @@ class StackedObservations:
         return channels_first, 1 if channels_first else -1, tuple(shape), repeat_axis
 
     def reset(self, observation: Any) -> Any:
-        """Start all stacks anew with the first observations ``[N, ...]`` and return the stacks."""
+        """Start all stacks again with the first observations ``[N, ...]`` and return the stacks."""
         if self.sub_stacked_observations is not None:
             return {key: stack.reset(observation[key]) for key, stack in self.sub_stacked_observations.items()}
         self.stackedobs = np.zeros_like(self.stackedobs)
@@ -115,7 +115,7 @@ class StackedObservations:
     def update(
         self, observations: Any, dones: np.ndarray, infos: list[dict[str, Any]]
     ) -> tuple[Any, list[dict[str, Any]]]:
-        """Push the observations ``[N, ...]``; where an episode ended the stack starts anew.
+        """Push the observations ``[N, ...]``; where an episode ended the stack starts again.
 
         Returns:
             The stacks, in an array that later calls do not alter, and the infos, in which

@@ -54,14 +54,14 @@ class VecLearnedReward(VecEnvWrapper):
     Args:
         venv: the VecEnv to wrap; not a normalised one: see :func:`with_reward`.
         reward: what gives the rewards, such as the ``reward`` of a model that learned one.
-        watch: told of each step what ``reward`` is, and which episodes ended [N], before ``reward`` is asked.
+        watch: called at each step with what ``reward`` is, and which episodes ended [N], before ``reward`` is asked.
 
     Attributes:
-        late: give 0 for now, and leave it to somebody who has time to :meth:`settle` what many steps were worth.
+        late: give 0 for now, and leave it to a later call to :meth:`settle` what many steps were worth.
         waiting: those steps: what ``reward`` is to be asked, and which episodes ended.
         true_rewards: [N] what the wrapped environments gave at the last step.
         returns: [N] float64, sums of the other rewards since each episode began.
-        ended: those sums of the episodes that ended since somebody emptied the list.
+        ended: those sums of the episodes that ended since the list was emptied.
     """
 
     passes_on = ("observations",)
@@ -163,7 +163,7 @@ def rewarded(env: VecEnv, wrap: Callable[[VecEnv], VecEnv]) -> VecEnv:
     layer = env.__class__.__new__(env.__class__)
     vars(layer).update(vars(env))
     if isinstance(env, VecNormalize):
-        layer._forget_episode()  # that of the one given goes on
+        layer._forget_episode()  # that of the one given continues
         layer.venv = wrap(env.venv)
     else:
         layer.venv = rewarded(env.venv, wrap)

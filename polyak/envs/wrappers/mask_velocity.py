@@ -1,4 +1,4 @@
-"""Observations without velocities: tasks that can be solved only by remembering."""
+"""Observations without velocities: tasks that can be solved only with a memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MaskVelocityWrapper(gym.ObservationWrapper[np.ndarray, Any, np.ndarray]):
         velocities: which entries are; ``None``: as :data:`VELOCITIES` says for this task.
 
     Raises:
-        ValueError: nobody says which entries are velocities, or there are no such entries.
+        ValueError: it is unknown which entries are velocities, or there are no such entries.
     """
 
     def __init__(self, env: gym.Env[np.ndarray, Any], velocities: Sequence[int] | None = None) -> None:

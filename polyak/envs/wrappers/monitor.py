@@ -35,7 +35,7 @@ class Monitor(gym.Wrapper):
         allow_early_resets: let an episode be given up; otherwise reset before its end raises RuntimeError.
         reset_keywords: arguments that every reset must be given; they are recorded as columns.
         info_keywords: entries of the last info of an episode to record as columns.
-        override_existing: start the file anew; otherwise append to it.
+        override_existing: overwrite the file; otherwise append to it.
     """
 
     EXT = "monitor.csv"
@@ -212,7 +212,7 @@ class ResultsWriter:
         filename: see :class:`Monitor`; missing folders are made.
         header: put in the first line.
         extra_keys: columns besides ``r``, ``l``, ``t``.
-        override_existing: start the file anew; otherwise append to it.
+        override_existing: overwrite the file; otherwise append to it.
     """
 
     def __init__(

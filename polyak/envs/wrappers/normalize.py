@@ -90,7 +90,7 @@ class VecNormalize(VecEnvWrapper):
         self.observation_space = spaces.Dict({**space.spaces, **normalized})
 
     def _normalized_space(self, space: spaces.Space) -> spaces.Space:
-        # Pictures are no longer uint8, and networks must not divide them by 255 again.
+        # Images are no longer uint8, and networks must not divide them by 255 again.
         if is_image_space(space):
             return spaces.Box(low=-self.clip_obs, high=self.clip_obs, shape=space.shape, dtype=np.float32)
         return space

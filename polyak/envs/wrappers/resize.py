@@ -1,4 +1,4 @@
-"""Pictures of another size, asked for in a file of settings."""
+"""Images of another size, asked for in a file of settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class YAMLCompatResizeObservation(ResizeObservation):
     """Gymnasium's ``ResizeObservation``, with the size as a list, which is what YAML has.
 
     Args:
-        env: its observations are pictures ``(H, W)`` or ``(H, W, C)``.
+        env: its observations are images ``(H, W)`` or ``(H, W, C)``.
         shape: ``[height, width]``.
     """
 

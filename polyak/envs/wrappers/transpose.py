@@ -1,4 +1,4 @@
-"""Pictures as PyTorch's convolutions want them: channels first."""
+"""Images as PyTorch's convolutions want them: channels first."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvW
 
 
 class VecTransposeImage(VecEnvWrapper):
-    """Turns pictures from ``(H, W, C)`` to ``(C, H, W)``; in a Dict every key that holds channels-last pictures.
+    """Turns images from ``(H, W, C)`` to ``(C, H, W)``; in a Dict every key that holds channels-last images.
 
     Args:
         venv: the VecEnv to wrap.
-        skip: change nothing. For pictures whose smallest dimension is not that of the channels.
+        skip: change nothing. For images whose smallest dimension is not that of the channels.
 
     Raises:
-        ValueError: when there is no picture to transpose.
+        ValueError: when there is no image to transpose.
     """
 
     passes_on: tuple[str, ...] = ("rewards",)
@@ -41,10 +41,10 @@ class VecTransposeImage(VecEnvWrapper):
 
     @staticmethod
     def transpose_space(observation_space: spaces.Space, key: str = "") -> spaces.Box:
-        """The space of the transposed pictures.
+        """The space of the transposed images.
 
         Raises:
-            ValueError: when the space does not hold pictures, or they are channels-first already.
+            ValueError: when the space does not hold images, or they are channels-first already.
         """
         name = f"observation space at key {key!r}" if key else "observation space"
         if not is_image_space(observation_space):
@@ -62,11 +62,11 @@ class VecTransposeImage(VecEnvWrapper):
 
     @staticmethod
     def transpose_image(image: np.ndarray) -> np.ndarray:
-        """Transpose one picture ``(H, W, C)`` or a batch ``(B, H, W, C)``; the result is a view."""
+        """Transpose one image ``(H, W, C)`` or a batch ``(B, H, W, C)``; the result is a view."""
         return transpose_image(image)
 
     def transpose_observations(self, observations: Any) -> Any:
-        """Transpose the pictures of an observation, one or a batch; a dict given is not altered."""
+        """Transpose the images of an observation, one or a batch; a dict given is not altered."""
         if self.skip:
             return observations
         if isinstance(observations, dict):

@@ -13,7 +13,7 @@ from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvW
 
 
 class VecVideoRecorder(VecEnvWrapper):
-    """Films all environments, as tiles of one picture, into MP4 files.
+    """Films all environments, as tiles of one image, into MP4 files.
 
     Frames go to the file as they come and are not kept. A film that is cut short by :meth:`close` is kept as well.
 
@@ -85,7 +85,7 @@ class VecVideoRecorder(VecEnvWrapper):
             return
         frame = self.venv.render()
         if frame is None:
-            raise RuntimeError("The environments returned no picture from render(); none can be filmed.")
+            raise RuntimeError("The environments returned no image from render(); none can be filmed.")
         self._writer.append_data(_even(frame))
         self.recorded_frames += 1
         if self.recorded_frames >= self.video_length:
@@ -120,7 +120,7 @@ class VecVideoRecorder(VecEnvWrapper):
 
 
 def _even(frame: np.ndarray) -> np.ndarray:
-    """Pad a picture ``(H, W, C)`` with black to even height and width."""
+    """Pad an image ``(H, W, C)`` with black to even height and width."""
     height, width, _ = frame.shape
     if height % 2 == 0 and width % 2 == 0:
         return frame

@@ -54,7 +54,7 @@ def estimate_from_ratios(
     ``"wdr"``         the same, weighted
     ================  =============================================================================================
 
-    Where an episode was cut short, rewards end; the doubly robust methods go on with the critic's value. In every case
+    Where an episode was cut short, rewards end; doubly robust methods continue with the critic's value. In every case
     ratios multiply over the steps of an episode: :attr:`Estimate.effective_size` says what is left of the data.
 
     Args:

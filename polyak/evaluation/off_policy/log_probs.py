@@ -30,14 +30,14 @@ def networks_of(model: Any) -> Policy:
     """The networks of a model that acts on what it sees alone, switched to evaluation.
 
     Raises:
-        NotApplicableError: it has none that are known, or they remember.
+        NotApplicableError: it has none that are known, or they are recurrent.
     """
     policy = getattr(model, "policy", model)
     if not isinstance(policy, Policy):
         raise NotApplicableError(f"{model!r} has no networks of polyak's to look into: only its actions can be asked.")
     if policy.initial_memory(1) is not None:
         raise NotApplicableError(
-            f"{type(model).__name__} acts on what it remembers, and single transitions do not hold that. Use a policy "
+            f"{type(model).__name__} acts on a recurrent state, and single transitions do not hold that. Use a policy "
             "without memory."
         )
     policy.set_training_mode(False)
@@ -67,7 +67,7 @@ def distribution_of(model: Any, observations: ArrayObs) -> Distribution:
     """The distributions of a model's actions in B states, in the network's units.
 
     Raises:
-        NotApplicableError: it is deterministic, remembers, or has no networks that are known.
+        NotApplicableError: it is deterministic, recurrent, or has no networks that are known.
     """
     policy = networks_of(model)
     if not has_distribution(model):
@@ -95,7 +95,7 @@ def log_prob_of(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.n
         [N] float64
 
     Raises:
-        NotApplicableError: the model is deterministic, or acts on what it remembers.
+        NotApplicableError: the model is deterministic, or acts on a recurrent state.
     """
     parts = [
         _log_prob(model, mapped(lambda array, at=at: array[at], observations), actions[at])

@@ -1,4 +1,4 @@
-"""What somebody does in recorded states: asked once, in batches, and kept as arrays."""
+"""What a policy does in recorded states: asked once, in batches, and kept as arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def can_act(policy: Any) -> bool:
 def choices_of(
     policy: Any, observations: ArrayObs, action_space: spaces.Space, n_samples: int = 1, deterministic: bool = False
 ) -> np.ndarray:
-    """What somebody chooses in N states.
+    """What a policy chooses in N states.
 
     Args:
         policy: a model, anything else with ``predict(observations, deterministic=...)``, or a function of one
@@ -39,7 +39,7 @@ def choices_of(
         [N, A]: the policy's own, or all on its deterministic choice where it tells none.
 
     Raises:
-        NotApplicableError: the policy acts on what it remembers.
+        NotApplicableError: the policy acts on a recurrent state.
         ValueError: it does something that is no action of the space.
     """
     if isinstance(getattr(policy, "policy", policy), Policy):

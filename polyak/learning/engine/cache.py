@@ -78,7 +78,7 @@ def _processor() -> str:
 
 
 def recall(name: str) -> dict[str, Any]:
-    """What :func:`remember` last wrote under ``name``; empty if nothing, or nothing readable, is there."""
+    """What :func:`store` last wrote under ``name``; empty if nothing, or nothing readable, is there."""
     with suppress(OSError, ValueError):
         known = json.loads((cache_folder() / f"{name}.json").read_text())
         if isinstance(known, dict):
@@ -86,7 +86,7 @@ def recall(name: str) -> dict[str, Any]:
     return {}
 
 
-def remember(name: str, facts: dict[str, Any]) -> None:
+def store(name: str, facts: dict[str, Any]) -> None:
     """Add ``facts`` to what is known under ``name``; a folder that cannot be written to keeps nothing."""
     with suppress(OSError):
         folder = cache_folder()
@@ -97,7 +97,7 @@ def remember(name: str, facts: dict[str, Any]) -> None:
 
 
 class Measurements:
-    """What was measured on machines, by what it was measured of. Each is measured once and then remembered in a file,
+    """What was measured on machines, by what it was measured of. Each is measured once and then stored in a file,
     so that whatever is decided by it is decided the same way every time.
 
     The file is read now, and again only before something is measured: another process may have been there since.
@@ -122,7 +122,7 @@ class Measurements:
             self._known |= recall(self._name)
         if not self._knows(what, sound):
             self._known[what] = measure()
-            remember(self._name, {what: self._known[what]})
+            store(self._name, {what: self._known[what]})
         fact: Fact = self._known[what]
         return fact
 

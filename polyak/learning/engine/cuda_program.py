@@ -125,7 +125,7 @@ class CudaProgram(Program):
         return list(map(Tensor.data_ptr, self._inputs.tensors))
 
     def _record(self) -> None:
-        """Record anew, for the tensors that the learner has now."""
+        """Record again, for the tensors that the learner has now."""
         self._learning_rates = [_LearningRate(cohort, self._inputs.device) for cohort in self._inputs.cohorts]
         self._recorder = self.recorder(self._inputs.device)
         self._scalars: list[int] = []

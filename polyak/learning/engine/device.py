@@ -62,7 +62,7 @@ TYPICAL: dict[str, Work] = {
     "PPO, two layers of 64": Work(3.5e6, 12, 6.4, 1.8e4),
     "SAC, two layers of 256": Work(5.2e8, 33, 1, 6.7e5),
     "SAC, two layers of 1024": Work(8.1e9, 33, 1, 1.1e7),
-    "DQN, pictures": Work(3.6e9, 20, 4, 3.7e7),
+    "DQN, images": Work(3.6e9, 20, 4, 3.7e7),
 }
 """Kinds of networks, and the work that they are."""
 

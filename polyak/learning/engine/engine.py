@@ -27,7 +27,7 @@ WORTHWHILE_SECONDS = 5.0
 TENSOR_SECONDS = 4e-5
 """Nominal time that a program saves in each gradient step for each parameter that the step reads."""
 NUMBER_SECONDS = 6e-9
-"""The same for each number observed: pictures pass through memory less often where operations are joined."""
+"""The same for each number observed: images pass through memory less often where operations are joined."""
 PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
 """What a gradient step becomes, by the type of the learner's device."""
 MOST_LAYOUTS = 8
@@ -47,7 +47,7 @@ class Engine:
         learner: whose methods it calls from now on, see :meth:`~polyak.learning.learner.Learner.run`.
         mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
             never does.
-        report: told what takes long, such as ``print``.
+        report: called with what takes long, such as ``print``.
     """
 
     def __init__(self, learner: Learner, mode: bool | str, report: Callable[[str], None] | None = None) -> None:

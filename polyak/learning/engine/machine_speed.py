@@ -1,4 +1,4 @@
-"""What the processor and the GPU of this machine do in a second: measured once, then remembered in a file."""
+"""What the processor and the GPU of this machine do in a second: measured once, then stored in a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from polyak.learning.engine.cache import Measurements, machine
 
-REMEMBERED = "speeds"
+STORED_AS = "speeds"
 _CPU_SIZE, _CUDA_SIZE, _CALLS = 256, 2048, 200
 
 
@@ -44,12 +44,12 @@ def fastest(run: Callable[[], object], seconds: float = 0.05) -> float:
 
 def speeds() -> Speeds:
     """The speeds of this machine, from the cache folder if they were measured before. Needs a GPU."""
-    return remembered(_machine(), measure)
+    return stored_speeds(_machine(), measure)
 
 
-def remembered(machine: str, measured: Callable[[], Speeds]) -> Speeds:
+def stored_speeds(machine: str, measured: Callable[[], Speeds]) -> Speeds:
     """What the cache folder knows of ``machine``; else what is measured now, which is then kept there."""
-    return Speeds(**Measurements(REMEMBERED).of(machine, lambda: asdict(measured()), _sound))
+    return Speeds(**Measurements(STORED_AS).of(machine, lambda: asdict(measured()), _sound))
 
 
 def _sound(fact: Any) -> bool:

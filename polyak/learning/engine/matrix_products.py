@@ -2,7 +2,7 @@
 
 torch multiplies float32 matrices with the BLAS that it was built with, which on most machines is MKL. oneDNN, which
 torch brings too, is twice as fast on processors whose widest instructions MKL leaves unused, and slower on others. So
-each shape of a product is tried with both, once on a machine, and the answer is remembered on disk: a training makes
+each shape of a product is tried with both, once on a machine, and the answer is stored on disk: a training makes
 the same numbers every time.
 """
 
@@ -28,7 +28,7 @@ MARGIN = 1.15
 """oneDNN must be this many times as fast to be chosen, so that noise does not decide."""
 SECONDS = 0.01
 """For how long each library tries each shape."""
-REMEMBERED = "products"
+STORED_AS = "products"
 
 
 class Product(NamedTuple):
@@ -115,7 +115,7 @@ def undo_unbiased(graph: GraphModule) -> None:
 
 def measured() -> Faster:
     """Decides by measurement, with the present number of threads."""
-    known = Measurements(REMEMBERED)
+    known = Measurements(STORED_AS)
 
     def faster(product: Product) -> bool:
         what = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"

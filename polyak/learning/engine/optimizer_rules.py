@@ -150,7 +150,7 @@ def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Ten
     """The numbers by which the next step of a group multiplies.
 
     They depend on how many steps there were, and are computed outside of the graph: inside, the compiler would raise
-    Adam's decay rates to their powers anew for every few parameters.
+    Adam's decay rates to their powers again for every few parameters.
 
     Args:
         optimizer: whose group it is.

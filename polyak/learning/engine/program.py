@@ -58,7 +58,7 @@ class Program:
     status = "compiled"
     """What the engine says of itself once it runs such a program."""
     report: Callable[[str], None] | None = None
-    """Told what takes long."""
+    """Called with what takes long."""
 
     def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
         inputs = Inputs(learner)

@@ -19,7 +19,7 @@ SMALL_STEP = 1e8
 
 
 def chosen_by_user() -> bool:
-    """Whether somebody has set the number of threads: by environment variable, by ``torch.set_num_threads`` or by
+    """Whether the number of threads was set: by environment variable, by ``torch.set_num_threads`` or by
     :func:`chosen_threads`."""
     return _chosen.get() or any(name in os.environ for name in _SET_BY) or torch.get_num_threads() != AT_IMPORT
 
@@ -37,7 +37,7 @@ def threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def chosen_threads(number: int) -> Iterator[None]:
-    """Let torch use as many threads inside the block as a user asks for; below 1: nobody asks."""
+    """Let torch use as many threads inside the block as a user asks for; below 1: no wish."""
     if number < 1:
         yield
         return
@@ -51,7 +51,7 @@ def chosen_threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def threads_for(flops: float) -> Iterator[int]:
-    """Let torch use one thread inside the block if steps are small, and nobody chose otherwise; yields the number.
+    """Let torch use one thread inside the block if steps are small, and nothing else was chosen; yields the number.
 
     Args:
         flops: floating-point operations of one gradient step.

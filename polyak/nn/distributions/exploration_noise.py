@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class ExplorationNoise(nn.Module):
     """Standard normal draws behind exploration matrices, as buffers that no state dict holds.
 
-    A draw overwrites the tensor of the draw of the same shape before it, so that a compiled gradient step goes on
+    A draw overwrites the tensor of the draw of the same shape before it, so that a compiled gradient step continues
     reading the right one. Collecting and learning may need different numbers of matrices by turns: the tensor of the
     number before last is kept for that. What was computed with an overwritten draw can no longer be differentiated.
 
@@ -29,7 +29,7 @@ class ExplorationNoise(nn.Module):
 
     @torch.no_grad()
     def draw(self, like: Tensor, columns: int, count: int) -> None:
-        """Draw anew.
+        """Draw new noise.
 
         Args:
             like: [L, ...] of the type and on the device that the draws are to have.

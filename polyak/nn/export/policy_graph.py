@@ -50,7 +50,7 @@ class PolicyGraph(Graph):
         if masks and size is None:
             raise PolicyError(f"masks=True: {type(policy).__name__} does not support action masks. Leave masks out.")
         self.policy, self.reader, self.stochastic = _standing_alone(policy), reader, stochastic
-        self.to_env = EnvironmentActions(policy.action_space, policy.codec.squash)
+        self.to_env = EnvironmentActions(policy.codec)
         self.observation_space, self.action_space = reader.raw_space, policy.action_space
         self._masks, self._masks_in, self._names = masks, masks_in, []
         self.inputs, self.outputs = list(reader.ports), list(self.to_env.ports)

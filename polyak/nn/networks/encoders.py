@@ -27,12 +27,12 @@ ExtractorClass = Callable[..., nn.Module]
 
 
 def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: bool = True) -> Obs:
-    """Turn raw observations into what networks read: float32, pictures in [0, 1], indices as one-hot vectors.
+    """Turn raw observations into what networks read: float32, images in [0, 1], indices as one-hot vectors.
 
     Args:
         obs: [B, ...] as the environment gives them, or a dict of these.
         observation_space: the space that they come from.
-        normalize_images: divide the pictures (uint8, three dimensions, bounds 0 and 255) by 255.
+        normalize_images: divide the images (uint8, three dimensions, bounds 0 and 255) by 255.
 
     Returns:
         Box: [B, ...], or [B, 1] of shape (); Discrete: [B, n]; MultiDiscrete: [B, sum of nvec]; MultiBinary: [B, ...];
@@ -62,7 +62,7 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
     if isinstance(observation_space, spaces.Box):
         if not observation_space.shape:
             return to_column
-        return _picture_to_unit if normalize_images and is_image_space(observation_space) else to_float
+        return _image_to_unit if normalize_images and is_image_space(observation_space) else to_float
     if isinstance(observation_space, spaces.Discrete):
         return partial(one_hot, sizes=(int(observation_space.n),), starts=(int(observation_space.start),))
     if isinstance(observation_space, spaces.MultiDiscrete):
@@ -86,7 +86,7 @@ def to_column(obs: Tensor) -> Tensor:
     return obs.float().reshape(-1, 1)
 
 
-def _picture_to_unit(obs: Tensor) -> Tensor:
+def _image_to_unit(obs: Tensor) -> Tensor:
     return obs.float() / 255.0
 
 
@@ -158,20 +158,20 @@ class NatureCNN(BaseFeaturesExtractor):
     """The three convolutions of Mnih et al. 2015 (Nature 518, "Methods"): [B, C, H, W] -> [B, features_dim].
 
     Args:
-        observation_space: pictures, channels first, 36 x 36 or larger.
+        observation_space: images, channels first, 36 x 36 or larger.
         features_dim: width of the linear layer at the end; ``None``: there is none, and the features are the pixels of
             the last convolution.
-        normalized_image: the pictures are not uint8 in [0, 255] (floats in [0, 1], say): do not check that.
+        normalized_image: the images are not uint8 in [0, 255] (floats in [0, 1], say): do not check that.
 
     Raises:
-        PolicyError: not a picture, or too small.
+        PolicyError: not an image, or too small.
     """
 
     def __init__(
         self, observation_space: spaces.Box, features_dim: int | None = 512, normalized_image: bool = False
     ) -> None:
         super().__init__(observation_space, features_dim or 0)
-        _check_picture(observation_space, normalized_image)
+        _check_image(observation_space, normalized_image)
         channels, height, width = observation_space.shape
         self.cnn = nn.Sequential(
             nn.Conv2d(channels, 32, kernel_size=8, stride=4),
@@ -195,11 +195,11 @@ class NatureCNN(BaseFeaturesExtractor):
 
 
 class CombinedExtractor(BaseFeaturesExtractor):
-    """One extractor for each key of a Dict space, side by side: pictures by :class:`NatureCNN`, the rest flattened.
+    """One extractor for each key of a Dict space, side by side: images by :class:`NatureCNN`, the rest flattened.
 
     Args:
         observation_space: the Dict.
-        cnn_output_dim: features of each picture.
+        cnn_output_dim: features of each image.
         normalized_image: see :class:`NatureCNN`.
 
     Raises:
@@ -228,7 +228,7 @@ class CombinedExtractor(BaseFeaturesExtractor):
 
 
 def _nature_size(size: int) -> int:
-    """What three unpadded convolutions leave of a picture's side."""
+    """What three unpadded convolutions leave of an image's side."""
     for kernel, stride in ((8, 4), (4, 2), (3, 1)):
         size = (size - kernel) // stride + 1
     return size
@@ -244,22 +244,22 @@ def stacked_hint(space: spaces.Space) -> str:
     )
 
 
-def _check_picture(space: spaces.Space, normalized_image: bool) -> None:
+def _check_image(space: spaces.Space, normalized_image: bool) -> None:
     if not isinstance(space, spaces.Box) or len(space.shape) != 3:
         raise PolicyError(
-            f"NatureCNN reads pictures, a Box of three dimensions, but the observation space is {space}. "
+            f"NatureCNN reads images, a Box of three dimensions, but the observation space is {space}. "
             + (stacked_hint(space) or "Use 'MlpPolicy' for vectors and 'MultiInputPolicy' for Dict spaces.")
         )
     if not is_image_space(space, normalized_image=normalized_image):
         raise PolicyError(
-            f"NatureCNN reads uint8 pictures between 0 and 255, but the observation space is {space} of dtype "
-            f"{space.dtype}. For pictures already normalised, pass policy_kwargs=dict(normalize_images=False); "
+            f"NatureCNN reads uint8 images between 0 and 255, but the observation space is {space} of dtype "
+            f"{space.dtype}. For images already normalised, pass policy_kwargs=dict(normalize_images=False); "
             "otherwise let the environment return uint8."
         )
     if min(space.shape[1:]) < 36:
         raise PolicyError(
-            f"NatureCNN reads pictures (C, H, W) of at least 36 x 36 with the channels first, got shape {space.shape}. "
-            "Wrap the environment with VecTransposeImage if its channels come last; else enlarge the pictures, use "
+            f"NatureCNN reads images (C, H, W) of at least 36 x 36 with the channels first, got shape {space.shape}. "
+            "Wrap the environment with VecTransposeImage if its channels come last; else enlarge the images, use "
             "'MlpPolicy', or pass your own features_extractor_class."
         )
 
@@ -268,16 +268,16 @@ def _check_picture(space: spaces.Space, normalized_image: bool) -> None:
 
 
 def default_extractor(observation_space: spaces.Space, normalize_images: bool = True) -> ExtractorClass:
-    """The features extractor that suits a space: key by key for a Dict, a CNN for pictures, else a flat vector.
+    """The features extractor that suits a space: key by key for a Dict, a CNN for images, else a flat vector.
 
     Args:
         observation_space: what it shall read.
-        normalize_images: whether pictures are uint8; without it, any Box of three dimensions is a picture.
+        normalize_images: whether images are uint8; without it, any Box of three dimensions is an image.
     """
     if isinstance(observation_space, spaces.Dict):
         return CombinedExtractor
-    picture = is_image_space(observation_space, normalized_image=not normalize_images)
-    return NatureCNN if picture else FlattenExtractor
+    image = is_image_space(observation_space, normalized_image=not normalize_images)
+    return NatureCNN if image else FlattenExtractor
 
 
 def make_extractor(
@@ -286,7 +286,7 @@ def make_extractor(
     extractor_kwargs: Mapping[str, Any] | None,
     normalize_images: bool,
 ) -> nn.Module:
-    """Build a features extractor; the picture networks are told when the pictures are not uint8.
+    """Build a features extractor; the networks for images learn by an argument that images are not uint8.
 
     Raises:
         PolicyError: it has no ``features_dim``.

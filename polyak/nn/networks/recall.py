@@ -1,7 +1,7 @@
-"""Observations with what came before them, for networks that remember.
+"""Observations with what came before them, for recurrent networks.
 
 A replayed sequence becomes rows like those of any other batch: each row's observation is read by a network as what it
-makes of the steps up to there. So losses see rows, and need not know that a network remembers. Burn-in and stored
+makes of the steps up to there. So losses see rows, and need not know that a network is recurrent. Burn-in and stored
 memory as in R2D2 (Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement Learning").
 
 Shapes: B sequences of L steps, n rows of each to learn from, K layers of H units, F features.
@@ -20,7 +20,7 @@ from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefi
 
 
 class Recalled(NamedTuple):
-    """Observations, and what is remembered before each of them."""
+    """Observations, and the recurrent state before each of them."""
 
     observations: Any  # [B, ...]
     memory: dict[str, Tensor]  # name -> [B, K, H]
@@ -31,7 +31,7 @@ class Sequences(NamedTuple):
 
     observations: Any  # [B, L, ...]
     memory: dict[str, Tensor]  # name -> [B, K, H] before the first
-    keep: Tensor  # [B, L] 0 where what was remembered does not count any more, elsewhere 1
+    keep: Tensor  # [B, L] 0 where the recurrent state is reset, elsewhere 1
     rows: Tensor  # [B, n] int64, in [0, L)
 
 
@@ -43,11 +43,11 @@ class Successors(NamedTuple):
 
 
 DEFAULTS = {"memory_size": 256, "memory_layers": 1, "memory_dropout": 0.0, "max_seq_len": 32, "burn_in": 8}
-"""Of the options of policies for replay that remember."""
+"""Of the options of recurrent policies for replay."""
 
 
 class Recurrence(NamedTuple):
-    """What a policy's networks remember by: see :class:`~polyak.nn.policies.base.Policy`."""
+    """The recurrent layers of a policy's networks: see :class:`~polyak.nn.policies.base.Policy`."""
 
     kind: str
     units: int
@@ -59,7 +59,7 @@ class Recurrence(NamedTuple):
     dropout: float = 0.0
 
     def __call__(self, extractor: nn.Module) -> RecurrentExtractor:
-        """A features extractor that remembers what another one extracts."""
+        """A recurrent features extractor around another one."""
         features: int = extractor.features_dim  # type: ignore[assignment]
         return RecurrentExtractor(
             extractor, Recurrent(self.kind, features, self.units, self.layers, self.dropout), self.burn_in
@@ -92,7 +92,7 @@ class RecurrentExtractor(nn.Module):
 
     Args:
         extractor: makes features of single observations.
-        core: remembers these.
+        core: the recurrent layers that read these.
         burn_in: steps at the beginning of a sequence through which no gradient goes.
 
     Attributes:
@@ -105,7 +105,7 @@ class RecurrentExtractor(nn.Module):
         self.features_dim, self.prefix = core.units, ""
 
     def initial(self, batch: int) -> dict[str, Tensor]:
-        """What is remembered at the start of B episodes, by name: [B, K, H]."""
+        """The recurrent state at the start of B episodes, by name: [B, K, H]."""
         return prefixed(self.prefix, self.core.initial(batch))
 
     def forward(self, obs: Obs) -> Tensor:
@@ -133,13 +133,13 @@ class RecurrentExtractor(nn.Module):
             return self.core.step(features, memory)[0]
 
     def step(self, given: Recalled, network: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features [B, H], and what is remembered then."""
+        """Features [B, H], and the recurrent state then."""
         features = self.extractor(network.preprocess(given.observations))
         outputs, memory = self.core.step(features, part_of(self.prefix, given.memory))
         return outputs, prefixed(self.prefix, memory)
 
     def _unrolled(self, given: Sequences, network: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Outputs [L - burn_in, B, H] of the steps after the burn-in, and what is remembered after each of them, by
+        """Outputs [L - burn_in, B, H] of the steps after the burn-in, and the recurrent state after each of them, by
         name [L - burn_in, B, K, H]."""
         before, memory, keep = self.burn_in, part_of(self.prefix, given.memory), given.keep.t()
         if before:

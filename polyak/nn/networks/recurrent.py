@@ -1,4 +1,4 @@
-"""Layers that remember: LSTM and GRU, over sequences and step by step."""
+"""Recurrent layers: LSTM and GRU, over sequences and step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS: dict[str, tuple[int, tuple[str, ...], Unrolled, Any]] = {
     "lstm": (4, ("hidden", "cell"), lstm, lstm_steps),
     "gru": (3, ("hidden",), gru, gru_steps),
 }
-"""Kind -> how many gates; what a layer remembers; its sequences in one operation, and step by step."""
+"""Kind -> how many gates; its recurrent state; its sequences in one operation, and step by step."""
 
 
 class Recurrent(nn.Module):
@@ -53,7 +53,7 @@ class Recurrent(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def weights(self, layer: int) -> tuple[Tensor, ...]:
-        """Of a layer: from inputs [gates, F], from what it remembers [gates, H], and their biases [gates]."""
+        """Of a layer: from inputs [gates, F], from its recurrent state [gates, H], and their biases [gates]."""
         names = (f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
         return tuple(getattr(self, name) for name in names)
 
@@ -73,13 +73,13 @@ class Recurrent(nn.Module):
             keep: [T, B] 0 where an episode begins, elsewhere 1; ``None``: none begins.
 
         Returns:
-            outputs [T, B, H]; what is remembered after each step, by name [T, B, K, H], which brings no gradients.
+            outputs [T, B, H]; the recurrent state after each step, by name [T, B, K, H], which brings no gradients.
         """
         outputs, then = side_by_side([self], [inputs], [memory], keep)[0]
         return outputs, then
 
     def step(self, inputs: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """One step of each: [B, F] -> outputs [B, H], and what is remembered then."""
+        """One step of each: [B, F] -> outputs [B, H], and the recurrent state then."""
         outputs, memory = self(inputs[None], memory)
         return outputs[0], {name: states[0] for name, states in memory.items()}
 
@@ -152,7 +152,7 @@ def runs_side_by_side(
 
 
 def prefixed(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same under longer names, for a policy with several layers that remember."""
+    """The same under longer names, for a policy with several recurrent layers."""
     return {prefix + name: value for name, value in memory.items()}
 
 
@@ -162,7 +162,7 @@ def part_of(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def check_memory(memory: str, size: int, layers: int, max_seq_len: int | None, dropout: float = 0.0) -> None:
-    """Check the options of a policy that remembers.
+    """Check the options of a recurrent policy.
 
     Raises:
         PolicyError: naming the option, its value and what it may be.

@@ -1,4 +1,4 @@
-"""Networks that judge what happened: rewards, discriminators, and rewards with a potential.
+"""Networks that score transitions: rewards, discriminators, and rewards with a potential.
 
 Shape letters: B batch, F inputs.
 """
@@ -41,7 +41,7 @@ class RewardNet(Network):
         features_extractor_class: makes features of a state; ``None`` chooses by the space.
         features_extractor_kwargs: arguments of that class besides the space.
         normalize_inputs: whether observations are normalised.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: it would see nothing.

@@ -14,7 +14,7 @@ from polyak.nn.networks.residual import NormalisedFeatures, RunningNorm
 
 
 def can_be_standardised(space: spaces.Space) -> bool:
-    """Whether observations of the space are numbers whose mean and deviation mean something: no pictures, and not only
+    """Whether observations of the space are numbers whose mean and deviation mean something: no images, and not only
     choices."""
     members = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
     return not any(map(is_image_space, members)) and any(isinstance(member, spaces.Box) for member in members)

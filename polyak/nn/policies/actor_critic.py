@@ -53,7 +53,7 @@ class ActorCriticPolicy(Policy):
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         share_features_extractor: actor and value function read, and both train, the same features.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: ``squash_output`` without ``use_sde``, ``use_sde`` without a Box, ``sparse`` with a Box or a
@@ -245,9 +245,9 @@ class ActorCriticPolicy(Policy):
         Raises:
             PolicyError: another Tsallis entropy has no closed form.
         """
-        return self._judged(self._latents(obs), actions, masks, entropy_index)
+        return self._evaluated(self._latents(obs), actions, masks, entropy_index)
 
-    def _judged(
+    def _evaluated(
         self, latents: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None, entropy_index: float
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """:meth:`evaluate_actions` from the latents of actor and value function."""

@@ -49,7 +49,7 @@ class Network(nn.Module):
     Args:
         observation_space: what it reads.
         action_space: what the agent does.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Network(nn.Module):
     # --- observations -------------------------------------------------------------------------------------------------
 
     def is_vectorized_observation(self, observation: NumpyObs) -> bool:
-        """Whether a numpy observation is a batch; pictures may come channels-last.
+        """Whether a numpy observation is a batch; images may come channels-last.
 
         Raises:
             ValueError: its shape fits neither one observation nor a batch.
@@ -117,7 +117,7 @@ class Network(nn.Module):
     def obs_to_tensor(self, observation: NumpyObs) -> tuple[Obs, bool]:
         """One observation or a batch, as numpy arrays, -> a batch of tensors, and whether it was a batch.
 
-        Pictures are transposed if the space is channels-first and they are not. Nested observations may come as the
+        Images are transposed if the space is channels-first and they are not. Nested observations may come as the
         environment has them, where the space has their parts by name.
 
         Raises:
@@ -155,7 +155,7 @@ class Policy(Network, ABC):
         action_space: what it chooses from.
         features_extractor_class: makes features of preprocessed observations; ``None`` chooses by the space.
         features_extractor_kwargs: arguments of that class besides the space.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
         squash_output: the network's actions lie in [-1, 1] and stand for the range of the Box.
 
     Raises:
@@ -165,7 +165,7 @@ class Policy(Network, ABC):
     targets: tuple[str, ...] = ()
     """Names of the target networks: they stay in evaluation mode and need no gradient."""
     recurrence: Recurrence | None = None
-    """What features extractors that remember are made by: see :mod:`polyak.nn.networks.recall`."""
+    """The recipe of recurrent features extractors: see :mod:`polyak.nn.networks.recall`."""
     backend: str = "numpy"
     """How :meth:`decide` is run while experience is collected, from the next rollout on: ``"eager"`` as it stands, so
     that a debugger can step through it; ``"numpy"`` by its recorded operations, and as it stands where that cannot be;
@@ -286,20 +286,20 @@ class Policy(Network, ABC):
         """
         if masks is not None:
             raise PolicyError(
-                f"{type(self).__name__} does not heed action masks. Use a policy that does, or an environment without."
+                f"{type(self).__name__} does not support action masks. Use one that does, or an environment without."
             )
         if state is None or self.recurrence is None:
             return Outcome(self.act(obs, noise is None))
         recalled: Any = Recalled(obs, state)
-        return Outcome(self.act(recalled, noise is None), state=self.remember(recalled))
+        return Outcome(self.act(recalled, noise is None), state=self.next_state(recalled))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
-        """Of a policy with a ``recurrence``: networks -> what they remember by, the acting one first; no targets."""
+        """Of a policy with a ``recurrence``: networks -> their recurrent layers, the acting one first; no targets."""
         return {}
 
-    def remember(self, recalled: Recalled) -> State:
+    def next_state(self, recalled: Recalled) -> State:
         """Memory after one more step, as far as there was some before."""
         memory: State = {}
         for network, extractor in self.extractors().items():
@@ -308,7 +308,7 @@ class Policy(Network, ABC):
         return memory
 
     def initial_memory(self, batch: int) -> State | None:
-        """What the policy remembers at the start of B episodes; ``None``: it has no memory."""
+        """The policy's recurrent state at the start of B episodes; ``None``: it has none."""
         return {name: part for e in self.extractors().values() for name, part in e.initial(batch).items()} or None
 
     def acting_memory(self, batch: int) -> State | None:
@@ -394,7 +394,7 @@ class Policy(Network, ABC):
             Action, or [B, ...] actions (of a Dict or Tuple space a list of B), and the new memory.
 
         Raises:
-            PolicyError: masks for a policy that does not heed them.
+            PolicyError: masks for a policy that does not support them.
             ValueError: a (observation, info) tuple, a wrong shape, wrong keys, NaN or infinity in the observation or
                 in the action, a choice that its space does not have, or ``state``, ``episode_start`` or
                 ``action_masks`` of another shape than that of so many observations.
@@ -461,12 +461,12 @@ class Policy(Network, ABC):
         """Masks [M] or [B, M] as [B, M] bool, for B = ``rows`` observations.
 
         Raises:
-            PolicyError: the policy does not heed masks.
+            PolicyError: the policy does not support masks.
             ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.
         """
         size = mask_size(self.action_space)
         if size is None or not self.heeds_masks:
-            raise PolicyError(f"{type(self).__name__} does not heed action masks. Leave action_masks out.")
+            raise PolicyError(f"{type(self).__name__} does not support action masks. Leave action_masks out.")
         return masks_for_rows(masks, rows, size, self.action_space)
 
 
@@ -550,7 +550,7 @@ def check_bounded(action_space: spaces.Space) -> None:
 
 class _Switch:
     """``module.train(mode)`` for a tree of modules, at a fraction of its cost: every few steps bring an update, before
-    and after which all modules must be told."""
+    and after which all modules must be set."""
 
     def __init__(self, root: nn.Module) -> None:
         self.follow: list[dict[str, Any]] = []

@@ -36,7 +36,7 @@ class BoundedGaussianActor(Network):
         features_dim: how many.
         activation_fn: follows every hidden layer.
         log_std_init: initial log standard deviation of each action.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
     """
 
     has_target: ClassVar[bool] = False

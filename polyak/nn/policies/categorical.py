@@ -27,7 +27,7 @@ class CategoricalActor(Network):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class DiscreteCritic(Network):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
         n_critics: K.
 
     Raises:
@@ -133,7 +133,7 @@ class CategoricalPolicy(Policy):
         n_critics: K.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

@@ -29,7 +29,7 @@ class ChoosingActor(Network):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: there is no distribution over the action space.
@@ -78,13 +78,13 @@ class CloningPolicy(Policy):
         activation_fn: follows every hidden layer.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
-        memory: ``"lstm"`` or ``"gru"``: the actor remembers what it has seen; ``None``: it does not.
-        memory_size: units of each layer that remembers.
+        normalize_images: divide uint8 images by 255.
+        memory: ``"lstm"`` or ``"gru"``: the actor is recurrent; ``None``: it is not.
+        memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
         memory_dropout: share of what a layer hands to the next that is lost in training.
         max_seq_len: steps of a recorded sequence to learn from, through which gradients go back.
-        burn_in: steps before them, which only bring the memory up to date, since nobody recorded it.
+        burn_in: steps before them, which only bring the memory up to date, since it is not recorded.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
@@ -148,7 +148,7 @@ class CloningPolicy(Policy):
         given: Any = obs if state is None else Recalled(obs, state)
         actions = self.actor.sample_from(given, noise["actions"])
         actions = shaped(actions, self.codec.shape) if self.continuous else actions
-        return Outcome(actions, state=None if state is None else self.remember(given))
+        return Outcome(actions, state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator) if self.stochastic else {}

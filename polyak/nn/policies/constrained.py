@@ -109,7 +109,7 @@ class ConstrainedPolicy(ValuePolicy):
     ) -> Outcome:
         given: Any = obs if state is None else Recalled(obs, state)
         actions = self._greedy(given, masks, noise)
-        return Outcome(actions, state=None if state is None else self.remember(given))
+        return Outcome(actions, state=None if state is None else self.next_state(given))
 
     def _greedy(self, obs: Obs, masks: Tensor | None, noise: Noise | None) -> Tensor:
         """[B]"""

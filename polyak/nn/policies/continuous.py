@@ -44,7 +44,7 @@ class SquashedGaussianActor(Network):
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
         use_expln: gSDE: a positive function that grows slower than exp.
         clip_mean: gSDE: bound on the absolute mean before tanh; 0 for none.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: a negative ``clip_mean``.
@@ -177,7 +177,7 @@ class DeterministicActor(Network):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
     """
 
     has_target: ClassVar[bool] = True
@@ -219,7 +219,7 @@ class ContinuousCritic(Network):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
         n_critics: K.
         share_features_extractor: the extractor is the actor's and learns from the actor's loss alone, so that no
             gradient of the critics reaches it.
@@ -328,9 +328,9 @@ class ContinuousPolicy(Policy):
         share_features_extractor: actor and critics read the same features, which learn from the actor's loss alone.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
-        memory: ``"lstm"`` or ``"gru"``: networks remember what they have seen; ``None``: they do not.
-        memory_size: units of each layer that remembers.
+        normalize_images: divide uint8 images by 255.
+        memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
+        memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
         memory_dropout: share of what a layer hands to the next that is lost in training.
         max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
@@ -474,7 +474,7 @@ class ContinuousPolicy(Policy):
             return super().decide(obs, noise, state, masks)
         given: Any = obs if state is None else Recalled(obs, state)
         actions = shaped(self.actor.sample_from(given, noise["actions"]), self.codec.shape)
-        return Outcome(actions, state=None if state is None else self.remember(given))
+        return Outcome(actions, state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator)

@@ -35,13 +35,13 @@ class TrajectoryTransformer(Network):
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         features_extractor: makes features of preprocessed observations.
         features_dim: how many, F.
-        n_timesteps: times of an episode that are told apart; later ones count as the last.
+        n_timesteps: times of an episode that are distinguished; later ones count as the last.
         width: of a token, D.
         n_layers: blocks of attention and perceptron, one above the other.
         n_heads: of attention; they divide the width.
         dropout: share of embedded tokens, of attention weights and of what blocks add that is lost in training.
         activation_fn: of the blocks' perceptrons.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: an argument out of range.
@@ -111,9 +111,9 @@ class TrajectoryTransformer(Network):
 
 
 class DecisionTransformerPolicy(Policy):
-    """Acts by a :class:`TrajectoryTransformer` that is told which return is wanted.
+    """Acts by a :class:`TrajectoryTransformer` that reads which return is wanted.
 
-    What it remembers is its memory, see :meth:`Policy.predict`: the last K steps, and what is still to come of the
+    Its recurrent state, see :meth:`Policy.predict`, is the last K steps, and what is still to come of the
     return that is wanted.
 
     Args:
@@ -121,11 +121,11 @@ class DecisionTransformerPolicy(Policy):
         action_space: Box, Discrete, MultiDiscrete or MultiBinary. In a Box it always takes the action of least squared
             error.
         context_length: most steps that are looked back on, K.
-        max_episode_steps: times of an episode that are told apart; later ones count as the last.
+        max_episode_steps: times of an episode that are distinguished; later ones count as the last.
         width, n_layers, n_heads, dropout, activation_fn: see :class:`TrajectoryTransformer`.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

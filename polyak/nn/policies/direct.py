@@ -29,7 +29,7 @@ class DirectPolicy(Policy):
         squash_output: for a Box: pass actions through tanh and stretch them to the bounds, instead of clipping.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

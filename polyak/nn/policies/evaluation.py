@@ -19,7 +19,7 @@ from polyak.nn.policies.continuous import ContinuousCritic
 class EvaluationPolicy(Policy):
     """K critics and a lagging copy of them, and no actor: it cannot act.
 
-    What somebody would choose in B states is a tensor: of a Box, M actions each [B, M, A] in [-1, 1]; of a Discrete,
+    What a policy would choose in B states is a tensor: of a Box, M actions each [B, M, A] in [-1, 1]; of a Discrete,
     the probabilities of its choices [B, A].
 
     Args:
@@ -31,7 +31,7 @@ class EvaluationPolicy(Policy):
         n_critics: K.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
@@ -52,7 +52,7 @@ class EvaluationPolicy(Policy):
         normalize_images: bool = True,
     ) -> None:
         if not isinstance(action_space, spaces.Box | spaces.Discrete):
-            raise PolicyError(f"these critics judge actions of a Box or a Discrete, not of {action_space}.")
+            raise PolicyError(f"these critics evaluate actions of a Box or a Discrete, not of {action_space}.")
         self.chooses = isinstance(action_space, spaces.Discrete)
         super().__init__(
             observation_space,
@@ -87,7 +87,7 @@ class EvaluationPolicy(Policy):
         return values.gather(2, actions.long().view(1, -1, 1).expand(len(values), -1, 1)).squeeze(2)
 
     def values(self, critic: Any, obs: Obs, choices: Tensor) -> Tensor:
-        """What critics say of B states in which somebody would choose so: [K, B]"""
+        """Values of B states by the critics, if these are the actions: [K, B]"""
         if self.chooses:
             return (critic.q_values(obs) * choices).sum(2)
         return critic.q_values_of_many(obs, choices).mean(2)
@@ -98,4 +98,4 @@ class EvaluationPolicy(Policy):
         Raises:
             PolicyError: always.
         """
-        raise PolicyError("these networks judge a policy and choose no actions. Ask the policy that they judge.")
+        raise PolicyError("these networks evaluate a policy and choose no actions. Ask the policy that they evaluate.")

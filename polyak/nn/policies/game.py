@@ -1,4 +1,4 @@
-"""A policy that judges positions of games: how likely each move is to be good, and who will win.
+"""A policy that evaluates positions of games: how likely each move is to be good, and who will win.
 
 Shape letters: B batch, A moves, F features.
 """
@@ -108,7 +108,7 @@ class GamePolicy(Policy):
         activation_fn: follows every hidden layer.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
         tower: convolutions read the board first, see :class:`BoardTower`, whose arguments are
             ``features_extractor_kwargs``.
     """

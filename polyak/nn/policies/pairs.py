@@ -65,7 +65,7 @@ class PairedPolicy(Policy):
         activation_fn: follows every hidden layer.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

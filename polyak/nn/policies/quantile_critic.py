@@ -27,7 +27,7 @@ class QuantileCritic(ContinuousCritic):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
         n_quantiles: N.
         n_critics: K.
         share_features_extractor: as of :class:`~polyak.nn.policies.continuous.ContinuousCritic`.

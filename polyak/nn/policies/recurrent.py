@@ -1,4 +1,4 @@
-"""Policies with a stochastic actor and a state-value function that remember: PPO, A2C and TRPO with ``memory``."""
+"""Policies with a recurrent stochastic actor and state-value function: PPO, A2C and TRPO with ``memory``."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Noise, Outcome, State, chosen
 
 ACTOR, CRITIC = "actor_", "critic_"
-"""How the names of what each of them remembers begin."""
+"""How the names of the recurrent state of each of them begin."""
 
 
 class RecurrentActorCriticPolicy(ActorCriticPolicy):
     """Features -> memory -> hidden layers of actor and value function -> action distribution and state value.
 
-    Rows of experience hold what was remembered before each of them. The rows that :meth:`evaluate_actions` and the like
-    are given are single steps, each from what is remembered there; or, where they come with ``starts``, sequences of
-    ``sequence_length`` steps one after another, each from what is remembered at its first step.
+    Rows of experience hold the recurrent state before each of them. The rows that :meth:`evaluate_actions` and the like
+    are given are single steps, each from the recurrent state there; or, where they come with ``starts``, sequences of
+    ``sequence_length`` steps one after another, each from the recurrent state at its first step.
 
     Args:
         observation_space: what it reads.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         memory: ``"lstm"`` or ``"gru"``.
-        memory_size: units of each layer that remembers.
+        memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
         memory_dropout: share of what a layer hands to the next that is lost in training.
         critic_memory: the value function has a memory of its ``"own"``; it reads the actor's (``"shared"``), which its
@@ -89,7 +89,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     def _build_mlp_extractor(self) -> None:
         self.mlp_extractor = MlpExtractor(self.memory_size, self.net_arch, self.activation_fn, device=self.device)
 
-    # --- remembering --------------------------------------------------------------------------------------------------
+    # --- recurrent state ----------------------------------------------------------------------------------------------
 
     def initial_memory(self, batch: int) -> State:
         parts = prefixed(ACTOR, self.actor_memory.initial(batch))
@@ -160,7 +160,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         memory = self._or_fresh(obs, memory)
         latent_pi, latent_vf = self._actor_and_critic_latents(pi_features, vf_features, memory, starts)
         latents = self.mlp_extractor.forward_actor(latent_pi), self.mlp_extractor.forward_critic(latent_vf)
-        return self._judged(latents, actions, masks, entropy_index)
+        return self._evaluated(latents, actions, masks, entropy_index)
 
     def critic_parameters(self) -> list[nn.Parameter]:
         part = {"own": "critic_memory", "none": "critic_layer"}.get(self.critic_reads)

@@ -32,7 +32,7 @@ class SimBaCritic(ContinuousCritic):
 class SimBaPolicy(ContinuousPolicy):
     """An actor and critics that read observations standardised by the statistics of all that were :meth:`observed`.
 
-    All networks, targets too, share these statistics. Pictures are not standardised; nor is a Dict that has some.
+    All networks, targets too, share these statistics. Images are not standardised; nor is a Dict that has some.
 
     Args:
         *args: see :class:`~polyak.nn.policies.continuous.ContinuousPolicy`.
@@ -46,11 +46,11 @@ class SimBaPolicy(ContinuousPolicy):
         super()._build_networks()
 
     def make_features_extractor(self) -> Any:
-        """A new features extractor, followed by the one normalisation, unless it reads pictures or learns."""
+        """A new features extractor, followed by the one normalisation, unless it reads images or learns."""
         extractor: Any = super().make_features_extractor()
         parts = self.observation_space.spaces.values() if isinstance(self.observation_space, spaces.Dict) else ()
-        pictures = any(map(is_image_space, (self.observation_space, *parts)))
-        if pictures or any(True for _ in extractor.parameters()):
+        images = any(map(is_image_space, (self.observation_space, *parts)))
+        if images or any(True for _ in extractor.parameters()):
             return extractor
         if self.norm is None:
             self.norm = RunningNorm(extractor.features_dim)

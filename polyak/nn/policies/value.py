@@ -35,7 +35,7 @@ class QNetwork(Network):
         features_dim: how many.
         net_arch: widths of the hidden layers; ``None`` takes [64, 64].
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
         dueling: separate streams for state values and advantages, each with a last hidden layer of its own
             (arXiv:1511.06581).
         sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
@@ -232,9 +232,9 @@ class GreedyPolicy(Policy):
         activation_fn: follows every hidden layer.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 pictures by 255.
-        memory: ``"lstm"`` or ``"gru"``: networks remember what they have seen; ``None``: they do not.
-        memory_size: units of each layer that remembers.
+        normalize_images: divide uint8 images by 255.
+        memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
+        memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
         memory_dropout: share of what a layer hands to the next that is lost in training.
         max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
@@ -345,7 +345,7 @@ class GreedyPolicy(Policy):
             values = self.q_net(given)
         if masks is not None:
             values = values.masked_fill(~masks, -torch.inf)
-        return Outcome(values.argmax(dim=1), state=None if state is None else self.remember(given))
+        return Outcome(values.argmax(dim=1), state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         parts = dict(parts_in_order(self.q_net))

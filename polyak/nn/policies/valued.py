@@ -23,7 +23,7 @@ class StateCritic(Network):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 pictures by 255.
+        normalize_images: divide uint8 images by 255.
     """
 
     def __init__(

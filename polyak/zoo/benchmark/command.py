@@ -98,7 +98,7 @@ def _asked(options: BenchmarkOptions) -> dict[str, list[str]]:
     known = {suite: SUITES.get(suite, {}) for suite in suites}
     nowhere = [env for env in options.envs if not any(env in envs for envs in known.values())]
     asked = {suite: [env for env in options.envs if env in known[suite]] for suite in suites}
-    asked[suites[0]] += nowhere  # which is told there
+    asked[suites[0]] += nowhere  # which is reported there
     return {suite: envs for suite, envs in asked.items() if envs or not options.envs}
 
 
@@ -116,7 +116,7 @@ def _job(row: Row, seed: int, options: BenchmarkOptions) -> Job:
 
 
 def _check_envs(envs: set[str]) -> None:
-    """Make each environment once: a simulator that is missing is told before the first run, not after the tenth."""
+    """Make each environment once: a simulator that is missing is reported before the first run, not after the tenth."""
     import gymnasium
 
     for env in sorted(envs):

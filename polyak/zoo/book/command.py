@@ -22,7 +22,7 @@ class BookOptions:
     """Reproduce a figure of Sutton and Barto's book, or draw the best values and policy of a grid."""
 
     figure: str = option("", help="5.1, 5.2, 6.3, 6.4, 6.5, 6.6 (the example), 7.2, 8.2, or values (of --env).")
-    output: str = option("", "--output", "-o", help="Picture to write; figure_<number>.png by default.")
+    output: str = option("", "--output", "-o", help="Image to write; figure_<number>.png by default.")
     runs: int = option(-1, "--runs", help="Runs that are averaged; -1: few enough to be done in a minute or two.")
     seed: int = option(0, "--seed", help="Seed of the first run.")
     env: str = option("FrozenLake-v1", "--env", "-e", help="For values: a grid of Gymnasium with a table P.")

@@ -94,7 +94,7 @@ def _cliff() -> Any:
     from polyak.envs.tabular.table_env import TableEnv
 
     process = FiniteProcess.of(gym.make("CliffWalking-v1"))
-    return TimeLimit(TableEnv(process, shape=(4, 12)), 10_000)  # whoever is lost that long has learned enough of it
+    return TimeLimit(TableEnv(process, shape=(4, 12)), 10_000)  # an episode of that length holds enough to learn from
 
 
 def _controls() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``polyak data show``: what is in a dataset, as a table and as a picture."""
+"""``polyak data show``: what is in a dataset, as a table and as an image."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MOST = 12
 
 @dataclass
 class ShowOptions:
-    """Show what is in a dataset: returns, lengths, ends, actions; a table, and a picture."""
+    """Show what is in a dataset: returns, lengths, ends, actions; a table, and an image."""
 
     path: str = option("", help="File or folder, or the id of a Minari dataset.")
-    output: str = option("dataset.png", "--output", "-o", help="Picture to write: .png, .svg or .pdf.")
-    picture: bool = option(True, "--picture/--no-picture", help="Write the picture.")
+    output: str = option("dataset.png", "--output", "-o", help="Image to write: .png, .svg or .pdf.")
+    picture: bool = option(True, "--picture/--no-picture", help="Write the image.")
     format: str = option("", "--format", help="Format of the file; by default found by what it holds.")
     env: str = option("", "--env", "-e", help="Environment whose spaces the data are compared with.")
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
@@ -39,7 +39,7 @@ class ShowOptions:
 
 
 def show(options: ShowOptions) -> Dataset:
-    """Print the table, draw the picture and return the dataset; ZooError if it cannot be read, naming the row."""
+    """Print the table, draw the image and return the dataset; ZooError if it cannot be read, naming the row."""
     how = {"env": options.env, "gym_packages": options.gym_packages, "trust": options.trust}
     output = writable_file("--output", options.output) if options.picture else None
     dataset = load(options.path, format=options.format, **how)  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def _coverage(dataset: Dataset) -> Iterator[tuple[str, str]]:
         yield "...", f"{width - MOST} more dimensions"
 
 
-# -- the picture -------------------------------------------------------------------------------------------------------
+# -- the image -------------------------------------------------------------------------------------------------------
 
 
 def draw(dataset: Dataset, path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""``polyak all-plots``: evaluations of algorithms, environments and folders: a table, a picture, a pickle."""
+"""``polyak all-plots``: evaluations of algorithms, environments and folders: a table, an image, a pickle."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from polyak.zoo.options import option
 from polyak.zoo.output import note, writable_file
 from polyak.zoo.plots.drawing import draw_curves, step_axis
 from polyak.zoo.plots.evaluations import evaluation_keys, join_whole_runs, read_evaluations, until
+from polyak.zoo.plots.image_files import can_show, image_file, name_and_format, show_windows, write_image
 from polyak.zoo.plots.look import Look
-from polyak.zoo.plots.pictures import can_show, name_and_format, picture_file, show_windows, write_picture
 from polyak.zoo.plots.results import TABLE, Evaluations, Results, results_table, write_results
 from polyak.zoo.plots.selection import Place, Selection, runs_at, say_left_out
 from polyak.zoo.plots.tables import markdown
@@ -32,7 +32,7 @@ _DEFAULT_NAME = "all_plots"
 class AllPlotsOptions:
     """Compare the evaluations of algorithms, environments and folders: a table, learning curves, a file of both.
 
-    The picture is written beside the file of --output, or as all_plots.png where there is no screen for a window.
+    The image is written beside the file of --output, or as all_plots.png where there is no screen for a window.
     """
 
     algos: Sequence[str] = option(
@@ -51,13 +51,13 @@ class AllPlotsOptions:
     output: str = option("", "--output", "-o", help="Write NAME.pkl, for plot-from-file, and NAME.png.")
     median: bool = option(False, "--median", "-median", help="Median of the runs in the table, instead of the mean.")
     no_million: bool = option(False, "--no-million", help="Count steps, not millions of them.")
-    no_display: bool = option(False, "--no-display", help="Open no window; write the picture instead.")
+    no_display: bool = option(False, "--no-display", help="Open no window; write the image instead.")
     print_n_trials: bool = option(False, "--print-n-trials", "-print", help="Print how many runs there are of each.")
     picture_format: str = option("", "--format", help="png, svg or pdf; png by default.")
 
 
 def all_plots(options: AllPlotsOptions) -> Results:
-    """Print the table, write or show the picture and write the pickle; return what was read.
+    """Print the table, write or show the image and write the pickle; return what was read.
 
     What has no runs is named on stderr and left out. Raises ZooError when nothing at all is there, or a choice is
     impossible.
@@ -67,7 +67,7 @@ def all_plots(options: AllPlotsOptions) -> Results:
         raise ZooError(f"Which environment? Give --env.{selection.listing()}")
     name, picture_format = name_and_format(options.output.removesuffix(".pkl"), options.picture_format, "png")
     pickled = writable_file("--output", f"{name}.pkl") if name else None
-    picture = picture_file("--output", f"{name or _DEFAULT_NAME}.{picture_format}")
+    picture = image_file("--output", f"{name or _DEFAULT_NAME}.{picture_format}")
     results = read_selected(options, selection)
     if options.print_n_trials:
         for env, methods in results.items():
@@ -99,7 +99,7 @@ def _show_or_write(
     with look.applied():
         figure = draw_curves(panels, steps, _QUANTITIES.get(options.key, options.key), look, unit)
         if picture is not None:
-            print(f"Wrote {write_picture(figure, picture)}")
+            print(f"Wrote {write_image(figure, picture)}")
         if window:
             show_windows()
 

@@ -53,7 +53,7 @@ def _without_short_runs(runs: Mapping[str, Curve]) -> tuple[dict[str, Curve], li
 
 
 def _grid(xs: list[np.ndarray], start: float, end: float) -> np.ndarray:
-    """Return where the runs' episodes ended between `start` and `end`, or as many places as a picture can show."""
+    """Return where the runs' episodes ended between `start` and `end`, or as many places as an image can show."""
     places = np.unique(np.concatenate(xs))
     places = places[(places >= start) & (places <= end)]
     return places if len(places) <= _MOST_POINTS else np.linspace(start, end, _MOST_POINTS)

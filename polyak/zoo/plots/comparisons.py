@@ -1,4 +1,4 @@
-"""Pictures of results: final scores, boxes, and the statistics that compare methods over environments."""
+"""Images of results: final scores, boxes, and the statistics that compare methods over environments."""
 
 from __future__ import annotations
 

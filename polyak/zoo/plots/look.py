@@ -1,4 +1,4 @@
-"""How pictures look: sizes, type, colours and dashes."""
+"""How images look: sizes, type, colours and dashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000")
-"""Told apart by colour-blind readers too (Okabe and Ito, 2008), but for their yellow, which is lost on white paper."""
+"""Distinct for colour-blind readers too (Okabe and Ito, 2008), but for their yellow, which is lost on white paper."""
 _DASHES = ("-", "--", ":", "-.")
 
 
@@ -26,7 +26,7 @@ def require_matplotlib() -> Any:
 
 @dataclass(frozen=True)
 class Look:
-    """How pictures look.
+    """How images look.
 
     Fields: ``panel`` width and height of one panel in inches; ``fontsize`` in points; ``legend`` a location of
     matplotlib's for the legend of each panel, by default inside a single panel and below several; ``serif`` type;

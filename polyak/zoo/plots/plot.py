@@ -1,4 +1,4 @@
-"""``polyak plot``: learning curves as a picture, from the episodes of training or from the evaluations."""
+"""``polyak plot``: learning curves as an image, from the episodes of training or from the evaluations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from polyak.zoo.plots.averages import mean_of_runs
 from polyak.zoo.plots.curves import EVALUATION_KEYS, Curve, evaluation_curve, time_unit, training_curve
 from polyak.zoo.plots.drawing import draw_curves
 from polyak.zoo.plots.evaluations import evaluation_keys
+from polyak.zoo.plots.image_files import image_file, write_image
 from polyak.zoo.plots.look import Look, look_of
-from polyak.zoo.plots.pictures import picture_file, write_picture
 from polyak.zoo.plots.selection import Selection, runs_at, say_left_out
 from polyak.zoo.plots.tables import Table, estimate, markdown
 from polyak.zoo.registry import env_name
@@ -32,7 +32,7 @@ _SOURCES = ("train", "eval")
 
 @dataclass
 class PlotOptions:
-    """Plot learning curves of runs under logs/<algo>/<env>_<n>/ to a picture: the mean of each algorithm's runs.
+    """Plot learning curves of runs under logs/<algo>/<env>_<n>/ to an image: the mean of each algorithm's runs.
 
     The band is the standard error over runs. With --source eval, a table of the last evaluations is printed.
     """
@@ -58,7 +58,7 @@ class PlotOptions:
     window: int = option(100, "--episode-window", "-w", help="Episodes in the moving mean of training curves.")
     max_timesteps: int = option(-1, "--max-timesteps", "-max", help="Leave out what came after this step.")
     figsize: Sequence[float] = option([], "--figsize", help="Width and height of one panel in inches (6.4 4.0).")
-    output: str = option("learning_curve.png", "--output", "-o", help="Picture to write: .png, .svg or .pdf.")
+    output: str = option("learning_curve.png", "--output", "-o", help="Image to write: .png, .svg or .pdf.")
 
 
 def plot(options: PlotOptions) -> Path:
@@ -75,10 +75,10 @@ def plot(options: PlotOptions) -> Path:
         raise ZooError(
             f"--source eval knows only --x-axis steps (evaluations are taken at steps), got {options.x_axis!r}."
         )
-    output = picture_file("--output", options.output)
+    output = image_file("--output", options.output)
     panels = read_panels(options)
     with look.applied():
-        path = write_picture(_draw(panels, options, look), output)
+        path = write_image(_draw(panels, options, look), output)
     if options.source == "eval":
         print(markdown(last_evaluations(panels)))
     print(f"Wrote {path}")

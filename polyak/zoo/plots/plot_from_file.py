@@ -1,4 +1,4 @@
-"""``polyak plot-from-file``: pictures and comparisons from the files of all-plots."""
+"""``polyak plot-from-file``: images and comparisons from the files of all-plots."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from polyak.zoo.plots.comparisons import (
     draw_lines,
 )
 from polyak.zoo.plots.drawing import draw_curves, step_axis
+from polyak.zoo.plots.image_files import can_show, image_file, name_and_format, show_windows, write_image
 from polyak.zoo.plots.look import Look, check_fontsize, check_location, look_of
-from polyak.zoo.plots.pictures import can_show, name_and_format, picture_file, show_windows, write_picture
 from polyak.zoo.plots.results import (
     TABLE,
     Results,
@@ -48,7 +48,7 @@ _THRESHOLDS = np.linspace(0.0, 1.0, 101)
 class PlotFromFileOptions:
     """Plot and compare what all-plots -o wrote, here or by RL Baselines3 Zoo.
 
-    Each picture is a file: NAME for the final scores, NAME_curves, NAME_boxplot, NAME_aggregates, NAME_profiles,
+    Each image is a file: NAME for the final scores, NAME_curves, NAME_boxplot, NAME_aggregates, NAME_profiles,
     NAME_efficiency and NAME_improvement. Scores that are compared over environments are scaled: 0 is the lowest last
     evaluation of any run there, 1 the highest.
     """
@@ -64,7 +64,7 @@ class PlotFromFileOptions:
         "",
         "--output",
         "-o",
-        help="NAME of the pictures, with or without its suffix; plot_from_file if there is no screen.",
+        help="NAME of the images, with or without its suffix; plot_from_file if there is no screen.",
     )
     picture_format: str = option("", "--format", help="png, svg or pdf; svg by default.")
     legend_loc: str = option("", "--legend-loc", "-loc", help="Where legends go (best, 'upper left', ...).")
@@ -82,13 +82,13 @@ class PlotFromFileOptions:
     iqm: bool = option(False, "--iqm", "-iqm", help="Draw the sample efficiency (IQM over steps); -r does so too.")
     ci_size: float = option(0.95, "--ci-size", "-ci", help="Level of the bootstrap intervals.")
     latex: bool = option(
-        False, "--latex", "-latex", help="Print the table as LaTeX too; serif type that goes with it in the pictures."
+        False, "--latex", "-latex", help="Print the table as LaTeX too; serif type that goes with it in the images."
     )
     merge: Sequence[str] = option([], "--merge", help="More files of all-plots to put beside the first.")
 
 
 def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
-    """Print the table, draw what `options` ask for and return the pictures that were written.
+    """Print the table, draw what `options` ask for and return the images that were written.
 
     Raises ZooError when a file cannot be read, a name is not in it, or the methods cannot be compared; then nothing is
     written.
@@ -98,7 +98,7 @@ def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
     if not 0 < options.ci_size < 1:
         raise ZooError(f"--ci-size is the level of the intervals, between 0 and 1; got {options.ci_size:g}.")
     name, picture_format = name_and_format(options.output or _DEFAULT_NAME, options.picture_format, "svg")
-    picture_file("--output", f"{name}.{picture_format}")
+    image_file("--output", f"{name}.{picture_format}")
     results = _read(options)
     window = not options.output and can_show()
     look = look_of(
@@ -111,12 +111,12 @@ def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
     for text in _tables(results, options.latex):
         print(text)
     with look.applied():
-        pictures = dict(_pictures(results, options, look))
+        pictures = dict(_images(results, options, look))
         if window:
             show_windows()
             return []
         written = [
-            write_picture(figure, Path(f"{name}{part and '_' + part}.{picture_format}"))
+            write_image(figure, Path(f"{name}{part and '_' + part}.{picture_format}"))
             for part, figure in pictures.items()
         ]
     for path in written:
@@ -150,7 +150,7 @@ def _latex(table: Table) -> str:
     return latex(headers, table.rows[1:] if has_labels else table.rows)
 
 
-def _pictures(results: Results, options: PlotFromFileOptions, look: Look) -> Iterator[tuple[str, Figure]]:
+def _images(results: Results, options: PlotFromFileOptions, look: Look) -> Iterator[tuple[str, Figure]]:
     """Yield the figures, each with what distinguishes the name of its file."""
     names = {} if options.labels else names_for_readers(methods_of(results))
     results = {env: {names.get(key, key): found for key, found in known.items()} for env, known in results.items()}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
+from polyak.zoo.plots.image_files import can_show, image_file, show_windows, write_image
 from polyak.zoo.plots.look import check_fontsize, look_of
-from polyak.zoo.plots.pictures import can_show, picture_file, show_windows, write_picture
 from polyak.zoo.plots.plot import PlotOptions, check_axes, draw_panels, read_panels
 from polyak.zoo.plots.selection import Selection
 
@@ -30,12 +30,12 @@ class PlotTrainOptions:
     y_axis: str = option("reward", "--y-axis", "-y", help="reward, success or length.")
     window: int = option(100, "--episode-window", "-w", help="Episodes in the moving mean.")
     output: str = option(
-        "", "--output", "-o", help="Picture to write: .png, .svg or .pdf; plot_train.png if there is no screen."
+        "", "--output", "-o", help="Image to write: .png, .svg or .pdf; plot_train.png if there is no screen."
     )
 
 
 def plot_train(options: PlotTrainOptions) -> Path | None:
-    """Draw what `options` ask for; return the picture that was written, or None when a window was opened instead.
+    """Draw what `options` ask for; return the image that was written, or None when a window was opened instead.
 
     Raises ZooError when something required is missing, a choice is unknown, or no run has the wanted data.
     """
@@ -44,7 +44,7 @@ def plot_train(options: PlotTrainOptions) -> Path | None:
     if absent := [flag for flag, value in required.items() if not value]:
         raise ZooError(f"plot-train needs {' and '.join(absent)}.{selection.listing()}")
     check_axes(options.x_axis, options.y_axis, options.window)
-    output = picture_file("--output", options.output or _DEFAULT_NAME)
+    output = image_file("--output", options.output or _DEFAULT_NAME)
     window = not options.output and can_show()
     look = look_of(options.figsize, fontsize=check_fontsize(options.fontsize), window=window)
     panels = read_panels(
@@ -65,6 +65,6 @@ def plot_train(options: PlotTrainOptions) -> Path | None:
         if window:
             show_windows()
             return None
-        path = write_picture(figure, output)
+        path = write_image(figure, output)
     print(f"Wrote {path}")
     return path

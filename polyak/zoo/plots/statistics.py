@@ -45,18 +45,18 @@ def comparable(results: Results) -> Results:
     common = {
         env: {name: known[name] for name in methods} for env, known in results.items() if len(known) == len(methods)
     }
-    told_apart = {env: known for env, known in common.items() if np.ptp(_all_last(known)) > 0}
-    if not told_apart:
+    distinct = {env: known for env, known in common.items() if np.ptp(_all_last(known)) > 0}
+    if not distinct:
         raise ZooError(
             f"There is no environment on which all of {', '.join(methods)} were evaluated with different scores. "
             "Choose methods with --keep-keys or --skip-keys."
         )
     for env in results:
-        if env not in told_apart:
+        if env not in distinct:
             absent = [name for name in methods if name not in results[env]]
             why = f"has no runs of {', '.join(absent)}" if absent else "has the same score in all runs"
             note(f"comparisons leave {env} out: it {why}.")
-    return told_apart
+    return distinct
 
 
 def _all_last(known: Mapping[str, Any]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""``polyak report`` and ``polyak board``: all runs under a folder as one page, in a file or served while they go on.
+"""``polyak report`` and ``polyak board``: all runs under a folder as one page, in a file or served while they continue.
 
 =================  =====================================================================================================
 ``logbook``        finds the runs, reads what changed since the last look, and makes the data of the page

@@ -1,4 +1,4 @@
-"""``polyak board``: the page of `polyak.zoo.report.page`, served while runs go on."""
+"""``polyak board``: the page of `polyak.zoo.report.page`, served while runs continue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE = 1.0
 
 @dataclass
 class BoardOptions:
-    """Serve the page of `polyak report` while runs go on, to this machine only unless told otherwise."""
+    """Serve the page of `polyak report` while runs continue, to this machine only unless another host is given."""
 
     logs: str = option("logs", help="Log folder, a folder of one algorithm in it, or a single run.")
     port: int = option(6007, "--port", help="Port to listen on; 0 takes a free one.")
@@ -146,7 +146,7 @@ class BoardServer(ThreadingMixIn, TCPServer):
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader who left is no news; anything else is told as usual."""
+        """A reader who left is no news; anything else is reported as usual."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 

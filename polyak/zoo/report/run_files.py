@@ -25,7 +25,7 @@ from polyak.zoo.run_folder import ERROR, RunFolder, run_name
 T = TypeVar("T")
 Json = dict[str, Any]
 
-#: A run without a final model that wrote something so many seconds ago is taken to be going on.
+#: A run without a final model that wrote something so many seconds ago is taken to be continuing.
 GOING_ON = 300.0
 #: What the time of training is split into, and the parts that the logger writes; see `polyak.collecting.time_split`.
 TIME_SPLIT = {"collecting": ("env", "inference", "copy"), "learning": ("sample", "update"), "other": ("other",)}

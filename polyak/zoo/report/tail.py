@@ -12,7 +12,7 @@ import numpy as np
 from polyak.envs.reading import tables
 from polyak.envs.reading.limits import check_regular
 
-#: Bytes before the place read last that must still be the same; otherwise the file was written anew.
+#: Bytes before the place read last that must still be the same; otherwise the file was replaced.
 _SEEN = 64
 _TRUTH = {"True": 1.0, "False": 0.0, "true": 1.0, "false": 0.0}
 

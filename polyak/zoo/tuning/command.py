@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def tune(options: TuneOptions) -> Path:
     """Run a study as `options` say, write its report and return the file with the best settings.
 
-    The study goes on from the trials that it has: see `polyak.zoo.tuning.studies`. Ctrl-C ends it early, reports what
+    The study continues from the trials that it has: see `polyak.zoo.tuning.studies`. Ctrl-C ends it early, reports what
     there is, and exits with status 130; SIGTERM, with 143.
 
     Raises:
@@ -55,7 +55,7 @@ def tune(options: TuneOptions) -> Path:
                 _run(problem, study, total)
         except KeyboardInterrupt as interrupt:
             status = status_of(interrupt)
-            note("interrupted; the same command goes on with the study.")
+            note("interrupted; the same command continues with the study.")
         try:
             best = _report(problem, study, total)
         except ZooError as error:
@@ -128,8 +128,8 @@ def _announce(problem: Problem, study: Study, total: int) -> None:
         print(f"Study {study.study_name} in {studies.without_password(problem.storage)}: {done} of {total} trials")
     if done >= total:
         note(
-            f"the study {study.study_name} has its {total} trials already; --n-trials {2 * total} would go on with it, "
-            "another --study-name begins anew."
+            f"the study {study.study_name} has its {total} trials already; --n-trials {2 * total} would continue it, "
+            "another --study-name begins a new one."
         )
 
 

@@ -1,4 +1,4 @@
-"""Work that pauses in the middle: several trainings go on in turn, so that they are compared at the same step."""
+"""Work that pauses in the middle: several trainings continue in turn, so that they are compared at the same step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 
 class Paused(Generic[Value]):
-    """Work in a thread of its own, which never runs at the same time as whoever resumes it.
+    """Work in a thread of its own, which never runs at the same time as the thread that resumes it.
 
     A training cannot be left in the middle of a rollout and be taken up again from outside; in a thread it just waits.
     The global generators of random numbers are the work's own while it runs, so that it draws what it would draw alone.
@@ -72,7 +72,7 @@ class Paused(Generic[Value]):
             self._events.put(("end", None))
 
     def pause(self, value: Value) -> bool:
-        """For the work: hand over a value, and wait. Returns whether to go on."""
+        """For the work: hand over a value, and wait. Returns whether to continue."""
         if self.stopped:
             return False
         state = rng_state()

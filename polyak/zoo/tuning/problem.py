@@ -166,7 +166,7 @@ class Problem:
 
 
 def default_study_name(algo: str, env: str) -> str:
-    """Return the name of the study of `algo` on `env` that nobody named."""
+    """Return the name of the study of `algo` on `env` that has no given name."""
     return f"{algorithm_name(algo).lower()}_{file_name(env)}"
 
 

@@ -20,7 +20,7 @@ _BOUNDS = "upper_bounds"
 def make_sampler(name: str, seed: Sequence[int], n_startup_trials: int, parallel: bool = False) -> BaseSampler:
     """Make the sampler called `name`.
 
-    A sampler is made anew for each trial, with a seed that names the study's seed, the process and the trials before
+    A sampler is made for each trial, with a seed that names the study's seed, the process and the trials before
     it. So a study that is taken up again draws what it would have drawn, and two processes never draw the same.
 
     Args:

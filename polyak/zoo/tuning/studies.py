@@ -137,7 +137,7 @@ def open_study(storage: BaseStorage, name: str, asked: dict[str, Any]) -> Study:
     for key, value in asked.items():
         if key in before and before[key] != value:
             raise ZooError(
-                f"The study {name!r} was begun with {key} {before[key]!r}, not {value!r}. Ask for the same to go on "
+                f"The study {name!r} was begun with {key} {before[key]!r}, not {value!r}. Ask for the same to continue "
                 "with it, or give another --study-name."
             )
     for key, value in asked.items():

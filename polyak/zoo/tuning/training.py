@@ -94,7 +94,7 @@ class Training:
     log_folder: Path | None
 
     def run(self, turn: Paused[EvaluationResult]) -> None:
-        """Train, and pause with the result of each evaluation; ends early if told not to go on."""
+        """Train, and pause with the result of each evaluation; ends early if asked to stop."""
         options, problem = self.problem.options, self.problem
         kwargs = problem.env_kwargs
         eval_kwargs = {**kwargs, **parse_pairs(options.eval_env_kwargs, "--eval-env-kwargs")}
@@ -131,7 +131,7 @@ class Training:
 
 
 class Evaluations(BaseCallback):
-    """Evaluates an agent as it learns, hands over each result, and ends training when told to or at its budget."""
+    """Evaluates an agent as it learns, hands over each result, and ends training when asked to or at its budget."""
 
     _reads_locals = False
 

@@ -104,7 +104,7 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
     They are started afresh, not forked, and end when this process does, however it ends.
 
     Raises:
-        ZooError: a process ended with an error, which it has told on stderr; not if a signal killed it, as happens
+        ZooError: a process ended with an error, which it has printed to stderr; not if a signal killed it, as happens
             when memory runs out.
         KeyboardInterrupt: after all processes have ended.
     """

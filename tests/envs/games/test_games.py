@@ -159,9 +159,9 @@ class Huge(TicTacToe):
     ("game", "message"),
     [
         (Lenient(), r"illegal, but play\(\) accepts it\. Moves: (\d), \1\."),
-        (Stuck(), r"no legal move, but outcome\(\) says that the game goes on.*Moves: \d, \d, \d, \d\."),
+        (Stuck(), r"no legal move, but outcome\(\) says that the game continues.*Moves: \d, \d, \d, \d\."),
         (Shared(), r"changed the position that it was played from.*Moves: \d\."),
-        (Endless(), "goes on after longest=4 moves"),
+        (Endless(), "lasts beyond longest=4 moves"),
         (Proud(), r"who is to move has won \(1\) by the other's move"),
         (GoesOn(), r"the game is over with -1, but move \d is legal"),
         (Twisted(), "symmetry . is none"),

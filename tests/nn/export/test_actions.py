@@ -55,7 +55,7 @@ def test_actions_of_a_box(space: spaces.Box, squash: bool, seed: int) -> None:
     reach = 1.0 if squash else 1.5 * float(np.abs(np.array([space.low, space.high], np.float64)).max()) + 1.0
     given = rng.uniform(-reach, reach, (ROWS, *space.shape)).astype(np.float32)
     theirs = make_codec(space, squash).to_env(given)
-    (ours,) = EnvironmentActions(space, squash)(torch.from_numpy(given))
+    (ours,) = EnvironmentActions(make_codec(space, squash))(torch.from_numpy(given))
     assert ours.numpy().dtype == space.dtype
     np.testing.assert_array_equal(ours.numpy(), theirs)  # the same operations in the same dtypes
     assert all(space.contains(action) for action in map(np.asarray, ours.numpy()))
@@ -64,9 +64,9 @@ def test_actions_of_a_box(space: spaces.Box, squash: bool, seed: int) -> None:
 def test_a_box_without_bounds_and_one_of_64_bits() -> None:
     free = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     given = torch.tensor([[1e30, -3.0]])
-    assert torch.equal(EnvironmentActions(free)(given)[0], given)
+    assert torch.equal(EnvironmentActions(make_codec(free))(given)[0], given)
     wide = spaces.Box(np.iinfo(np.int64).min, np.iinfo(np.int64).max, (1,), np.int64)
-    (found,) = EnvironmentActions(wide)(torch.tensor([[1e30], [-1e30], [7.4]]))
+    (found,) = EnvironmentActions(make_codec(wide))(torch.tensor([[1e30], [-1e30], [7.4]]))
     assert all(wide.contains(action) for action in found.numpy())
     assert found[2, 0] == 7
 
@@ -75,7 +75,7 @@ def test_a_box_without_bounds_and_one_of_64_bits() -> None:
 def test_choices(kind: str) -> None:
     space = CHOICES[kind]
     given = chosen(space, np.random.default_rng(0))
-    (ours,) = EnvironmentActions(space)(torch.from_numpy(given))
+    (ours,) = EnvironmentActions(make_codec(space))(torch.from_numpy(given))
     assert ours.numpy().dtype == space.dtype
     np.testing.assert_array_equal(ours.numpy(), make_codec(space).to_env(given))
     assert all(space.contains(action if action.ndim else space.dtype.type(action)) for action in ours.numpy())
@@ -96,7 +96,7 @@ def test_composed_actions() -> None:
         chosen(space["c"], rng),
     ]
     given = np.concatenate(columns, 1).astype(np.float32)
-    graph = EnvironmentActions(space)
+    graph = EnvironmentActions(make_codec(space))
     ours = {
         port.name: (port, part.numpy()) for port, part in zip(graph.ports, graph(torch.from_numpy(given)), strict=True)
     }

@@ -34,7 +34,7 @@ class ActorCriticConfig(AlgorithmConfig):
         networks = Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
         kwargs = networks.policy_kwargs(turned)
         apart = self._comes_apart(networks)
-        if networks.remembers and apart:
+        if networks.is_recurrent and apart:
             return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}
         return (ModulePolicy if apart else WholeModulePolicy), kwargs
 

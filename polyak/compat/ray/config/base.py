@@ -53,7 +53,7 @@ from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
 HORIZON = 1_000_000
-"""Environment steps by which schedules count: they go on past it."""
+"""Environment steps by which schedules count: they continue past it."""
 
 
 class Plain(NamedTuple):
@@ -348,7 +348,7 @@ class AlgorithmConfig(
         """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments.
 
         Args:
-            picture_channels_last: whether the environment has pictures with the channels last.
+            picture_channels_last: whether the environment has images with the channels last.
 
         Raises:
             HyperparameterError: a setting that cannot be, or that cannot be together with another.
@@ -428,9 +428,9 @@ class AlgorithmConfig(
         fix = f"train_batch_size_per_learner={self.train_batch_size_per_learner} says otherwise. Give one of them."
         require(agree, "train_batch_size", self.train_batch_size, fix)
         needs = self.evaluation_num_env_runners > 0 or not self.evaluation_parallel_to_training
-        fix = "there is nobody to do so: set evaluation_num_env_runners to at least 1."
+        fix = "nothing would do so: set evaluation_num_env_runners to at least 1."
         require(needs, "evaluation_parallel_to_training", True, fix)
-        fix = "only what goes on beside training can last as long: set evaluation_parallel_to_training, or a number."
+        fix = "only what runs beside training can last as long: set evaluation_parallel_to_training, or a number."
         lasts = self.evaluation_duration != "auto" or self.evaluation_parallel_to_training
         require(lasts, "evaluation_duration", self.evaluation_duration, fix)
         fix = "a function of one's own evaluates in this process: set evaluation_num_env_runners=0."
@@ -516,7 +516,7 @@ def _merged(default: Any, given: Any, of_spec: Any) -> Any:
 
 
 def searched(value: Any) -> list[Any] | None:
-    """Of a space that Ray Tune searches, the values that can be told; ``None`` of what is none."""
+    """Of a space that Ray Tune searches, the values that are known; ``None`` of what is none."""
     if isinstance(value, dict) and list(value) == ["grid_search"]:
         return list(value["grid_search"])
     return [] if type(value).__module__.startswith("ray.tune.search.") else None

@@ -248,7 +248,7 @@ class DQNConfig(ReplayConfig):
     categorical_distribution_temperature: Annotated[float, Only("1", lambda x: x == 1)] = 1.0
     """Probabilities are the softmax of logits as they are."""
     burn_in_len: Natural = 0
-    """Steps that only bring what is remembered up to date, with ``model_config={"use_lstm": True}``."""
+    """Steps that only bring the recurrent state up to date, with ``model_config={"use_lstm": True}``."""
     before_learn_on_batch: Literal[None] = None
     """Batches are learned from as they are: see ``learner_class``."""
 
@@ -304,7 +304,7 @@ class DQNConfig(ReplayConfig):
         found = self.schedule("epsilon")
         return found if callable(found) else LinearSchedule(found, found, 1.0)
 
-    def _told_epsilon(self) -> Any:
+    def _given_epsilon(self) -> Any:
         """What a module that explores by itself is given."""
         return 0.0 if self.noisy else self.epsilon
 
@@ -340,14 +340,14 @@ class DQNConfig(ReplayConfig):
         agree = own is None or "hiddens" not in self._given or list(own) == hiddens
         fix = f"model_config['head_fcnet_hiddens']={own} says otherwise. Give one of them."
         require(agree, "hiddens", self.hiddens, fix)
-        kwargs["model_config"] = {**networks.options, "double_q": self.double_q, "epsilon": self._told_epsilon()}
+        kwargs["model_config"] = {**networks.options, "double_q": self.double_q, "epsilon": self._given_epsilon()}
         if own is None or not isinstance(self.model_config, dict):
             kwargs["model_config"]["head_fcnet_hiddens"] = hiddens
-        if networks.remembers:
+        if networks.is_recurrent:
             memory = {"memory": "lstm", "memory_size": networks.options["lstm_cell_size"]}
             kwargs |= {**memory, "max_seq_len": networks.options["max_seq_len"], "burn_in": self.burn_in_len}
         else:
-            fix = "only what remembers burns in: rl_module(model_config={'use_lstm': True})."
+            fix = "only a recurrent module burns in: rl_module(model_config={'use_lstm': True})."
             require(self.burn_in_len == 0, "burn_in_len", self.burn_in_len, fix)
         return kwargs
 

@@ -45,7 +45,7 @@ class IMPALAConfig(ActorCriticConfig):
     learner_queue_size: Count = 3
     """Batches that may wait for the learner."""
     broadcast_interval: Count = 1
-    """Gradient steps between two broadcasts of weights to whoever acts."""
+    """Gradient steps between two broadcasts of weights to the actors."""
     vf_loss_coeff: NonNegative = 0.5
     """Weight of the value loss, which is half the squared error."""
     entropy_coeff: NonNegative | Points = 0.01
@@ -53,7 +53,7 @@ class IMPALAConfig(ActorCriticConfig):
     opt_type: Literal["adam", "rmsprop"] = "adam"
     """Optimizer."""
     decay: Fraction = 0.99
-    """RMSprop's rate at which it remembers squared gradients."""
+    """RMSprop's decay of its average of squared gradients."""
     momentum: Fraction = 0.0
     """RMSprop's momentum."""
     epsilon: Positive = 0.1

@@ -82,7 +82,7 @@ class Networks:
         return {**named, "model_config": self.options, "turned": turned}
 
     @property
-    def remembers(self) -> bool:
+    def is_recurrent(self) -> bool:
         """Whether the default module is asked for a memory."""
         return self.is_default and bool(self.options["use_lstm"])
 

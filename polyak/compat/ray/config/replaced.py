@@ -100,6 +100,6 @@ SETTINGS = {
     "policy_mapping_fn": "one agent",
     "policies_to_train": "one agent",
     "algorithm_config_overrides_per_module": "one agent",
-    "on_env_runners_recreated": "nothing: with num_env_runners=0 there are none to be made anew",
+    "on_env_runners_recreated": "nothing: with num_env_runners=0 there are none to be made again",
 }
 """Settings, wherever they stood."""

@@ -162,7 +162,7 @@ class EvaluationSettings:
     evaluation_interval: Count | None = None
     """Calls of ``train()`` between two evaluations; ``None``: there are none."""
     evaluation_duration: Count | Literal["auto"] = 10
-    """How long an evaluation is, in ``evaluation_duration_unit``; ``"auto"``: as long as training goes on meanwhile, of
+    """How long an evaluation is, in ``evaluation_duration_unit``; ``"auto"``: as long as training lasts meanwhile, of
     which it begins no more than each evaluator's last round."""
     evaluation_duration_unit: Literal["episodes", "timesteps"] = "episodes"
     """Episodes; or environment steps, of which the last episode may bring more."""
@@ -171,7 +171,7 @@ class EvaluationSettings:
     evaluation_num_env_runners: Runners = 0
     """Processes that evaluate; 0: this one."""
     evaluation_parallel_to_training: bool = False
-    """Evaluate while training goes on, which takes processes that evaluate."""
+    """Evaluate while training continues, which takes processes that evaluate."""
     evaluation_force_reset_envs_before_iteration: Literal[True] = True
     """Each evaluation begins new episodes."""
     evaluation_sample_timeout_s: Positive = 120.0
@@ -251,13 +251,13 @@ class FaultSettings:
     restart_failed_env_runners: bool = True
     """On Ray: put a new runner in the place of one that died."""
     ignore_env_runner_failures: bool = False
-    """On Ray: go on without it."""
+    """On Ray: continue without it."""
     max_num_env_runner_restarts: Natural = 1000
     """On Ray: how often."""
     delay_between_env_runner_restarts_s: NonNegative = 60.0
     """On Ray: seconds before it."""
     restart_failed_sub_environments: bool = False
-    """On Ray: make an environment anew that raised."""
+    """On Ray: make an environment again that raised."""
     num_consecutive_env_runner_failures_tolerance: Natural = 100
     """On Ray: failures in a row before training ends."""
     env_runner_health_probe_timeout_s: NonNegative = 30.0

@@ -117,7 +117,7 @@ class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):
     """:class:`ModulePolicy` of a module whose encoder is a
     :class:`~polyak.compat.ray.models.encoders.RecurrentEncoder`.
 
-    Where actor and critic share it, the critic reads what the actor remembers and does not train it.
+    Where actor and critic share it, the critic reads the actor's recurrent state and does not train it.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
         fix = "PPO learns state values: write compute_values(self, batch, embeddings=None), which returns [B]."
         require(isinstance(module, ValueFunctionAPI), "module_class", module_class, fix)
-        fix = "a module of one's own cannot remember yet. Use model_config={'use_lstm': True} of the default module."
+        fix = "an own module cannot be recurrent yet. Use model_config={'use_lstm': True} of the default module."
         require(not module.is_stateful(), "module_class", module_class, fix)
         self._module, self._turned, self._measures_divergence = (module,), turned, measures_divergence
         super().__init__(observation_space, action_space, net_arch=[], ortho_init=False, **options)

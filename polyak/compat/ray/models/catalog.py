@@ -46,7 +46,7 @@ IMAGES: dict[int, list[list[Any]]] = {
     42: [[16, [4, 4], 2], [32, [4, 4], 2], [256, [11, 11], 1]],
     10: [[16, [5, 5], 2], [32, [5, 5], 2]],
 }
-"""``conv_filters`` of square pictures, where none are given."""
+"""``conv_filters`` of square images, where none are given."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class DefaultModelConfig:
     fcnet_bias_initializer_kwargs: Mapping[str, Any] | None = None
     fcnet_use_layernorm: bool = False
     conv_filters: list[Any] | None = None
-    """[[channels, [kernel height, kernel width], stride], ...] of the encoder, for pictures; ``None`` takes those that
+    """[[channels, [kernel height, kernel width], stride], ...] of the encoder, for images; ``None`` takes those that
     there are for squares of 96, 84, 64, 42 and 10 pixels."""
     conv_activation: Any = "relu"
     conv_kernel_initializer: Initializer = None
@@ -84,7 +84,7 @@ class DefaultModelConfig:
     vf_share_layers: bool = True
     """Actor and value function read the same encoder."""
     use_lstm: bool = False
-    """Remember: an LSTM between encoder and heads."""
+    """Recurrent: an LSTM between encoder and heads."""
     max_seq_len: Count = 20
     """Steps through which gradients go back."""
     lstm_cell_size: Count = 256
@@ -164,7 +164,7 @@ class Catalog(MayBeNamed):
     """Chooses encoders and action distributions.
 
     Args:
-        observation_space: as the environment has it: pictures with the channels last, or first.
+        observation_space: as the environment has it: images with the channels last, or first.
         action_space: as the environment has it.
         model_config_dict: options, some or all of :class:`DefaultModelConfig`, and those of a subclass.
     """
@@ -236,7 +236,7 @@ class Catalog(MayBeNamed):
 
     @classmethod
     def get_tokenizer_config(cls, observation_space: spaces.Space, model_config_dict: dict[str, Any]) -> ModelConfig:
-        """Of the encoder that stands before layers that remember."""
+        """Of the encoder that stands before recurrent layers."""
         return cls._get_encoder_config(
             observation_space=observation_space, model_config_dict={**model_config_dict, "use_lstm": False}
         )
@@ -322,7 +322,7 @@ def _of_vectors(shape: tuple[int, ...], options: Mapping[str, Any]) -> MLPEncode
 def _of_images(shape: tuple[int, ...], options: Mapping[str, Any]) -> CNNEncoderConfig:
     filters = options["conv_filters"] or IMAGES.get(shape[0] if shape[0] == shape[1] else 0)
     squares = ", ".join(map(str, IMAGES))
-    fix = f"name the layers for pictures of shape {shape}: only squares of {squares} pixels have default ones."
+    fix = f"name the layers for images of shape {shape}: only squares of {squares} pixels have default ones."
     require(filters is not None, "model_config['conv_filters']", options["conv_filters"], fix)
     return CNNEncoderConfig(
         input_dims=shape,

@@ -126,7 +126,7 @@ class FreeLogStdMLPHeadConfig(MLPConfig):
 
 @dataclass
 class CNNEncoderConfig(ModelConfig):
-    """Convolutions over pictures with the channels last: {"obs": [B, H, W, C]} -> {"encoder_out": [B, F]}.
+    """Convolutions over images with the channels last: {"obs": [B, H, W, C]} -> {"encoder_out": [B, F]}.
 
     ``input_dims`` are (H, W, C).
     """
@@ -148,7 +148,7 @@ class CNNEncoderConfig(ModelConfig):
         """The layers, with the sizes between them worked out.
 
         Raises:
-            HyperparameterError: a specifier that is none, or a kernel larger than the picture.
+            HyperparameterError: a specifier that is none, or a kernel larger than the image.
         """
         height, width, channels = dims_of(self, 3)
         layers = []
@@ -230,8 +230,8 @@ def _pair(value: Any) -> tuple[Any, Any]:
 
 @dataclass
 class RecurrentEncoderConfig(ModelConfig):
-    """Layers that remember: {"obs": [B, T, *input_dims], "state_in": {"h": [B, K, H], "c": ...}} ->
-    {"encoder_out": [B, T, H], "state_out": ...}; an LSTM remembers h and c, a GRU h."""
+    """Recurrent layers: {"obs": [B, T, *input_dims], "state_in": {"h": [B, K, H], "c": ...}} ->
+    {"encoder_out": [B, T, H], "state_out": ...}; the state of an LSTM is h and c, of a GRU h."""
 
     recurrent_layer_type: str = "lstm"
     """``"lstm"`` or ``"gru"``."""
@@ -265,7 +265,7 @@ class RecurrentEncoderConfig(ModelConfig):
         for name in ("hidden_dim", "num_layers"):
             value = getattr(self, name)
             require(isinstance(value, int) and value > 0, name, value, "give a positive integer.")
-        require(self.use_bias, "use_bias", self.use_bias, "layers that remember have biases here: leave it out.")
+        require(self.use_bias, "use_bias", self.use_bias, "recurrent layers have biases here: leave it out.")
         return resolve_name("polyak.compat.ray.models.encoders:RecurrentEncoder")(self)
 
 

@@ -27,7 +27,7 @@ from polyak.compat.ray.columns import (
 )
 from polyak.compat.ray.models.catalog import DQNCatalog, PPOCatalog
 from polyak.compat.ray.models.exploration import EpsilonSchedule
-from polyak.compat.ray.models.rl_module import Batch, TorchRLModule, as_pictures
+from polyak.compat.ray.models.rl_module import Batch, TorchRLModule, as_images
 
 
 class DefaultPPOTorchRLModule(TorchRLModule):
@@ -61,7 +61,7 @@ class DefaultPPOTorchRLModule(TorchRLModule):
         return self._outputs(batch, with_embeddings=True)
 
     def _outputs(self, batch: Batch, with_embeddings: bool) -> Batch:
-        encoded = self.encoder(as_pictures(batch))
+        encoded = self.encoder(as_images(batch))
         outputs = {Columns.ACTION_DIST_INPUTS: self.pi(encoded[ENCODER_OUT][ACTOR])}
         if with_embeddings:
             outputs[Columns.EMBEDDINGS] = encoded[ENCODER_OUT][CRITIC]
@@ -72,7 +72,7 @@ class DefaultPPOTorchRLModule(TorchRLModule):
     def compute_values(self, batch: Batch, embeddings: Any = None) -> Tensor:
         """State values [B]."""
         if embeddings is None:
-            embeddings = self.encoder(as_pictures(batch))[ENCODER_OUT][CRITIC]
+            embeddings = self.encoder(as_images(batch))[ENCODER_OUT][CRITIC]
         values: Tensor = self.vf(embeddings)
         return values.squeeze(-1)
 
@@ -150,7 +150,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
         """Action values [B, A], and the distributions that they are the means of. Noisy layers draw no noise."""
-        features = self.encoder(as_pictures(batch))[ENCODER_OUT]
+        features = self.encoder(as_images(batch))[ENCODER_OUT]
         n_actions = int(self.action_space.n)  # type: ignore[union-attr]
         logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions))
         if self.vf is not None:
@@ -165,7 +165,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
     def compute_advantage_distribution(self, batch: Batch) -> dict[str, Tensor]:
         """Of a dueling module with atoms: what its head of advantages says alone, [B, A, K]."""
         n_actions = int(self.action_space.n)  # type: ignore[union-attr]
-        features = self.encoder(as_pictures(batch))[ENCODER_OUT]
+        features = self.encoder(as_images(batch))[ENCODER_OUT]
         logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions)).transpose(-1, -2)
         return {ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: logits.softmax(-1)}
 

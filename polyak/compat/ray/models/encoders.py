@@ -1,6 +1,6 @@
 """Encoders: from observations to features. Torch modules that take and return dicts, made of polyak's layers.
 
-Shapes: B batch, T steps, F features, H, W, C of pictures.
+Shapes: B batch, T steps, F features, H, W, C of images.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from polyak.compat.ray.models.layers import activation_called, initialise, perce
 from polyak.nn.networks.recurrent import Recurrent
 
 STATES = {"lstm": {"hidden": "h", "cell": "c"}, "gru": {"hidden": "h"}}
-"""What a layer remembers: polyak's names -> RLlib's."""
+"""The recurrent state of a layer: polyak's names -> RLlib's."""
 
 
 class TorchModel(nn.Module):
@@ -73,7 +73,7 @@ class Encoder:
         self.config = config
 
     def get_initial_state(self) -> dict[str, Tensor]:
-        """What it remembers when an episode begins, by name; nothing, unless a subclass says otherwise."""
+        """Its recurrent state when an episode begins, by name; nothing, unless a subclass says otherwise."""
         return {}
 
 
@@ -214,6 +214,6 @@ class ActorCriticEncoder(TorchModel, Encoder):
 
 
 def _of(name: str, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Inputs for one of two encoders, with what that one remembers."""
+    """Inputs for one of two encoders, with the recurrent state of that one."""
     state = inputs.get(Columns.STATE_IN)
     return inputs if not state else {**inputs, Columns.STATE_IN: state[name]}

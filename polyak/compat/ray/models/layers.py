@@ -50,7 +50,7 @@ def activation_called(name: Any) -> Callable[[], nn.Module] | None:
 
 
 def initialise(parameter: Tensor | None, initializer: Initializer, config: Mapping[str, Any] | None = None) -> None:
-    """Fill a parameter anew, by a function of ``torch.nn.init`` or its name; ``None`` leaves it as torch made it.
+    """Fill a parameter again, by a function of ``torch.nn.init`` or its name; ``None`` leaves it as torch made it.
 
     Raises:
         HyperparameterError: an unknown name.

@@ -37,7 +37,7 @@ class EncoderFeatures(nn.Module):
     Args:
         encoder: from ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``.
         features_dim: F.
-        turned: pictures come with the channels first, and the encoder reads them last.
+        turned: images come with the channels first, and the encoder reads them last.
     """
 
     def __init__(self, encoder: nn.Module, features_dim: int, turned: bool) -> None:
@@ -103,7 +103,7 @@ class Built:
         module_class: of the module.
         catalog_class: of what builds its default parts; ``None``: it needs none, or has one of its own.
         model_config: its options.
-        turned: the policy sees pictures with the channels first where the environment has them last.
+        turned: the policy sees images with the channels first where the environment has them last.
     """
 
     def __init__(self, module_class: Any, catalog_class: Any, model_config: Any, turned: bool) -> None:

@@ -127,11 +127,11 @@ class RLModule:
         """Make networks; called once, at the end of the constructor."""
 
     def get_initial_state(self) -> dict[str, Any]:
-        """What it remembers when an episode begins; nothing, unless a subclass says otherwise."""
+        """Its recurrent state when an episode begins; nothing, unless a subclass says otherwise."""
         return {}
 
     def is_stateful(self) -> bool:
-        """Whether it remembers anything."""
+        """Whether it is recurrent."""
         return bool(self.get_initial_state())
 
     # -- forward passes ------------------------------------------------------------------------------------------------
@@ -478,8 +478,8 @@ class RLModuleSpec:
         )
 
 
-def as_pictures(batch: Batch) -> Batch:
-    """``batch`` with observations as networks read them: bytes of pictures as fractions of 255, others as float32."""
+def as_images(batch: Batch) -> Batch:
+    """``batch`` with observations as networks read them: bytes of images as fractions of 255, others as float32."""
     observations = batch[Columns.OBS]
     if not isinstance(observations, Tensor) or observations.dtype == torch.float32:
         return batch

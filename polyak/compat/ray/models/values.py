@@ -286,7 +286,7 @@ class ModuleValuePolicy(ValuePolicy):
             return kind(*given, features, features.features_dim, module=module, **common)
         fix = "DQN learns action values: write compute_q_values(self, batch), which returns {'qf_preds': [B, A]}."
         require(isinstance(module, QNetAPI), "module_class", type(module), fix)
-        fix = "a module of one's own cannot remember yet. Use model_config={'use_lstm': True} of the default module."
+        fix = "an own module cannot be recurrent yet. Use model_config={'use_lstm': True} of the default module."
         require(not module.is_stateful() and self.recurrence is None, "module_class", type(module), fix)
         whole = WholeCategoricalQNetwork if self._of_atoms else WholeQNetwork
         return whole(*given, nn.Identity(), 1, module=module, turned=self._build.turned, **common)

@@ -27,7 +27,7 @@ def columns_of(batch: Any) -> Columns:
 
 
 def batch_of(columns: Columns, device: Any) -> Transition:
-    """The inverse of :func:`columns_of`. Arrays are copied: nobody may write to those of another process."""
+    """The inverse of :func:`columns_of`. Arrays are copied: those of another process are read-only."""
     return Transition(
         **{
             name: _each(value, lambda part: torch.from_numpy(np.array(part)).to(device))

@@ -21,7 +21,7 @@ class Spaces(NamedTuple):
     own_actions: gym.Space
     """Of the environments themselves, in their own units."""
     turned: bool
-    """Whether there are pictures with the channels last."""
+    """Whether there are images with the channels last."""
 
     @classmethod
     def of(cls, env: VecEnv) -> Spaces:
@@ -57,7 +57,7 @@ class Elsewhere(VecEnv):
     step_wait: Any = step_async
 
     def close(self) -> None:
-        """Nothing: whoever has them closes them."""
+        """Nothing: they are closed where they are."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         if attr_name == "render_mode":

@@ -1,4 +1,4 @@
-"""Evaluation in processes of its own, which may go on while training does."""
+"""Evaluation in processes of its own, which may continue while training does."""
 
 from __future__ import annotations
 

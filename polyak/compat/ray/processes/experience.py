@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from polyak.compat.buffers import OwnArrays
 from polyak.compat.ray.processes.fragments import Fragment
-from polyak.data import ReplayBuffer
 from polyak.data.base import BaseBuffer
 from polyak.data.step import Step
 from polyak.experience import Experience, arrays
@@ -22,7 +22,7 @@ _SENT = ("observations", "actions", "rewards", "next_observations", "dones", "tr
 """What of a step is replayed."""
 
 
-class Outbox(ReplayBuffer):
+class Outbox(OwnArrays):
     """A replay buffer in which steps wait until they are sent to another, and that replays none.
 
     Args:
@@ -78,7 +78,7 @@ def steps_in(fragment: Fragment) -> Iterator[Step]:
 class Lanes:
     """Which environments of a buffer the fragments of each runner are written to.
 
-    A buffer sums rewards over successive rows of an environment. What is written to such a lane must therefore go on
+    A buffer sums rewards over successive rows of an environment. What is written to such a lane must therefore continue
     from what was written there before, or the episode must be cut.
 
     Args:

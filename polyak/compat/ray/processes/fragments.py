@@ -31,11 +31,11 @@ class Fragment:
     infos: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
     """Steps in which episodes ended, with the infos of all environments."""
     source: tuple[str, int] = ("", 0)
-    """Which runner made it, and how many it had made before: the next one goes on where this one ends."""
+    """Which runner made it, and how many it had made before: the next one continues where this one ends."""
     statistics: Any = None
     """Of the runner's filter, if it has one: all, and those of this fragment alone."""
     streams: Any = None
-    """Random numbers to go on from, where those of one process are wanted."""
+    """Random numbers to continue from, where those of one process are wanted."""
 
     @property
     def rows(self) -> int:

@@ -41,7 +41,7 @@ class Step(NamedTuple):
     errors: np.ndarray | None
     """Temporal-difference errors of its rows."""
     streams: Any
-    """Random numbers to go on from, if it was given some."""
+    """Random numbers to continue from, if it was given some."""
 
 
 class LearnerWorker:
@@ -72,7 +72,7 @@ class LearnerWorker:
         return os.getpid(), (_own_address(), port)
 
     def join(self, address: tuple[str, int], size: int, state: Saved, values: dict[str, Any], timeout: float) -> None:
-        """Go on from a state, as one with all that join at the same time."""
+        """Continue from a state, as one with all that join at the same time."""
         self.load(state, values)
         if size > 1:
             torch.distributed.init_process_group(
@@ -116,7 +116,7 @@ class LearnerWorker:
         Args:
             columns: its share.
             progress: what remains of training.
-            streams: random numbers to go on from; ``None``: its own.
+            streams: random numbers to continue from; ``None``: its own.
         """
         model = self.model
         if streams is not None:

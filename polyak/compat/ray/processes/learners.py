@@ -25,7 +25,7 @@ class RemoteLearners(LocalLearner):
     """Processes that learn for a model here, which is brought up to date after they have learned.
 
     They make the same number of gradient steps, each on an equal share of the rows, and their gradients are averaged.
-    If one dies, all are made anew and take the last state that was brought here.
+    If one dies, all are made again and take the last state that was brought here.
 
     Args:
         config: what to make.
@@ -65,7 +65,7 @@ class RemoteLearners(LocalLearner):
         return state_of(self.model), values_of(self.model)
 
     def _begin(self) -> None:
-        """Let all of them go on as one from the last state."""
+        """Let all of them continue as one from the last state."""
         size = len(self._workers)
         known = _checked(self._workers.ask_all("describe"))
         self.processes = [process for process, _ in known]
@@ -94,8 +94,8 @@ class RemoteLearners(LocalLearner):
         return None
 
     def _recover(self) -> None:
-        """Make all of them anew."""
-        warn_user("a learner is gone. All are made anew from the last state.", RuntimeWarning)
+        """Make all of them again."""
+        warn_user("a learner is gone. All are made again from the last state.", RuntimeWarning)
         self.restarts += 1
         for rank in range(len(self._workers)):
             self._workers.renew(rank)

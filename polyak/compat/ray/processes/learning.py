@@ -17,10 +17,10 @@ class Learning(Protocol):
     """What is done with fragments."""
 
     ahead: bool
-    """Whether runners go on while there is learned."""
+    """Whether runners continue during updates."""
 
     def request(self) -> tuple[Any, ...]:
-        """What a runner is told besides the weights."""
+        """What a runner is sent besides the weights."""
         ...
 
     def learn(self, fragments: Sequence[Fragment]) -> bool:

@@ -30,7 +30,7 @@ class _Task(NamedTuple):
 class ReplayLearners(RemoteLearners):
     """Batches are drawn here, and each learner gets an equal share of the rows.
 
-    If one of them dies, all are made anew, take the last state, and do again what they had done since. With a seed the
+    If one of them dies, all are made again, take the last state, and do again what they had done since. With a seed the
     state is brought here after each ``train()``, else every :data:`BROUGHT_EVERY` gradient steps and at the end of an
     iteration.
 

@@ -69,9 +69,9 @@ class RunnerWorker:
         Args:
             weights: of the policy.
             version: of the weights.
-            statistics: for its filter to go on from; ``None``: its own.
+            statistics: for its filter to continue from; ``None``: its own.
             steps: environment steps that all have made so far, by which exploration goes; ``None``: its own.
-            streams: random numbers to go on from, which are then handed on with the fragment; ``None``: its own.
+            streams: random numbers to continue from, which are then handed on with the fragment; ``None``: its own.
         """
         model, self._ends = self.model, []
         put_back(model.policy, weights)

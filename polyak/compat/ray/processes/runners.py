@@ -85,7 +85,7 @@ class RemoteRunners:
 
         Args:
             model: its environments are elsewhere.
-            told: of episodes that end; ``None``: nobody is.
+            told: called with episodes that end; ``None``: nothing is.
             anew: begin to count at zero.
         """
         self.model, self._told = model, told
@@ -157,7 +157,7 @@ class RemoteRunners:
                     self._failures = 0
                     self._fragments.append((worker, answer))
         if ahead:
-            self._ask(need, ahead)  # so that nobody rests while there is learned
+            self._ask(need, ahead)  # so that no runner rests during updates
         taken, self._fragments = self._fragments[:need], self._fragments[need:]
         return [fragment for _, fragment in (taken if ahead else sorted(taken, key=lambda one: one[0]))]
 
@@ -196,7 +196,7 @@ class RemoteRunners:
         if config.ignore_env_runner_failures and not config.restart_failed_env_runners:
             if not self._healthy:
                 raise RuntimeError(f"{known} It was the last one.") from failure.error
-            warn_user(f"{known} The others go on.", RuntimeWarning)
+            warn_user(f"{known} The others continue.", RuntimeWarning)
             return
         again = config.restart_failed_env_runners and self._workers.restarts < config.max_num_env_runner_restarts
         if not again or self._failures > config.num_consecutive_env_runner_failures_tolerance:

@@ -82,7 +82,7 @@ class ShardWorker:
 
         Args:
             fragment: of all environments that write here.
-            cut: environments whose earlier steps these do not go on from.
+            cut: environments whose earlier steps these do not continue from.
             highest: priority so far in any shard, which new rows get.
         """
         if cut:

@@ -15,12 +15,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.compat.buffers import OwnArrays
 from polyak.compat.ray.processes.batches import Columns, batch_of, stacked
 from polyak.compat.ray.processes.dealing import dealt
 from polyak.compat.ray.processes.experience import Outbox
 from polyak.compat.ray.processes.fragments import of_envs
 from polyak.compat.ray.processes.shard_worker import Drawn, Mass, ShardWorker
-from polyak.data import ReplayBuffer, Transition, TransitionRows
+from polyak.data import Transition, TransitionRows
 from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.step import Step
 from polyak.distributed.ray_workers import Failure, Workers
@@ -46,11 +47,11 @@ class _Draw:
     parts: dict[int, Drawn] = field(default_factory=dict)
 
 
-class ShardedReplayBuffer(ReplayBuffer):
+class ShardedReplayBuffer(OwnArrays):
     """A :class:`~polyak.data.ReplayBuffer` in S processes, which are drawn from in proportion to their priorities.
 
     Each holds the steps of some of the environments. New rows get the highest priority so far, in whatever shard. A
-    shard that dies is replaced by an empty one, and training goes on with what the others hold.
+    shard that dies is replaced by an empty one, and training continues with what the others hold.
 
     Args:
         buffer_size: transitions in all shards together.

@@ -22,7 +22,7 @@ def state_of(model: Any) -> Saved:
 
 def bring(model: Any, state: Saved, values: dict[str, Any]) -> None:
     """Bring a model to what :func:`state_of` and :func:`values_of` said. Arrays that came from elsewhere are copied:
-    nobody may write to those."""
+    those are read-only."""
     restore(model.learner, replace(state, networks=_own(state.networks), optimizers=_own(state.optimizers)))
     for name, value in values.items():
         setattr(model, name, value)

@@ -16,7 +16,7 @@ class SharedStatistics:
         config: ``merge_env_runner_states=False`` takes those of one runner for all there is to know here, and
             ``broadcast_env_runner_states=False`` leaves each runner its own.
         own: the filter here.
-        alone: there is one runner, which nobody asks in advance: what it says is exact to the bit.
+        alone: there is one runner, which is not asked in advance: what it says is exact to the bit.
     """
 
     def __init__(self, config: AlgorithmConfig, own: FilteredEnv, alone: bool) -> None:
@@ -24,7 +24,7 @@ class SharedStatistics:
         self._tells = alone or (config.broadcast_env_runner_states and self._merges)
 
     def request(self) -> Moments | None:
-        """What a runner is to go on from; ``None``: from its own."""
+        """What a runner continues from; ``None``: from its own."""
         return self._own.moments() if self._tells else None
 
     def take(self, fragments: Sequence[Fragment]) -> None:

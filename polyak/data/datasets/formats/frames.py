@@ -2,7 +2,7 @@
 
 Columns: ``episode``, ``step``, ``obs_0`` ..., ``action_0`` ..., ``reward``, ``next_obs_0`` ..., ``terminated``,
 ``truncated``, and those of the dataset. An array with one number for each step is one column, ``action``; of an array
-with more dimensions the place of a number is told by all its indices, ``obs_0_1``. Dict observations have their key
+with more dimensions the place of a number is given by all its indices, ``obs_0_1``. Dict observations have their key
 between colons, ``obs:left:0``.
 """
 
@@ -22,7 +22,7 @@ from polyak.data.datasets.parts import DatasetError, Recording, arrays_of
 
 _INDEXED = re.compile(r"(.+?)[_:]([0-9]{1,9}(?:_[0-9]{1,9})*)")
 _MANY = 4096
-"""Columns that an array may become: tables are not for pictures."""
+"""Columns that an array may become: tables are not for images."""
 
 
 def frame_of(recording: Recording) -> Any:
@@ -46,7 +46,7 @@ def frame_of(recording: Recording) -> Any:
     for name, array in parts.columns.items():
         for column, values in _spread(name, array):
             if column in columns or (column == name and _INDEXED.fullmatch(name)):
-                raise DatasetError(f"the column {name!r} could not be told from others in a table: rename it.")
+                raise DatasetError(f"the column {name!r} would be that of others in a table: rename it.")
             columns[column] = values
     return pandas().DataFrame(columns)
 
@@ -55,7 +55,7 @@ def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
     """The columns of an array, or of a dict of arrays."""
     for key, array in arrays_of(values).items():
         if key is not None and (":" in key or (_INDEXED.fullmatch(key) and array.ndim == 1)):
-            raise DatasetError(f"observations[{key!r}] could not be told from others in a table: rename the key.")
+            raise DatasetError(f"observations[{key!r}] would be that of others in a table: rename the key.")
         base, mark = (name, "_") if key is None else (f"{name}:{key}", ":")
         if array.ndim == 1:
             yield base, array

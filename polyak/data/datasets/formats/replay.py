@@ -10,7 +10,7 @@ from polyak.data.datasets.parts import DatasetError, Recording
 
 
 def recognises(source: Source) -> bool:
-    """A file that somebody of the table of formats reads."""
+    """A file that a reader of the table of formats reads."""
     return _reader(source) is not None
 
 

@@ -19,7 +19,7 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def name_and_format(output: str, picture_format: str, default: str) -> tuple[str, str]:
-    """Return the name that pictures begin with and their format: that of ``--format``, of the suffix, or `default`.
+    """Return the name that images begin with and their format: that of ``--format``, of the suffix, or `default`.
 
     Raises ZooError if the two contradict each other, or the format is none that is written.
     """
@@ -35,11 +35,11 @@ def name_and_format(output: str, picture_format: str, default: str) -> tuple[str
     return output[: -len(suffix) - 1], suffix
 
 
-def picture_file(flag: str, path: str) -> Path:
-    """Return where a picture can be written; ZooError if its suffix names no format, or no file can be there."""
+def image_file(flag: str, path: str) -> Path:
+    """Return where an image can be written; ZooError if its suffix names no format, or no file can be there."""
     target = writable_file(flag, path)
     if target.suffix.lower().removeprefix(".") not in FORMATS:
-        raise ZooError(f"{flag} {path!r}: pictures end in {', '.join('.' + name for name in FORMATS)}.")
+        raise ZooError(f"{flag} {path!r}: images end in {', '.join('.' + name for name in FORMATS)}.")
     return target
 
 
@@ -57,7 +57,7 @@ def can_show() -> bool:
         plt.close(probe)
 
 
-def write_picture(figure: Figure, path: Path) -> Path:
+def write_image(figure: Figure, path: Path) -> Path:
     """Write a figure in the format of the path's suffix, a PNG with 150 dots an inch; the file appears when whole."""
     with replacing(path) as file:
         figure.savefig(file, dpi=150, format=path.suffix.lower().removeprefix("."))
