@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
@@ -360,7 +360,7 @@ class _Run:
 
     def _elsewhere(self) -> VecEnv:
         """The environments of runners, which count their monitor files on."""
-        from polyak.distributed.runners import RemoteEnvs, Transport
+        from polyak.distributed.runners import RemoteEnvs
 
         runners, share = self.options.n_runners, self.settings.n_envs // self.options.n_runners
         kwargs: dict[str, Any] = {
