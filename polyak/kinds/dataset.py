@@ -1,25 +1,30 @@
 """Learning from a dataset: instead of an environment, beside it, and before it.
 
 A model that is given a :class:`~polyak.data.Dataset` as its ``env`` learns from that alone, and its time is counted in
-gradient steps. Given an environment later (:meth:`LearnsFromData.set_env`), the same model goes on acting: from then on
-minibatches come from both, and time is counted in environment steps.
+gradient steps. What is here suffices for that. An off-policy algorithm adds acting: given an environment later
+(:meth:`LearnsFromData.set_env`), the same model continues there. From then on minibatches come from both, and time is
+counted in environment steps.
 """
 
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyak.callbacks.callback import BaseCallback, EvalCallback, MaybeCallback
-from polyak.checkpoint.saved import Saved
+from polyak.checkpoint.saved import Saved, join_state, split_state
 from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer, Transition, TransitionRows
 from polyak.data.base import Normalizer
+from polyak.data.sampling.reduce import NStep, Sequence
+from polyak.data.step import Step
 from polyak.envs import as_vec_env
-from polyak.hyperparameters.declaration import require
+from polyak.experience.samplers import make_prioritized
+from polyak.hyperparameters.declaration import HyperparameterError, require
 from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.env_algorithm import GymEnv, SpaceError
+from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.schedules import is_constant
 
 CHUNK = 500
@@ -29,14 +34,23 @@ Batches = Iterator[tuple[Transition | TransitionRows, Tensor | None]]
 
 
 class LearnsFromData(Collecting):
-    """What an off-policy algorithm does with a dataset."""
+    """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
 
-    # Not annotated: not a hyper-parameter.
+    saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
+    # Not annotated, since they are hyper-parameters only where a subclass declares them.
+    batch_size, gamma, optimize_memory_usage = 256, 1.0, False
+    n_steps = cast("int | tuple[int, int]", 1)
+    prioritized = cast("bool | dict[str, Any]", False)
+    replay_buffer_kwargs = cast("dict[str, Any] | None", None)
+    dataset_share = cast("float | None", None)
+    priorities: ClassVar[Mapping[str, Any]] = {}
+    """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
     dataset = cast("Dataset | None", None)
     """What it learns from besides its own experience."""
     data_buffer = cast("ReplayBuffer | None", None)
     """The dataset as it is replayed."""
-    replay_buffer: ReplayBuffer | None
+    replay_buffer = cast("ReplayBuffer | None", None)
+    """Its own experience."""
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -46,6 +60,18 @@ class LearnsFromData(Collecting):
         self._check_action_space(env.action_space)
         self.dataset = env
         self.observation_space, self.action_space = env.observation_space, env.action_space
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if (recurrence := self.policy.recurrence) is not None:
+            memory = tuple(self.policy.initial_memory(1) or ())
+            self.learner.rows_of = SequenceRows(recurrence.burn_in, recurrence.length, self._one_n_steps, memory)
+
+    @property
+    def _one_n_steps(self) -> int:
+        """``n_steps`` of sequences, which take one number."""
+        require(isinstance(self.n_steps, int), "n_steps", self.n_steps, "sequences take one number of steps.")
+        return cast(int, self.n_steps)
 
     def _card(self) -> dict[str, str]:
         return {**super()._card(), **({} if self.dataset is None else {"dataset": repr(self.dataset)})}
@@ -80,10 +106,9 @@ class LearnsFromData(Collecting):
 
     def _check_mixture(self) -> None:
         """Refuse priorities where minibatches come from two buffers: neither knows how the other's rows compare."""
-        prioritized = getattr(self, "prioritized", False)
         if self.dataset is not None and self.env is not None:
             fix = "a model that learns from a dataset and by acting draws uniformly. Use prioritized=False."
-            require(not prioritized, "prioritized", prioritized, fix)
+            require(not self.prioritized, "prioritized", self.prioritized, fix)
 
     def _replay_dataset(self) -> None:
         """Fill a buffer with what the dataset holds: in memory, or in a temporary file where it does not fit."""
@@ -97,11 +122,50 @@ class LearnsFromData(Collecting):
 
     def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
         """A replay buffer as the hyper-parameters describe it, but for some options."""
-        raise NotImplementedError
+        return ReplayBuffer(
+            size,
+            self.observation_space,
+            self.action_space,
+            device=self.device,
+            n_envs=n_envs,
+            optimize_memory_usage=self.optimize_memory_usage,
+            **self._column_options(),
+            **{**self._buffer_options(), **options},
+        )
+
+    def _buffer_options(self) -> dict[str, Any]:
+        """Arguments of the replay buffer besides those that every one has."""
+        many: dict[str, Any] = {} if self.n_steps == 1 else {"n_steps": self.n_steps, "gamma": self.gamma}
+        if (recurrence := self.policy.recurrence) is not None:
+            fix = "a recurrent policy draws sequences as its own max_seq_len and burn_in say: leave it out."
+            own = (self.replay_buffer_kwargs or {}).get("reduce")
+            require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
+            n_step = NStep(self._one_n_steps, self.gamma)
+            many = {"reduce": Sequence(recurrence.length + n_step.n_steps - 1, recurrence.burn_in, n_step)}
+        return {**(self.replay_buffer_kwargs or {}), **many, **self._sampler_options()}
+
+    def _sampler_options(self) -> dict[str, Any]:
+        """The argument of the replay buffer that ``prioritized`` stands for, if any."""
+        if not self.prioritized:
+            return {}
+        fix = "replay_buffer_kwargs names a sampler, too: leave out one of them."
+        require("sampler" not in (self.replay_buffer_kwargs or {}), "prioritized", self.prioritized, fix)
+        options = self.priorities if self.prioritized is True else self.prioritized
+        try:
+            return {"sampler": make_prioritized(**options)}
+        except (TypeError, ValueError) as error:
+            raise HyperparameterError(f"prioritized={self.prioritized!r} cannot be used: {error}") from None
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        return timesteps, self.batch_size
 
     def _reward_of_data(self, rewards: np.ndarray) -> np.ndarray:
         """What is learned from instead of rewards [B], of the dataset and of environments alike."""
         return rewards
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        """The one place where steps enter the buffer."""
+        replay_buffer.record(step)
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         if self.env is None and self.dataset is not None:
@@ -111,6 +175,9 @@ class LearnsFromData(Collecting):
         self._check_mixture()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        return self._learn_from_data(callback, self.batch_size, log_interval)
 
     def _learn_from_data(self, callback: BaseCallback, batch_size: int, log_interval: int | None) -> bool:
         """Some gradient steps on the dataset alone. False: a callback asked to stop."""
@@ -132,8 +199,30 @@ class LearnsFromData(Collecting):
         return True
 
     def train(self, gradient_steps: int, batch_size: int = 256) -> None:
-        """Sample minibatches and learn from them."""
-        raise NotImplementedError
+        """Sample minibatches and learn from them.
+
+        Args:
+            gradient_steps: how many.
+            batch_size: transitions in each.
+        """
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        buffer = self.data_buffer if self.replay_buffer is None else self.replay_buffer
+        assert buffer is not None
+        buffer.anneal(1 - self._current_progress_remaining)
+        metrics: dict[str, list[Tensor]] = {}
+        if (recurrence := self.policy.recurrence) is not None:
+            batch_size = max(1, batch_size // recurrence.length)  # of sequences
+        batches = self._batches(batch_size, self.gamma, gradient_steps, self.dataset_share)
+        for batch, indices in self._split.sample.timing(batches):
+            update = self.learner.update(batch)
+            if indices is not None and update.td_error is not None:
+                buffer.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+            for name, value in update.metrics.items():
+                metrics.setdefault(name, []).append(value)
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._record_means(metrics)
 
     def _batches(self, batch_size: int, gamma: float, steps: int, share: float | None) -> Batches:
         """Minibatches from its own experience, the dataset, or both.
@@ -157,6 +246,18 @@ class LearnsFromData(Collecting):
         return mixed(own, data, share, batch_size, gamma, normalizer, steps)
 
     # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if "replay_buffer" in include and self.learns_offline:
+            assert self.data_buffer is not None
+            saved.info["replay"], saved.replay = split_state(self.data_buffer.drawing_state())
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if resume and "replay" in saved.info and self.learns_offline:
+            assert self.data_buffer is not None
+            self.data_buffer.load_drawing_state(join_state(saved.info["replay"], saved.replay))
 
     def _enter(self, saved: Saved, env: Any) -> None:
         super()._enter(saved, None if isinstance(env, Dataset) else env)
