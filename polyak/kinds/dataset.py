@@ -216,6 +216,8 @@ class LearnsFromData(Collecting):
         batches = self._batches(batch_size, self.gamma, gradient_steps, self.dataset_share)
         for batch, indices in self._split.sample.timing(batches):
             update = self.learner.update(batch)
+            if self.learns_offline:
+                self._on_step()
             if indices is not None and update.td_error is not None:
                 buffer.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
             for name, value in update.metrics.items():
@@ -223,6 +225,9 @@ class LearnsFromData(Collecting):
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self._record_means(metrics)
+
+    def _on_step(self) -> None:
+        """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
 
     def _batches(self, batch_size: int, gamma: float, steps: int, share: float | None) -> Batches:
         """Minibatches from its own experience, the dataset, or both.

@@ -62,7 +62,10 @@ class OfflineAlgorithm(LearnsFromData):
         "reward_scaling": "the networks have learned in units of it. Make a new model.",
         **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "replay_buffer_kwargs", "prioritized")},
     }
-    goes_without: ClassVar[tuple[str, ...]] = tuple(field.name for field in fields(OffPolicyAlgorithm))
+    goes_without: ClassVar[tuple[str, ...]] = (
+        *(field.name for field in fields(OffPolicyAlgorithm)),
+        *LearnsFromData.explores_by,
+    )
     # Not annotated: not a hyper-parameter.
     reward_affine = 1.0, 0.0
     """Scale and shift that ``reward_scaling`` stands for, given the dataset."""

@@ -16,7 +16,7 @@ from polyak.hyperparameters.changing import FixedHyperparameterError
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 
-ACTING = ("learning_starts", "train_freq", "gradient_steps", "n_steps", "overlap")
+ACTING = ("learning_starts", "train_freq", "gradient_steps", "n_steps", "overlap", "action_noise", "use_sde")
 NEEDLESS = {
     "bc": (*ACTING, "replay_buffer_class", "buffer_size", "dataset_share", "gamma", "prioritized", "reward_scaling"),
     "fqe": (*ACTING, "replay_buffer_class", "buffer_size", "dataset_share"),
