@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from polyak.algorithms.dqn import DQN, DQNLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later, require
 from polyak.kinds.off_policy import TrainFreq
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, Objective
@@ -106,16 +106,13 @@ class BCQ(OfflineAlgorithm, DQN):
     """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
     already."""
 
-    # the policy of Munchausen learning is a softmax of all actions' values, likely or not
-    munchausen: ClassVar[bool] = False  # type: ignore[misc]
-    munchausen_alpha: ClassVar[float] = 0.9  # type: ignore[misc]
-    munchausen_temperature: ClassVar[float] = 0.03  # type: ignore[misc]
-    munchausen_clip: ClassVar[float] = -1.0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = BCQLearner
     policies: ClassVar = policy_aliases(ConstrainedPolicy, ConstrainedPolicy)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        why = "its policy is a softmax of all actions' values, likely or not. Leave it out."
+        require(not self.munchausen, "munchausen", self.munchausen, why)
         self._check_not_twice("threshold")
 
     def _policy_options(self) -> dict[str, Any]:

@@ -267,7 +267,7 @@ def test_with_memory_it_learns_too(recorded: Dataset) -> None:
 
 
 def test_refusals(recorded: Dataset) -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'munchausen': .* no use for one"):
+    with pytest.raises(ValueError, match="munchausen=True"):
         BCQ("MlpPolicy", recorded, munchausen=True, double=False)
     with pytest.raises(ValueError, match="threshold"):
         BCQ("MlpPolicy", recorded, threshold=1.5)
