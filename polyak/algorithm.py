@@ -87,6 +87,9 @@ class Algorithm:
     __signature__: ClassVar[Any] = Signature()
     needs: ClassVar[tuple[str, ...]] = ()
     """Arguments that it cannot learn without and that only a program can give, since they are objects."""
+    goes_without: ClassVar[tuple[str, ...]] = ()
+    """Arguments of related algorithms that it has no use for, as far as they are no fields of its own: constructors
+    refuse them, and files of earlier versions may hold them."""
     built_with: ClassVar[Mapping[str, str]] = {
         "seed": "it has been used. Call model.set_random_seed(seed), or load(path, seed=...).",
     }

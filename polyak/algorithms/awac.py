@@ -19,6 +19,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, Positive
 from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.nn.catalog import policy_aliases
@@ -133,7 +134,7 @@ class AWACLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class AWAC(OfflineAlgorithm):
+class AWAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """Advantage Weighted Actor-Critic: an actor fitted to recorded actions, the better ones more so (arXiv:2006.09359).
 
     The actor is a Gaussian around tanh of its network, whose samples are cut off at the bounds: its density is finite

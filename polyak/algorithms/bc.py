@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.data import Dataset, Transition
+from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.kinds.network_algorithm import NETWORKS, Part
-from polyak.kinds.offline import DatasetAlgorithm, RewardScaling
+from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
@@ -84,7 +84,7 @@ class BCLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class BC(DatasetAlgorithm):
+class BC(OfflineAlgorithm):
     """Behaviour cloning: do what the dataset shows (Pomerleau 1989).
 
     It learns from a dataset alone. To be corrected while acting, take DAgger; to become better than the data, one of
@@ -104,9 +104,8 @@ class BC(DatasetAlgorithm):
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
     # what others did is learned, and not what came of it
-    gamma: ClassVar[float] = 0.99  # type: ignore[misc]
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    n_runners: ClassVar[int] = 0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
@@ -120,16 +119,6 @@ class BC(DatasetAlgorithm):
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "stochastic": self.stochastic}
 
-    def _take_up(self, env: Any) -> None:
-        if not isinstance(env, Dataset):
-            raise ValueError(_NO_ENVIRONMENT.format(env=env))
-        super()._take_up(env)
-
-    def _check_ready(self) -> None:
-        if self._acts and self.env is not None:
-            raise ValueError(_NO_ENVIRONMENT.format(env=self.env))
-        super()._check_ready()
-
     card: ClassVar[Card] = Card(
         idea="do what the data show",
         learns_from="a dataset",
@@ -142,9 +131,3 @@ class BC(DatasetAlgorithm):
         ),
         settings="bc.yml",
     )
-
-
-_NO_ENVIRONMENT = (
-    "env={env!r}: BC learns from a dataset alone, and not by acting. Give it a polyak.data.Dataset, such as "
-    "collect(env, expert, n) records; DAgger asks an expert while it acts, and IQL and AWAC go on by acting."
-)

@@ -11,18 +11,23 @@ space scaled to [-1, 1], and so are densities over them.
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.algorithms.sac import SAC, SACLearner
+from polyak.algorithms.sac import SAC, SACLearner, check_temperature, parse_ent_coef
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError
-from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Positive, require
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, require
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
+from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
+from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
 from polyak.schedules import Schedule, get_schedule_fn
 
@@ -232,12 +237,20 @@ def split(tried: Drawn, parts: int) -> Iterator[Drawn]:
 
 
 @dataclass(eq=False, repr=False)
-class CQL(OfflineAlgorithm, SAC):
+class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
 
     _: KW_ONLY
     actor_learning_rate: NonNegative | Schedule = 1e-4
     """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
+    ent_coef: NonNegative | str = "auto"
+    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
+    target_entropy: float | Literal["auto"] = "auto"
+    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates."""
     conservative_weight: NonNegative = 5.0
     """How much the gap between other actions and the recorded ones counts, relative to squared errors."""
     n_action_samples: Count = 10
@@ -254,11 +267,29 @@ class CQL(OfflineAlgorithm, SAC):
     bc_steps: Natural = 0
     """Gradient steps during which the actor clones the recorded actions, while the critics learn to judge others. The
     authors' runs of a million begin with 40,000."""
+    learning_rates: PartRates | None = None
+    """Learning rates of single parts that differ from both: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+    use_sde: bool = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+    use_sde_at_warmup: bool = False
+    """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
     learner_class: ClassVar[type[Learner]] = CQLLearner
+    policies: ClassVar = SAC.policies
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
+    log_ent_coef = Part("learner.log_ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
+        check_temperature(self, name, before)
         if name == "lagrange_threshold" and (before is None) != (self.lagrange_threshold is None):
             raise FixedHyperparameterError(
                 f"{name}={self.lagrange_threshold} cannot be set on a model that is built with {before}: whether there "
@@ -267,12 +298,21 @@ class CQL(OfflineAlgorithm, SAC):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        parse_ent_coef(self.ent_coef)
+        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
         fix = "the best next action is taken for its value alone. Use soft_q_backup=False."
         require(not (self.soft_q_backup and self.max_q_backup), "max_q_backup", self.max_q_backup, fix)
 
     def _setup_model(self) -> None:
         self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
         super()._setup_model()
+
+    def _turn_dials(self) -> None:
+        super()._turn_dials()
+        set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "use_sde": self.use_sde}
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from polyak.algorithms.bc import BC
+from polyak.algorithms.bc import BC, BCLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
 from polyak.collecting.actor import Actor
@@ -24,11 +24,16 @@ from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.data import Dataset, ReplayBuffer
 from polyak.data.datasets.checks import as_actions
 from polyak.data.step import Observations, Step
-from polyak.envs import VecNormalize
+from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.shown import shown_to
-from polyak.hyperparameters.declaration import Count, Fraction, Natural, require
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
 from polyak.kinds.collecting_algorithm import Collection
-from polyak.kinds.network_algorithm import RELOAD
+from polyak.kinds.env_algorithm import GymEnv
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD, Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
+from polyak.learning.learner import Learner
+from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.schedules import Schedule
 
 _ROWS = 8192
@@ -115,7 +120,7 @@ class Apprentice(Actor):
 
 
 @dataclass(eq=False, repr=False)
-class DAgger(BC):
+class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     """DAgger: clones an expert, and asks him what to do where its own mistakes lead (arXiv:1011.0686).
 
     In each round some whole episodes are played, the expert says of every step what he would have done, and the actor
@@ -123,7 +128,18 @@ class DAgger(BC):
     in the replay buffer, whose rewards nothing learns from.
     """
 
+    env: Becomes[GymEnv | str | None, VecEnv | None] = later()
+    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
+    vectorised environment with every wrapper."""
+    learning_rate: NonNegative | Schedule = 1e-3
+    """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
+    stochastic: bool = False
+    """For continuous actions: learn a Gaussian by its likelihood, and act by it, as :class:`~polyak.BC` does."""
+    ent_coef: NonNegative = 0.0
+    """Reward for the entropy of what is learned by likelihood."""
+    l2_coef: NonNegative = 0.0
+    """Penalty on half the sum of squares of all weights."""
     expert: Any = None
     """Whom to ask: a model, or a function of one observation. Models get observations as they were before
     ``VecNormalize``. A model that only predicts needs none, and files hold none."""
@@ -146,15 +162,30 @@ class DAgger(BC):
     """Gradient steps of a round, in passes over all that has been collected."""
     updates_per_round: Count | None = None
     """Gradient steps of a round; ``None``: ``n_epochs`` says how many."""
-    buffer_size: Count = 1_000_000  # type: ignore[misc]  # it does act
+    buffer_size: Count = 1_000_000
     """Steps that the replay buffer holds."""
-    dataset_share: Fraction | None = None  # type: ignore[misc]
+    dataset_share: Fraction | None = None
     """Of each minibatch, the share that comes from ``demonstrations``; ``None`` draws from both as if they were one."""
 
     built_with: ClassVar[Mapping[str, str]] = {
         "env": "use model.set_env(env).",
+        "stochastic": NETWORKS,
         **{name: RELOAD.format(name) for name in ("expert", "demonstrations")},
     }
+    # rounds say when it acts and when it learns, and what came of the actions is not looked at
+    learning_starts: ClassVar[int] = 0  # type: ignore[misc]
+    train_freq: ClassVar[TrainFreq] = _ONE_STEP  # type: ignore[misc]
+    gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
+    n_steps: ClassVar[int] = 1  # type: ignore[misc]
+    overlap: ClassVar[bool] = False  # type: ignore[misc]
+    gamma: ClassVar[float] = 1.0  # type: ignore[misc]
+    prioritized: ClassVar[bool] = False  # type: ignore[misc]
+    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    learner_class: ClassVar[type[Learner]] = BCLearner
+    policies: ClassVar = BC.policies
+    action_spaces: ClassVar = SINGLE_SPACES
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
     needs: ClassVar[tuple[str, ...]] = ("expert",)
     few_updates: ClassVar[bool] = True
     _rounds = 0
@@ -164,18 +195,23 @@ class DAgger(BC):
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
-        small = {"env": "CartPole-v1", "expert": after_the_pole, "buffer_size": 2000}
-        return {**super().trial(), **small, "steps_per_round": 50, "episodes_per_round": 1, "updates_per_round": 4}
+        options = {**super().trial(), "env": "CartPole-v1", "expert": after_the_pole, "buffer_size": 2000}
+        del options["learning_starts"]
+        return {**options, "steps_per_round": 50, "episodes_per_round": 1, "updates_per_round": 4}
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        self._check_not_twice("stochastic")
         able = self.expert is None or callable(self.expert) or hasattr(self.expert, "predict")
         require(able, "expert", self.expert, "it must be a model, or a function of one observation.")
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), "stochastic": self.stochastic}
 
     def _take_up(self, env: Any) -> None:
         if isinstance(env, Dataset):
             raise ValueError(f"env={env!r}: DAgger acts in an environment. Give it the data as demonstrations=.")
-        super(BC, self)._take_up(env)
+        super()._take_up(env)
         self.dataset = self.demonstrations
         for what in ("observation_space", "action_space"):
             if self.dataset is not None and getattr(self.dataset, what) != getattr(self, what):
@@ -185,7 +221,7 @@ class DAgger(BC):
                 )
 
     def _check_ready(self) -> None:
-        super(BC, self)._check_ready()
+        super()._check_ready()
         if self.expert is None:
             raise ValueError("expert=None: there is nobody to ask. Pass one: `DAgger.load(path, env=..., expert=...)`.")
 

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.data import Dataset, ReplayBuffer, Transition
+from polyak.data import Dataset, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, later
 from polyak.kinds.network_algorithm import NETWORKS, Part
-from polyak.kinds.offline import DatasetAlgorithm, RewardScaling
+from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
@@ -109,7 +109,7 @@ class DecisionTransformerLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class DecisionTransformer(DatasetAlgorithm):
+class DecisionTransformer(OfflineAlgorithm):
     """Decision Transformer: a sequence model of actions that is asked for a return (arXiv:2106.01345).
 
     :meth:`predict` keeps the last steps as its ``state``, as a policy with memory does. What is asked for should fall
@@ -149,10 +149,9 @@ class DecisionTransformer(DatasetAlgorithm):
         **dict.fromkeys(("return_scale", "gamma"), "the dataset has been read with it. Make a new model."),
     }
     # it draws sequences, whose returns it scales by return_scale
-    replay_buffer_class: ClassVar[None] = None  # type: ignore[misc]
     replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    n_runners: ClassVar[int] = 0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
@@ -166,8 +165,6 @@ class DecisionTransformer(DatasetAlgorithm):
     # -- the dataset ---------------------------------------------------------------------------------------------------
 
     def _take_up(self, env: Any) -> None:
-        if not isinstance(env, Dataset):
-            raise ValueError(_NO_ENVIRONMENT.format(env=env))
         super()._take_up(env)
         assert self.dataset is not None
         returns = self.dataset.returns_to_go(self.gamma)
@@ -178,20 +175,11 @@ class DecisionTransformer(DatasetAlgorithm):
         if self.max_episode_steps is None:
             self.max_episode_steps = int(self.dataset.lengths.max())
 
-    def _check_ready(self) -> None:
-        if self._acts and self.env is not None:
-            raise ValueError(_NO_ENVIRONMENT.format(env=self.env))
-        super()._check_ready()
-
     def _columns(self) -> tuple[Column, ...]:
         return Column("returns_to_go", np.float32), Column("timesteps", np.int64)
 
     def _buffer_options(self) -> dict[str, Any]:
         return {"reduce": Sequence(self.context_length)}
-
-    def _make_replay_buffer(self) -> ReplayBuffer:
-        """The smallest there can be, since it never learns by acting."""
-        return self._make_buffer(self.context_length * self.n_envs, self.n_envs)
 
     def _replay_dataset(self) -> None:
         assert self.dataset is not None
@@ -231,7 +219,7 @@ class DecisionTransformer(DatasetAlgorithm):
         self._ask()
         return super().predict(observation, *args, **kwargs)
 
-    predict.__doc__ = DatasetAlgorithm.predict.__doc__
+    predict.__doc__ = OfflineAlgorithm.predict.__doc__
 
     def with_rewards(self, state: tuple[np.ndarray, ...] | None, rewards: Any) -> tuple[np.ndarray, ...] | None:
         """The ``state`` that :meth:`predict` returned, once the rewards of its actions are known.
@@ -266,9 +254,3 @@ class DecisionTransformer(DatasetAlgorithm):
         settings="decision_transformer.yml",
         title="Decision Transformer",
     )
-
-
-_NO_ENVIRONMENT = (
-    "env={env!r}: a DecisionTransformer learns from a dataset alone, and not by acting. Give it a polyak.data.Dataset, "
-    "such as collect(env, policy, n) records; IQL and AWAC go on by acting."
-)

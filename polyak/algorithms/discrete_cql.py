@@ -17,8 +17,9 @@ from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later
 from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.off_policy import TrainFreq
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, Objective
 
@@ -77,6 +78,8 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
     target_update_interval: Count = 1
     """Gradient steps between two target updates; environment steps where it learns by acting."""
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
+    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     exploration_initial_eps: Fraction = 0.05
     """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
     already."""

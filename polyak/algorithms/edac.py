@@ -9,18 +9,22 @@ Shapes: B batch rows, A action dimensions, N critics.
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithms.sac import SAC, SACLearner
+from polyak.algorithms.sac import SAC, SACLearner, check_temperature, parse_ent_coef
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Count, NonNegative, require
-from polyak.kinds.network_algorithm import NETWORKS
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
+from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, Update
+from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
+from polyak.noise import ActionNoise
 
 TINY = 1e-10
 """Added to the lengths of slopes: a critic that is flat somewhere has no direction there."""
@@ -77,7 +81,7 @@ class EDACLearner(SACLearner):
 
 
 @dataclass(eq=False, repr=False)
-class EDAC(OfflineAlgorithm, SAC):
+class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """Ensemble-Diversified Actor Critic: SAC with many critics that are kept apart (arXiv:2110.01548).
 
     With ``eta=0`` it is SAC-N.
@@ -86,24 +90,59 @@ class EDAC(OfflineAlgorithm, SAC):
     _: KW_ONLY
     n_critics: Count = 10
     """Critics in the ensemble, N. Of SAC-N the authors need up to 500."""
+    ent_coef: NonNegative | str = "auto"
+    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
+    target_entropy: float | Literal["auto"] = "auto"
+    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    target_update_interval: Count = 1
+    """Gradient steps between two target updates."""
     eta: NonNegative = 1.0
     """Weight of the term that keeps the critics' slopes apart, relative to squared errors; 0: there is none."""
+    learning_rates: PartRates | None = None
+    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+    use_sde: bool = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+    use_sde_at_warmup: bool = False
+    """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics",), NETWORKS)
     learner_class: ClassVar[type[Learner]] = EDACLearner
+    policies: ClassVar = SAC.policies
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
+    log_ent_coef = Part("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        parse_ent_coef(self.ent_coef)
+        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
         self._check_not_twice("n_critics")
         fix = "a single critic has no other to be kept apart from. Use n_critics=2 or more, or eta=0."
         require(self.n_critics > 1 or self.eta == 0, "eta", self.eta, fix)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        check_temperature(self, name, before)
+
+    def _turn_dials(self) -> None:
+        super()._turn_dials()
+        set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "n_critics": 3}
 
     def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "n_critics": self.n_critics}
+        return {**super()._policy_options(), "n_critics": self.n_critics, "use_sde": self.use_sde}
 
     card: ClassVar[Card] = Card(
         idea="SAC with the smallest of many critics, which are kept apart; SAC-N",

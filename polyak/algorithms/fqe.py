@@ -30,7 +30,7 @@ from polyak.evaluation.off_policy.policy_actions import can_act, choices_of
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import Count, Fraction, Only, require
 from polyak.kinds.network_algorithm import NETWORKS, Part
-from polyak.kinds.offline import DatasetAlgorithm
+from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy
@@ -106,7 +106,7 @@ class FQELearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class FQE(DatasetAlgorithm):
+class FQE(OfflineAlgorithm):
     """Fitted Q Evaluation: what a given policy would earn, learned from a dataset that others recorded
     (arXiv:1903.08738).
 
@@ -116,6 +116,11 @@ class FQE(DatasetAlgorithm):
     """
 
     _: KW_ONLY
+    gamma: Fraction = 0.99
+    """Discount factor, in [0, 1]."""
+    prioritized: bool | dict[str, Any] = False
+    """Replay transitions of large temporal-difference error more often, and weigh their losses less (arXiv:1511.05952).
+    A dict sets ``kind``, ``alpha``, ``beta``, ``final_beta`` and ``eps``, as for :class:`~polyak.DQN`."""
     target: Annotated[Any, Only("a model, anything else with predict(), or a function", can_act)] | None = None
     """The policy to evaluate: a model, anything else with ``predict``, or a function of one observation."""
     deterministic: bool = False
@@ -135,6 +140,7 @@ class FQE(DatasetAlgorithm):
         "n_critics": NETWORKS,
         **dict.fromkeys(("target", "deterministic", "n_samples"), "the dataset holds its choices. Make a new model."),
     }
+    n_runners: ClassVar[int] = 0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
@@ -168,11 +174,6 @@ class FQE(DatasetAlgorithm):
         return {**super()._policy_options(), "n_critics": self.n_critics}
 
     # -- the dataset, and what the policy does in it -------------------------------------------------------------------
-
-    def _take_up(self, env: Any) -> None:
-        fix = "FQE learns from a dataset alone. Pass a polyak.data.Dataset, such as collect(env, behaviour) records."
-        require(isinstance(env, Dataset), "env", env, fix)
-        super()._take_up(env)
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
         """Refused: an environment would tell what a policy earns, without an estimate."""

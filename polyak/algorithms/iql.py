@@ -18,6 +18,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive
 from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
 from polyak.nn.catalog import policy_aliases
@@ -126,7 +127,7 @@ _FALLING = CosineSchedule(3e-4)
 
 
 @dataclass(eq=False, repr=False)
-class IQL(OfflineAlgorithm):
+class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """Implicit Q-Learning: offline learning that never asks about actions nobody took (arXiv:2110.06169).
 
     The actor is a Gaussian around tanh of its network, with deviations that do not depend on the state, as the authors

@@ -14,20 +14,24 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
+from polyak.algorithms.td3 import TD3Learner, smoothed
 from polyak.cards import Card, Search, tune
 from polyak.data import Column, Dataset, ReplayBuffer, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dim
-from polyak.hyperparameters.declaration import NonNegative, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
+from polyak.kinds.network_algorithm import Part
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Dial, Learner, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
+from polyak.noise import ActionNoise
 from polyak.schedules import Schedule
 
 NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
@@ -126,7 +130,7 @@ class ReBRACLearner(TD3Learner):
 
 
 @dataclass(eq=False, repr=False)
-class ReBRAC(OfflineAlgorithm, TD3):
+class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """ReBRAC: TD3+BC with penalties in actor and critics, and normalised critics (arXiv:2305.09836).
 
     The authors' minibatches have 1024 transitions (``batch_size``), and their discount in AntMaze is 0.999 (``gamma``).
@@ -138,6 +142,16 @@ class ReBRAC(OfflineAlgorithm, TD3):
     learning_rate: NonNegative | Schedule = 1e-3
     """Step size of actor and critics, or a function of the progress that remains (1 -> 0): the authors' but in Adroit,
     where it is 3e-4."""
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    policy_delay: Count = 2
+    """Critic steps per step of the actor and the targets."""
+    target_policy_noise: NonNegative = 0.2
+    """Standard deviation of the noise that smooths the target actions."""
+    target_noise_clip: NonNegative = 0.5
+    """Largest such noise."""
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     actor_bc_coef: NonNegative = 0.01
     """Weight of the actor's squared distance from the recorded actions, beta_1. The authors' lie between 0.0005 and
     1."""
@@ -150,6 +164,12 @@ class ReBRAC(OfflineAlgorithm, TD3):
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="deterministic", critic=NormalisedCritic, net_arch=[256, 256, 256]
     )
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+    actor = Part("policy.actor")
+    actor_target = Part("policy.actor_target")
+    critic = Part("policy.critic")
+    critic_target = Part("policy.critic_target")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

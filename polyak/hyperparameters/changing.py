@@ -59,7 +59,7 @@ def make_changeable(cls: type) -> None:
     if "_is_changeable" in vars(cls):
         return
     setattr(cls, "_is_changeable", True)  # noqa: B010  # of this class alone
-    defaults = {f.name: f.default for f in fields(cls)} | {name: getattr(cls, name) for name in left_out(cls)}
+    defaults = {f.name: f.default for f in fields(cls)} | {name: getattr(cls, name, MISSING) for name in left_out(cls)}
     for name in defaults.keys() - FREE:
         found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
         own = isinstance(found, Changeable) and found.default is defaults[name]

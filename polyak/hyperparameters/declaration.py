@@ -103,9 +103,11 @@ def declared(cls: type) -> Mapping[str, Any]:
 
 
 def left_out(cls: type) -> frozenset[str]:
-    """Fields of the classes above that a class has no use for: it declares them as ``ClassVar``, with their values."""
+    """Arguments of related algorithms that a class has no use for: fields of the classes above that it declares as
+    ``ClassVar``, with their values, and what it or one of them names in ``goes_without`` and has no field for."""
     above = {f.name for base in cls.__mro__[1:] if is_dataclass(base) for f in fields(base)}
-    return frozenset(above - {f.name for f in fields(cls)})
+    named = {name for base in cls.__mro__ for name in vars(base).get("goes_without", ())}
+    return frozenset((above | named) - {f.name for f in fields(cls)})
 
 
 def fitted(name: str, value: Any, declaration: Any) -> Any:
@@ -207,7 +209,7 @@ def _hint(name: str, value: Any, declaration: Any) -> str:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-_NO_USE = "the algorithms that it is derived from have such an argument, but it has no use for one. Leave it out."
+_NO_USE = "related algorithms have such an argument, but it has no use for one. Leave it out."
 
 
 def check_names(cls: type, given: Iterable[str]) -> None:

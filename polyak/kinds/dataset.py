@@ -1,20 +1,230 @@
 """Learning from a dataset: instead of an environment, beside it, and before it.
 
 A model that is given a :class:`~polyak.data.Dataset` as its ``env`` learns from that alone, and its time is counted in
-gradient steps. Given an environment later (``set_env``), the same model acts: from then on minibatches come from both,
-and time is counted in environment steps.
+gradient steps. What is here suffices for that. An off-policy algorithm adds acting: given an environment later
+(:meth:`LearnsFromData.set_env`), the same model continues there. From then on minibatches come from both, and time is
+counted in environment steps.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from torch import Tensor
 
 from polyak.callbacks.callback import BaseCallback, EvalCallback, MaybeCallback
-from polyak.data import Dataset
-from polyak.hyperparameters.declaration import require
-from polyak.kinds.env_algorithm import SpaceError
+from polyak.checkpoint.saved import Saved, join_state, split_state
+from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer
+from polyak.data.replay_memory import ReplayMemory
+from polyak.data.sampling.reduce import NStep, Sequence
+from polyak.data.step import Step
+from polyak.experience.samplers import make_prioritized
+from polyak.hyperparameters.declaration import HyperparameterError, require
+from polyak.kinds.collecting_algorithm import Collecting
+from polyak.kinds.env_algorithm import GymEnv, Recipe, SpaceError
+from polyak.kinds.held import Held
+from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.schedules import is_constant
 
 CHUNK = 500
 """Gradient steps between two looks at the clock, where no callback asks for more."""
+
+
+class LearnsFromData(Collecting):
+    """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
+
+    saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
+    # Not annotated, since they are hyper-parameters only where a subclass declares them.
+    batch_size, gamma, optimize_memory_usage = 256, 1.0, False
+    n_steps = cast("int | tuple[int, int]", 1)
+    prioritized = cast("bool | dict[str, Any]", False)
+    replay_buffer_kwargs = cast("dict[str, Any] | None", None)
+    dataset_share = cast("float | None", None)
+    priorities: ClassVar[Mapping[str, Any]] = {}
+    """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    replay_buffer = Held[ReplayBuffer | None]("memory.own")
+    """Its own experience."""
+    dataset = Held[Dataset | None]("memory.dataset")
+    """What it learns from besides its own experience."""
+    data_buffer = Held[ReplayBuffer | None]("memory.recorded")
+    """The dataset as it is replayed."""
+
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        self.memory = ReplayMemory()
+        super().__post_init__(_init_setup_model)
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def _take_up(self, env: Any) -> None:
+        if not isinstance(env, Dataset):
+            return super()._take_up(env)
+        self._check_action_space(env.action_space)
+        self.dataset = env
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        if (recurrence := self.policy.recurrence) is not None:
+            memory = tuple(self.policy.initial_memory(1) or ())
+            self.learner.rows_of = SequenceRows(recurrence.burn_in, recurrence.length, self._one_n_steps, memory)
+
+    @property
+    def _one_n_steps(self) -> int:
+        """``n_steps`` of sequences, which take one number."""
+        require(isinstance(self.n_steps, int), "n_steps", self.n_steps, "sequences take one number of steps.")
+        return cast(int, self.n_steps)
+
+    def _card(self) -> dict[str, str]:
+        return {**super()._card(), **({} if self.dataset is None else {"dataset": repr(self.dataset)})}
+
+    @property
+    def _acts(self) -> bool:
+        return self.dataset is None or self.env is not None
+
+    @property
+    def learns_offline(self) -> bool:
+        """Whether it has a dataset and no environment."""
+        return not self._acts
+
+    def set_dataset(self, dataset: Dataset) -> None:
+        """Learn from these transitions, too: those of its own experience are replayed beside them.
+
+        Args:
+            dataset: of the model's spaces: see :meth:`~polyak.data.Dataset.for_env`.
+
+        Raises:
+            ValueError: it has others.
+        """
+        check_spaces(dataset, self)
+        self.dataset = dataset
+        self._check_mixture()
+        self._replay_dataset()
+
+    def _check_mixture(self) -> None:
+        """Refuse priorities where minibatches come from two buffers: neither knows how the other's rows compare."""
+        if self.dataset is not None and self.env is not None:
+            fix = "a model that learns from a dataset and by acting draws uniformly. Use prioritized=False."
+            require(not self.prioritized, "prioritized", self.prioritized, fix)
+
+    def _replay_dataset(self) -> None:
+        """Fill a buffer with what the dataset holds: in memory, or in a temporary file where it does not fit."""
+        assert self.dataset is not None
+        try:
+            buffer = self._make_buffer(len(self.dataset), n_envs=1)
+        except InsufficientMemoryError:
+            buffer = self._make_buffer(len(self.dataset), n_envs=1, storage_device="disk")
+        blank = tuple(self.policy.initial_memory(1) or ())  # no dataset has recurrent states: sequences begin afresh
+        buffer.fill(self.dataset, self.policy.codec.from_env, self._reward_of_data, blank=blank)
+        self.data_buffer = buffer
+
+    def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
+        """A replay buffer as the hyper-parameters describe it, but for some options."""
+        return ReplayBuffer(
+            size,
+            self.observation_space,
+            self.action_space,
+            device=self.device,
+            n_envs=n_envs,
+            optimize_memory_usage=self.optimize_memory_usage,
+            **self._column_options(),
+            **{**self._buffer_options(), **options},
+        )
+
+    def _buffer_options(self) -> dict[str, Any]:
+        """Arguments of the replay buffer besides those that every one has."""
+        many: dict[str, Any] = {} if self.n_steps == 1 else {"n_steps": self.n_steps, "gamma": self.gamma}
+        if (recurrence := self.policy.recurrence) is not None:
+            fix = "a recurrent policy draws sequences as its own max_seq_len and burn_in say: leave it out."
+            own = (self.replay_buffer_kwargs or {}).get("reduce")
+            require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
+            n_step = NStep(self._one_n_steps, self.gamma)
+            many = {"reduce": Sequence(recurrence.length + n_step.n_steps - 1, recurrence.burn_in, n_step)}
+        return {**(self.replay_buffer_kwargs or {}), **many, **self._sampler_options()}
+
+    def _sampler_options(self) -> dict[str, Any]:
+        """The argument of the replay buffer that ``prioritized`` stands for, if any."""
+        if not self.prioritized:
+            return {}
+        fix = "replay_buffer_kwargs names a sampler, too: leave out one of them."
+        require("sampler" not in (self.replay_buffer_kwargs or {}), "prioritized", self.prioritized, fix)
+        options = self.priorities if self.prioritized is True else self.prioritized
+        try:
+            return {"sampler": make_prioritized(**options)}
+        except (TypeError, ValueError) as error:
+            raise HyperparameterError(f"prioritized={self.prioritized!r} cannot be used: {error}") from None
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        return timesteps, self.batch_size
+
+    def _reward_of_data(self, rewards: np.ndarray) -> np.ndarray:
+        """What is learned from instead of rewards [B], of the dataset and of environments alike."""
+        return rewards
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        """The one place where steps enter the buffer."""
+        replay_buffer.record(step)
+
+    def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
+        if self.env is None and self.dataset is not None:
+            env = self._as_vec_env(env)
+            self.n_envs = env.num_envs
+        super().set_env(env, force_reset)
+        self._check_mixture()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
+        return learn_from_data(self, callback, log_interval)
+
+    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+        """Sample minibatches and learn from them.
+
+        Args:
+            gradient_steps: how many.
+            batch_size: transitions in each.
+        """
+        self.policy.set_training_mode(True)
+        self._turn_dials()
+        memory, normalizer, late = self.memory, self._vec_normalize_env, self._gathers_late
+        memory.prioritized.anneal(1 - self._current_progress_remaining)
+        metrics: dict[str, list[Tensor]] = {}
+        if (recurrence := self.policy.recurrence) is not None:
+            batch_size = max(1, batch_size // recurrence.length)  # of sequences
+        batches = memory.batches(batch_size, self.gamma, gradient_steps, self.dataset_share, normalizer, late)
+        for batch, indices in self._split.sample.timing(batches):
+            update = self.learner.learn(batch)
+            if self.learns_offline:
+                self._on_step()
+            if indices is not None and update.td_error is not None:
+                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+            for name, value in update.metrics.items():
+                metrics.setdefault(name, []).append(value)
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._record_means(metrics)
+
+    def _on_step(self) -> None:
+        """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        if "replay_buffer" in include and self.learns_offline:
+            assert self.data_buffer is not None
+            saved.info["replay"], saved.replay = split_state(self.data_buffer.drawing_state())
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if resume and "replay" in saved.info and self.learns_offline:
+            assert self.data_buffer is not None
+            self.data_buffer.load_drawing_state(join_state(saved.info["replay"], saved.replay))
+
+    def _enter(self, saved: Saved, env: Any) -> None:
+        super()._enter(saved, None if isinstance(env, Dataset) else env)
+        if isinstance(env, Dataset):
+            check_spaces(env, self)
+            self.dataset = env
 
 
 def check_spaces(dataset: Dataset, model: Any) -> None:

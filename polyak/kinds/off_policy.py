@@ -19,32 +19,26 @@ from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gs
 from polyak.collecting.tensors.replay import TensorReplay
 from polyak.collecting.tensors.rows import on_host
 from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
-from polyak.data import Dataset, HerReplayBuffer, InsufficientMemoryError, ReplayBuffer
+from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
-from polyak.data.replay_memory import ReplayMemory
 from polyak.data.replay_state import EXTRAS
-from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.wrappers.layers import frozen
-from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
-    HyperparameterError,
     Natural,
     Only,
     later,
     require,
 )
-from polyak.kinds.collecting_algorithm import Collecting, Collection
-from polyak.kinds.dataset import check_spaces, learn_from_data, watched
+from polyak.kinds.collecting_algorithm import Collection
+from polyak.kinds.dataset import LearnsFromData, watched
 from polyak.kinds.env_algorithm import GymEnv, Recipe
-from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
-from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise
 
@@ -57,7 +51,7 @@ GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= 
 
 
 @dataclass(eq=False, repr=False)
-class OffPolicyAlgorithm(Collecting):
+class OffPolicyAlgorithm(LearnsFromData):
     """Algorithms that learn from a replay buffer, a dataset, or both."""
 
     env: Becomes[GymEnv | Dataset | Recipe | None, VecEnv | None] = later()
@@ -108,20 +102,10 @@ class OffPolicyAlgorithm(Collecting):
     action_noise = cast("ActionNoise | None", None)
     use_sde, use_sde_at_warmup, sde_sample_freq = False, False, -1
     raw_experience: ClassVar[bool] = True
-    priorities: ClassVar[Mapping[str, Any]] = {}
-    """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that nobody must be told."""
-    saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
     _empty_at = 0
     """Environment steps at which the buffer that is being filled was empty."""
-    replay_buffer = Held[ReplayBuffer | None]("memory.own")
-    dataset = Held[Dataset | None]("memory.dataset")
-    data_buffer = Held[ReplayBuffer | None]("memory.recorded")
-
-    def __post_init__(self, _init_setup_model: bool) -> None:
-        self.memory = ReplayMemory()
-        super().__post_init__(_init_setup_model)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -137,20 +121,9 @@ class OffPolicyAlgorithm(Collecting):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
-    def _take_up(self, env: Any) -> None:
-        if not isinstance(env, Dataset):
-            return super()._take_up(env)
-        self._check_action_space(env.action_space)
-        self.dataset = env
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-
     def _setup_model(self) -> None:
         self.replay_buffer = None
         super()._setup_model()
-        if (recurrence := self.policy.recurrence) is not None:
-            require(isinstance(self.n_steps, int), "n_steps", self.n_steps, "sequences take one number of steps.")
-            memory = tuple(self.policy.initial_memory(1) or ())
-            self.learner.rows_of = SequenceRows(recurrence.burn_in, recurrence.length, cast(int, self.n_steps), memory)
         if self.env is not None:
             self.replay_buffer = self._make_replay_buffer()
             self._check_overlap()
@@ -187,7 +160,7 @@ class OffPolicyAlgorithm(Collecting):
             )
 
     def _why_numpy(self) -> str | None:
-        if type(self)._store is not OffPolicyAlgorithm._store:
+        if type(self)._store is not LearnsFromData._store:
             return "it stores steps in its own way"
         if self.replay_buffer_class is not None or self.replay_buffer_kwargs:
             return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
@@ -237,30 +210,6 @@ class OffPolicyAlgorithm(Collecting):
             **self._sampler_options(),
         )
 
-    def _buffer_options(self) -> dict[str, Any]:
-        """Arguments of the replay buffer besides those that every one has."""
-        many: dict[str, Any] = {"n_steps": self.n_steps, "gamma": self.gamma} if self.n_steps != 1 else {}
-        if (recurrence := self.policy.recurrence) is not None:
-            assert isinstance(self.n_steps, int)
-            fix = "a policy that remembers draws sequences as its own max_seq_len and burn_in say: leave it out."
-            own = (self.replay_buffer_kwargs or {}).get("reduce")
-            require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
-            n_step = NStep(self.n_steps, self.gamma)
-            many = {"reduce": Sequence(recurrence.length + self.n_steps - 1, recurrence.burn_in, n_step)}
-        return {**(self.replay_buffer_kwargs or {}), **many, **self._sampler_options()}
-
-    def _sampler_options(self) -> dict[str, Any]:
-        """The argument of the replay buffer that ``prioritized`` stands for, if any."""
-        if not self.prioritized:
-            return {}
-        fix = "replay_buffer_kwargs names a sampler, too: leave out one of them."
-        require("sampler" not in (self.replay_buffer_kwargs or {}), "prioritized", self.prioritized, fix)
-        options = self.priorities if self.prioritized is True else self.prioritized
-        try:
-            return {"sampler": make_prioritized(**options)}
-        except (TypeError, ValueError) as error:
-            raise HyperparameterError(f"prioritized={self.prioritized!r} cannot be used: {error}") from None
-
     def _masks_found(self) -> None:
         assert self.replay_buffer is not None
         if self._rows_have_masks:
@@ -290,11 +239,7 @@ class OffPolicyAlgorithm(Collecting):
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         before, runner = self.env, self.runner
-        if self.learns_offline:
-            env = self._as_vec_env(env)
-            self.n_envs = env.num_envs
         super().set_env(env, force_reset)
-        self._check_mixture()
         if self.replay_buffer is None:
             self.replay_buffer = self._make_replay_buffer()
         elif isinstance(self.replay_buffer, HerReplayBuffer):
@@ -324,57 +269,11 @@ class OffPolicyAlgorithm(Collecting):
             )
         self._renew_replay_buffer()
 
-    # -- a dataset -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _acts(self) -> bool:
-        return self.dataset is None or self.env is not None
-
-    @property
-    def learns_offline(self) -> bool:
-        """Whether it has a dataset and no environment."""
-        return not self._acts
-
-    def set_dataset(self, dataset: Dataset) -> None:
-        """Learn from these transitions, too: those of its own experience are replayed beside them.
-
-        Args:
-            dataset: of the model's spaces: see :meth:`~polyak.data.Dataset.for_env`.
-
-        Raises:
-            ValueError: it has others.
-        """
-        check_spaces(dataset, self)
-        self.dataset = dataset
-        self._check_mixture()
-        self._replay_dataset()
-
-    def _check_mixture(self) -> None:
-        """Refuse priorities where minibatches come from two buffers: neither knows how the other's rows compare."""
-        if self.dataset is not None and self.env is not None:
-            fix = "a model that learns from a dataset and by acting draws uniformly. Use prioritized=False."
-            require(not self.prioritized, "prioritized", self.prioritized, fix)
-
-    def _replay_dataset(self) -> None:
-        """Fill a buffer with what the dataset holds: in memory, or in a temporary file where it does not fit."""
-        assert self.dataset is not None
-        try:
-            buffer = self._make_buffer(len(self.dataset), n_envs=1)
-        except InsufficientMemoryError:
-            buffer = self._make_buffer(len(self.dataset), n_envs=1, storage_device="disk")
-        blank = tuple(self.policy.initial_memory(1) or ())  # no dataset has recurrent states: sequences begin afresh
-        buffer.fill(self.dataset, self.policy.codec.from_env, self._reward_of_data, blank=blank)
-        self.data_buffer = buffer
-
-    def _reward_of_data(self, rewards: np.ndarray) -> np.ndarray:
-        """What is learned from instead of rewards [B], of the dataset and of environments alike."""
-        return rewards
-
     # -- before learning -----------------------------------------------------------------------------------------------
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         if self.learns_offline:
-            return timesteps, self.batch_size
+            return super()._expected_updates(timesteps)
         freq = self.train_freq
         training = max(timesteps - max(self.learning_starts - self.num_timesteps, 0), 0)
         if self.gradient_steps < 0:
@@ -457,7 +356,7 @@ class OffPolicyAlgorithm(Collecting):
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""
         if self.learns_offline:
-            return learn_from_data(self, callback, log_interval)
+            return super()._iterate(callback, log_interval)
         assert self.replay_buffer is not None
         rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
         if rollout.continue_training and (steps := self._updates_due(rollout)) > 0:
@@ -599,10 +498,6 @@ class OffPolicyAlgorithm(Collecting):
             self._log_episodes_in_tensors(log_interval)
         collection.pending = None
 
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        """The one place where steps enter the buffer."""
-        replay_buffer.record(step)
-
     def _count_episodes(self, step: Step, log_interval: int | None) -> int:
         """Note the episodes that ended: counter and log tables."""
         ended = int(np.count_nonzero(step.dones))
@@ -619,43 +514,7 @@ class OffPolicyAlgorithm(Collecting):
         if log_interval is not None and self._episode_num // log_interval > before // log_interval:
             self.dump_logs()
 
-    def _on_step(self) -> None:
-        """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
-
-    # -- learning ------------------------------------------------------------------------------------------------------
-
-    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
-        """Sample minibatches and learn from them.
-
-        Args:
-            gradient_steps: how many.
-            batch_size: transitions in each.
-        """
-        self.policy.set_training_mode(True)
-        self._turn_dials()
-        memory, normalizer, late = self.memory, self._vec_normalize_env, self._gathers_late
-        memory.prioritized.anneal(1 - self._current_progress_remaining)
-        metrics: dict[str, list[torch.Tensor]] = {}
-        if (recurrence := self.policy.recurrence) is not None:
-            batch_size = max(1, batch_size // recurrence.length)  # of sequences
-        batches = memory.batches(batch_size, self.gamma, gradient_steps, self.dataset_share, normalizer, late)
-        for transition, indices in self._split.sample.timing(batches):
-            update = self.learner.learn(transition)
-            if self.learns_offline:
-                self._on_step()
-            if indices is not None and update.td_error is not None:
-                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
-            for name, value in update.metrics.items():
-                metrics.setdefault(name, []).append(value)
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self._record_means(metrics)
-
     # -- logging and files ---------------------------------------------------------------------------------------------
-
-    def _card(self) -> dict[str, str]:
-        dataset = getattr(self, "dataset", None)
-        return {**super()._card(), **({} if dataset is None else {"dataset": repr(dataset)})}
 
     def dump_logs(self) -> None:
         self._write_logs(**({} if self.learns_offline else {"episodes": self._episode_num}))
@@ -672,28 +531,16 @@ class OffPolicyAlgorithm(Collecting):
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
-        if "replay_buffer" in include and self.learns_offline:
-            assert self.data_buffer is not None
-            saved.info["replay"], saved.replay = split_state(self.data_buffer.drawing_state())
-        elif "replay_buffer" in include:
+        if "replay_buffer" in include and not self.learns_offline:
             require(self.replay_buffer is not None, "include", ["replay_buffer"], "this model has no replay buffer.")
             assert self.replay_buffer is not None
             saved.info["replay"], saved.replay = split_state(self.replay_buffer.state_dict())
 
     def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._go_on(saved, resume, force_reset)
-        if resume and "replay" in saved.info and self.learns_offline:
-            assert self.data_buffer is not None
-            self.data_buffer.load_drawing_state(join_state(saved.info["replay"], saved.replay))
-        elif resume and saved.replay:
+        if resume and saved.replay and not self.learns_offline:
             state = join_state(saved.info["replay"], saved.replay)
             self._make_room(state).load_state_dict(state)
-
-    def _enter(self, saved: Saved, env: Any) -> None:
-        super()._enter(saved, None if isinstance(env, Dataset) else env)
-        if isinstance(env, Dataset):
-            check_spaces(env, self)
-            self.dataset = env
 
     def save_replay_buffer(self, path: Any) -> None:
         """Write the replay buffer's filled part to a file, without pickle.

@@ -3,19 +3,20 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 import torch
+from typing_extensions import Self
 
-from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
+from polyak.callbacks.callback import MaybeCallback
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
-from polyak.distributed.runners import Transport
-from polyak.envs import VecNormalize
-from polyak.hyperparameters.declaration import require
-from polyak.kinds.env_algorithm import FROM_DATA
-from polyak.kinds.network_algorithm import NETWORKS
+from polyak.envs import VecEnv, VecNormalize
+from polyak.hyperparameters.declaration import Becomes, Count, later, require
+from polyak.kinds.dataset import LearnsFromData, watched
+from polyak.kinds.env_algorithm import FROM_DATA, GymEnv
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.nn.networks.encoders import default_extractor
 from polyak.nn.networks.standardised import StandardisedExtractor, can_be_standardised
@@ -26,16 +27,29 @@ BATCH = 8192
 
 
 @dataclass(eq=False, repr=False)
-class OfflineAlgorithm(OffPolicyAlgorithm):
+class OfflineAlgorithm(LearnsFromData):
     """Algorithms that are made to learn from a :class:`~polyak.data.Dataset`, given as ``env``.
 
-    Given an environment afterwards (``set_env``), the same model goes on learning by acting.
+    Time is counted in gradient steps. One that is an :class:`~polyak.kinds.off_policy.OffPolicyAlgorithm`, too,
+    continues by acting once it is given an environment (``set_env``). Others act in none, and have no arguments for
+    that.
     """
 
+    env: Becomes[Dataset | GymEnv | str | None, VecEnv | None] = later()
+    """The :class:`~polyak.data.Dataset` to learn from; ``None`` for a model that only predicts. An algorithm that can
+    act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while there is
+    none."""
     _: KW_ONLY
+    batch_size: Count = 256
+    """Transitions per gradient step."""
+    optimize_memory_usage: bool = False
+    """Store each observation once instead of twice; the samples are the same."""
+    replay_buffer_kwargs: dict[str, Any] | None = None
+    """Further arguments of the :class:`~polyak.data.ReplayBuffer` that transitions are drawn from, such as
+    ``storage_device``."""
     normalize_observations: bool = True
     """Standardise what the networks read by the mean and standard deviation of the dataset's observations, which are
-    kept in the model. Pictures are left as they are."""
+    kept in the model. Images are left as they are."""
     reward_scaling: RewardScaling | tuple[float, float] = "none"
     """What is learned from instead of rewards: ``"standard"`` subtracts their mean and divides by their standard
     deviation; ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the
@@ -46,17 +60,87 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = {
         "normalize_observations": NETWORKS,
         "reward_scaling": "the networks have learned in units of it. Make a new model.",
+        **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "replay_buffer_kwargs", "prioritized")},
     }
+    goes_without: ClassVar[tuple[str, ...]] = (
+        *(field.name for field in fields(OffPolicyAlgorithm)),
+        *LearnsFromData.explores_by,
+    )
     # Not annotated: not a hyper-parameter.
     reward_affine = 1.0, 0.0
     """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
+
+    @property
+    def _never_acts(self) -> bool:
+        """Whether a dataset is all that it can learn from."""
+        return not isinstance(self, OffPolicyAlgorithm)
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self._sampler_options()
+
+    def _take_up(self, env: Any) -> None:
+        if self._never_acts and not isinstance(env, Dataset):
+            self._refuse(env)
+        super()._take_up(env)
+
+    def _check_ready(self) -> None:
+        if self._never_acts and self.env is not None:
+            self._refuse(self.env)
+        super()._check_ready()
+
+    def _refuse(self, env: Any) -> NoReturn:
+        raise ValueError(
+            f"env={env!r:.200} cannot be used: {type(self).__name__} learns from a dataset alone, and not by acting. "
+            "Give it a polyak.data.Dataset, such as collect(env, policy, n) records. DAgger asks an expert while it "
+            "acts; IQL and AWAC continue by acting."
+        )
 
     def _setup_model(self) -> None:
         if self.dataset is not None:
             self.reward_affine = affine(self.reward_scaling, self.dataset)
         super()._setup_model()
-        if self.dataset is not None and self._standardises:
-            self._measure_observations(part.observations for part in self.dataset.chunks(BATCH))
+        if self.dataset is not None:
+            if self.data_buffer is None:
+                self._replay_dataset()
+            if self._standardises:
+                self._measure_observations(part.observations for part in self.dataset.chunks(BATCH))
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 4,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        *,
+        eval_env: GymEnv | str | None = None,
+        eval_freq: int | None = None,
+        n_eval_episodes: int = 10,
+    ) -> Self:
+        """Train: draw minibatches from the dataset and make a gradient step with each, log, and evaluate.
+
+        Args:
+            total_timesteps: gradient steps to make; environment steps once the model acts.
+            callback: called at every step; a function, a callback object, or a list of them.
+            log_interval: iterations of 500 gradient steps between two log tables, or episodes once the model acts;
+                ``None`` for none.
+            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
+            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
+            progress_bar: show one; needs ``polyak[extra]``.
+            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
+            eval_freq: steps between two evaluations; ``None``: ten in all.
+            n_eval_episodes: episodes of each.
+
+        Returns:
+            the model itself.
+
+        Raises:
+            ValueError: the model has nothing to learn from, or an argument is out of range.
+        """
+        callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     # -- rewards -------------------------------------------------------------------------------------------------------
 
@@ -116,28 +200,7 @@ class OfflineAlgorithm(OffPolicyAlgorithm):
     @classmethod
     def trial(cls) -> dict[str, Any]:
         options = super().trial()
-        return {**options, "env": _sample(options["env"])}
-
-
-@dataclass(eq=False, repr=False)
-class DatasetAlgorithm(OfflineAlgorithm):
-    """Algorithms that learn from a dataset alone, and never by acting: they have no arguments for that."""
-
-    buffer_size: ClassVar[int] = 1  # type: ignore[misc]
-    learning_starts: ClassVar[int] = 0  # type: ignore[misc]
-    train_freq: ClassVar[TrainFreq] = TrainFreq(1, TrainFrequencyUnit.STEP)  # type: ignore[misc]
-    gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
-    n_steps: ClassVar[int] = 1  # type: ignore[misc]
-    dataset_share: ClassVar[float | None] = None  # type: ignore[misc]
-    overlap: ClassVar[bool] = False  # type: ignore[misc]
-    n_runners: ClassVar[int] = 0  # type: ignore[misc]
-    n_learners: ClassVar[int] = 1  # type: ignore[misc]
-    transport: ClassVar[Transport] = "ray"  # type: ignore[misc]
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        known = {field.name for field in fields(cls)}
-        return {name: value for name, value in super().trial().items() if name in known}
+        return {**options, "batch_size": 16, "env": _sample(options["env"])}
 
 
 def affine(scaling: RewardScaling | tuple[float, float], dataset: Dataset) -> tuple[float, float]:

@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 
 from polyak.algorithms import get
+from polyak.algorithms.dqn import DQN
+from polyak.algorithms.sac import SAC
+from polyak.algorithms.td3 import TD3
 from polyak.hyperparameters.changing import FixedHyperparameterError
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.kinds.offline import OfflineAlgorithm
 
-ACTING = ("learning_starts", "train_freq", "gradient_steps", "n_steps", "overlap")
+ACTING = ("learning_starts", "train_freq", "gradient_steps", "n_steps", "overlap", "action_noise", "use_sde")
 NEEDLESS = {
-    "bc": (*ACTING, "buffer_size", "dataset_share", "gamma", "prioritized", "reward_scaling"),
-    "fqe": (*ACTING, "buffer_size", "dataset_share"),
+    "bc": (*ACTING, "replay_buffer_class", "buffer_size", "dataset_share", "gamma", "prioritized", "reward_scaling"),
+    "fqe": (*ACTING, "replay_buffer_class", "buffer_size", "dataset_share"),
     "decision_transformer": (
         *ACTING,
         *("buffer_size", "dataset_share", "prioritized", "reward_scaling", "replay_buffer_class"),
@@ -47,6 +52,18 @@ def test_older_files_that_hold_such_values_are_loaded(name: str, tmp_path: Path)
         cls.load(tmp_path / "old.zip", learning_starts=1)
     with pytest.raises(FixedHyperparameterError, match=f"{cls.__name__} has no use for it"):
         loaded.learning_starts = 9
+
+
+@pytest.mark.parametrize("name", ["bc", "fqe", "decision_transformer"])
+def test_what_never_acts_is_no_off_policy_algorithm(name: str) -> None:
+    assert issubclass(get(name), OfflineAlgorithm)
+    assert not issubclass(get(name), OffPolicyAlgorithm)
+
+
+@pytest.mark.parametrize("name", ["awac", "iql", "cql", "edac", "td3_bc", "rebrac"])
+def test_what_continues_by_acting_is_offline_and_off_policy_and_nothing_between(name: str) -> None:
+    assert get(name).__bases__ == (OfflineAlgorithm, OffPolicyAlgorithm)
+    assert not issubclass(get(name), SAC | TD3 | DQN)
 
 
 def rewritten(source: Path, target: Path, values: dict[str, Any]) -> None:

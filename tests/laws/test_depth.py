@@ -3,7 +3,7 @@
 import pytest
 
 from polyak.algorithms import REGISTRY, get
-from polyak.kinds.collecting_algorithm import Collecting
+from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 
@@ -18,6 +18,6 @@ def test_at_most_one_algorithm_stands_between_an_off_policy_one_and_its_kind(cls
     assert len(between) <= 1, between
 
 
-def test_the_kind_derives_from_collecting_alone() -> None:
-    assert OffPolicyAlgorithm.__bases__ == (Collecting,)
+def test_the_kind_derives_from_what_replays_alone() -> None:
+    assert OffPolicyAlgorithm.__bases__ == OfflineAlgorithm.__bases__ == (LearnsFromData,)
     assert {cls.__name__ for cls in OFF_POLICY} >= {"SAC", "DQN", "TD3", "Rainbow", "CrossQ", "DroQ"}

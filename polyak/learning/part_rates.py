@@ -1,0 +1,29 @@
+"""Step sizes of single parts of a learner, such as of the actor's optimizer, that differ from the others'."""
+
+from collections.abc import Mapping
+
+from polyak.hyperparameters.declaration import NonNegative, fitted, require
+from polyak.learning.learner import Learner, set_rate
+from polyak.schedules import Schedule, get_schedule_fn
+from polyak.suggestions import did_you_mean
+
+PartRates = dict[str, NonNegative | Schedule]
+"""Name of an optimizer -> its step size: a number, or a function of the remaining progress."""
+
+
+def check_part_rates(rates: PartRates | None, *parts: str) -> None:
+    """Refuse what is no step size of one of these parts.
+
+    Raises:
+        HyperparameterError: there is no such part, or its step size is out of range.
+    """
+    for name, rate in (rates or {}).items():
+        require(name in parts, "learning_rates", rates, f"there is no part {name!r}.{did_you_mean(name, parts)}")
+        fitted(f"learning_rates[{name!r}]", rate, NonNegative | Schedule)
+
+
+def set_part_rates(learner: Learner, rates: Mapping[str, float | Schedule] | None, progress: float) -> None:
+    """Give the optimizers of those parts that the learner has their step sizes. progress remains, 1 to 0."""
+    for name, rate in (rates or {}).items():
+        if name in learner.optimizers:
+            set_rate(learner.optimizers[name], get_schedule_fn(rate)(progress))
