@@ -73,7 +73,8 @@ class BCLearner(Learner):
         objective = Objective(negative_log_likelihood(log_prob, batch.weights), {"log_prob": log_prob.detach().mean()})
         if entropy is None:
             return objective.plus(penalty)
-        return objective.plus(penalty - self.ent_coef * entropy.mean(), entropy=entropy.detach().mean())
+        bonus = self.ent_coef * (batch.weights * entropy).mean()
+        return objective.plus(penalty - bonus, entropy=entropy.detach().mean())
 
     def recorded(self, batch: Transition) -> Tensor:
         """The batch's actions as the distribution takes them: [B] for one choice, else [B, A]."""
@@ -122,12 +123,12 @@ class BC(DatasetAlgorithm):
 
     def _take_up(self, env: Any) -> None:
         if not isinstance(env, Dataset):
-            raise ValueError(_NO_ENVIRONMENT.format(env=env))
+            raise ValueError(_NO_ENVIRONMENT.format(env=env, name=type(self).__name__))
         super()._take_up(env)
 
     def _check_ready(self) -> None:
         if self._acts and self.env is not None:
-            raise ValueError(_NO_ENVIRONMENT.format(env=self.env))
+            raise ValueError(_NO_ENVIRONMENT.format(env=self.env, name=type(self).__name__))
         super()._check_ready()
 
     card: ClassVar[Card] = Card(
@@ -145,6 +146,6 @@ class BC(DatasetAlgorithm):
 
 
 _NO_ENVIRONMENT = (
-    "env={env!r}: BC learns from a dataset alone, and not by acting. Give it a polyak.data.Dataset, such as "
+    "env={env!r}: {name} learns from a dataset alone, and not by acting. Give it a polyak.data.Dataset, such as "
     "collect(env, expert, n) records; DAgger asks an expert while it acts, and IQL and AWAC go on by acting."
 )

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Dataset, ReplayBuffer, Transition
-from polyak.data.datasets.parts import Parts
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, later
@@ -197,10 +196,8 @@ class DecisionTransformer(DatasetAlgorithm):
         assert self.dataset is not None
         data = self.dataset
         columns = {"returns_to_go": data.returns_to_go(self.gamma) / self.return_scale, "timesteps": data.timesteps}
-        parts = Parts(data.observations, data.actions, data.rewards, data.ends, data.terminated, columns)
-        told = Dataset.from_parts(parts, data.observation_space, data.action_space)
         self.data_buffer = self._make_buffer(max(len(data), self.context_length), n_envs=1)
-        self.data_buffer.fill(told, self.policy.codec.from_env)
+        self.data_buffer.fill(data.with_columns(columns), self.policy.codec.from_env)
 
     # -- the policy ----------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,12 @@ class LearnsFromData(Collecting):
         except InsufficientMemoryError:
             self.data_buffer = self._make_buffer(len(self.dataset), n_envs=1, storage_device="disk")
         memory = self.policy.initial_memory(1) or ()  # which nobody recorded: sequences begin with none
-        self.data_buffer.fill(self.dataset, self.policy.codec.from_env, self._reward_of_data, blank=tuple(memory))
+        data = self._with_columns(self.dataset)
+        self.data_buffer.fill(data, self.policy.codec.from_env, self._reward_of_data, blank=tuple(memory))
+
+    def _with_columns(self, dataset: Dataset) -> Dataset:
+        """A dataset with what the learner reads of it besides; here as it is."""
+        return dataset
 
     def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
         """A replay buffer as the hyper-parameters describe it, but for some options."""
