@@ -71,6 +71,7 @@ REGISTRY = {
     "alphazero": "polyak.algorithms.alphazero:AlphaZero",
     # -- from datasets
     "bc": "polyak.algorithms.bc:BC",
+    "marwil": "polyak.algorithms.marwil:MARWIL",
     "td3_bc": "polyak.algorithms.td3_bc:TD3BC",
     "iql": "polyak.algorithms.iql:IQL",
     "cql": "polyak.algorithms.cql:CQL",

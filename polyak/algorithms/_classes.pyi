@@ -26,6 +26,7 @@ from polyak.algorithms.gail import GAIL as GAIL
 from polyak.algorithms.impala import IMPALA as IMPALA
 from polyak.algorithms.iql import IQL as IQL
 from polyak.algorithms.iqn import IQN as IQN
+from polyak.algorithms.marwil import MARWIL as MARWIL
 from polyak.algorithms.maskable_ppo import MaskablePPO as MaskablePPO
 from polyak.algorithms.ppo import PPO as PPO
 from polyak.algorithms.pqn import PQN as PQN

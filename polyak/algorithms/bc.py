@@ -73,7 +73,8 @@ class BCLearner(Learner):
         objective = Objective(negative_log_likelihood(log_prob, batch.weights), {"log_prob": log_prob.detach().mean()})
         if entropy is None:
             return objective.plus(penalty)
-        return objective.plus(penalty - self.ent_coef * entropy.mean(), entropy=entropy.detach().mean())
+        bonus = self.ent_coef * (batch.weights * entropy).mean()
+        return objective.plus(penalty - bonus, entropy=entropy.detach().mean())
 
     def recorded(self, batch: Transition) -> Tensor:
         """The batch's actions as the distribution takes them: [B] for one choice, else [B, A]."""

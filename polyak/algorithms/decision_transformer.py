@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.data import Dataset, Transition
-from polyak.data.datasets.parts import Parts
+from polyak.data import Transition
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, later
@@ -185,10 +184,8 @@ class DecisionTransformer(OfflineAlgorithm):
         assert self.dataset is not None
         data = self.dataset
         columns = {"returns_to_go": data.returns_to_go(self.gamma) / self.return_scale, "timesteps": data.timesteps}
-        parts = Parts(data.observations, data.actions, data.rewards, data.ends, data.terminated, columns)
-        told = Dataset.from_parts(parts, data.observation_space, data.action_space)
         self.data_buffer = self._make_buffer(max(len(data), self.context_length), n_envs=1)
-        self.data_buffer.fill(told, self.policy.codec.from_env)
+        self.data_buffer.fill(data.with_columns(columns), self.policy.codec.from_env)
 
     # -- the policy ----------------------------------------------------------------------------------------------------
 

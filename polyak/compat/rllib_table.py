@@ -100,11 +100,12 @@ _LEARNER = "subclass the learner of polyak's algorithm, and name it by training(
 _OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
 
 REFUSED: dict[str, dict[str, str]] = {
-    "algorithms": dict.fromkeys(["BC", "BCConfig", "MARWIL", "MARWILConfig"], _OFFLINE.format("BC"))
+    "algorithms": dict.fromkeys(["BC", "BCConfig"], _OFFLINE.format("BC"))
+    | dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("MARWIL"))
     | dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL"))
     | dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.bc": dict.fromkeys(["BC", "BCConfig"], _OFFLINE.format("BC")),
-    "algorithms.marwil": dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("BC")),
+    "algorithms.marwil": dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("MARWIL")),
     "algorithms.cql": dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL")),
     "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),

@@ -114,8 +114,12 @@ class LearnsFromData(Collecting):
         except InsufficientMemoryError:
             buffer = self._make_buffer(len(self.dataset), n_envs=1, storage_device="disk")
         blank = tuple(self.policy.initial_memory(1) or ())  # no dataset has recurrent states: sequences begin afresh
-        buffer.fill(self.dataset, self.policy.codec.from_env, self._reward_of_data, blank=blank)
+        buffer.fill(self._with_columns(self.dataset), self.policy.codec.from_env, self._reward_of_data, blank=blank)
         self.data_buffer = buffer
+
+    def _with_columns(self, dataset: Dataset) -> Dataset:
+        """A dataset with what the learner reads of it besides; here as it is."""
+        return dataset
 
     def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
         """A replay buffer as the hyper-parameters describe it, but for some options."""

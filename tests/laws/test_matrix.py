@@ -52,6 +52,7 @@ TABULAR_REASON = "cannot be numbered: a table has a row for each value|no table 
 COMPOSED = {"ppo", "a2c", "impala", "appo", "trpo", "reinforce", "recurrent_ppo"}
 REMEMBERING = {
     "bc",
+    "marwil",
     "ppo",
     "a2c",
     "appo",

@@ -295,9 +295,14 @@ class Dataset:
         flags[self.ends - 1] = values
         return flags
 
-    def returns_to_go(self, gamma: float = 1.0) -> np.ndarray:
-        """[N] float64: the sum of rewards from each step to the end of its episode, discounted by ``gamma`` a step."""
-        rewards = np.asarray(self.rewards, np.float64)
+    def returns_to_go(self, gamma: float = 1.0, rewards: np.ndarray | None = None) -> np.ndarray:
+        """[N] float64: the sum of rewards from each step to the end of its episode, discounted by ``gamma`` a step.
+
+        Args:
+            gamma: in [0, 1].
+            rewards: [N] others to sum; ``None``: those of the dataset.
+        """
+        rewards = np.asarray(self.rewards if rewards is None else rewards, np.float64)
         if gamma == 1.0:
             left = rewards[::-1].cumsum()[::-1]
             return left - np.repeat(np.append(left, 0.0)[self.ends], self.lengths)
@@ -309,6 +314,11 @@ class Dataset:
         return out
 
     # -- reading -------------------------------------------------------------------------------------------------------
+
+    def with_columns(self, columns: Mapping[str, np.ndarray]) -> Dataset:
+        """The same experience with further facts about each step, name -> [N, ...]; no array is copied."""
+        parts = self.parts._replace(columns={**self.columns, **columns})
+        return Dataset.from_parts(parts, self.observation_space, self.action_space, self.env_id)
 
     def episode(self, number: int) -> Episode:
         """One episode."""

@@ -1,0 +1,191 @@
+"""MARWIL: behaviour cloning in which the better actions count exponentially more.
+
+Wang et al. 2018, "Exponentially Weighted Imitation Learning for Batched Historical Data", NeurIPS 31. The actor is
+fitted to the recorded actions with weights
+
+    exp(beta A / c),    A = G - V(s),    c^2 += rate (E[A^2] - c^2)
+
+where G is the discounted sum of rewards from the step to the end of its episode, and V is fitted to G by least squares.
+Nothing is bootstrapped: an episode that was cut short ends there. With beta = 0 it is behaviour cloning.
+
+What differs from AWAC: advantages come from recorded returns and not from a critic, and are measured in units of their
+own size c.
+
+Shapes: B batch rows, N steps of the dataset.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.algorithms.bc import BC, BCLearner
+from polyak.cards import Card, Search, tune
+from polyak.data import Dataset, Transition
+from polyak.experience.schema import Column
+from polyak.hyperparameters.declaration import Becomes, Fraction, NonNegative, Positive, later
+from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.kinds.offline import RewardScaling
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.networks.layers import Activation
+from polyak.nn.networks.recall import RecurrentExtractor
+from polyak.nn.policies.cloning import CloningPolicy
+from polyak.nn.policies.valued import StateCritic
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def exponential_weights(advantages: Tensor, beta: Tensor, mean_square: Tensor) -> Tensor:
+    """exp(beta A / c). advantages [B], beta [], c^2 [] -> [B]"""
+    return (beta * advantages / (mean_square.sqrt() + 1e-8)).exp()
+
+
+def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
+    """E[(G - V(s))^2] / 2. values [B], returns G [B], weights of rows [B] -> []"""
+    return 0.5 * (weights * (returns - values) ** 2).mean()
+
+
+# -- policy ------------------------------------------------------------------------------------------------------------
+
+
+class ValuedCloningPolicy(CloningPolicy):
+    """See :class:`~polyak.nn.policies.cloning.CloningPolicy`; beside the actor a critic of states, as wide as it, with
+    features of its own."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        *,
+        net_arch: Sequence[int] = (256, 256),
+        activation_fn: Activation = nn.ReLU,
+        **options: Any,
+    ) -> None:
+        sizes: Any = {"net_arch": net_arch, "activation_fn": activation_fn}
+        super().__init__(observation_space, action_space, **sizes, **options)
+        self.value = StateCritic(**self.network_arguments(), **sizes)
+        if isinstance(extractor := self.value.features_extractor, RecurrentExtractor):
+            extractor.prefix = "value_"  # its memory is not the actor's
+
+    def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
+        extractor: Any = self.value.features_extractor
+        return {} if self.recurrence is None else {**super().extractors(), self.value: extractor}
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class MARWILLearner(BCLearner):
+    """Behaviour cloning by weighted rows, and the values that weights are made of."""
+
+    policy: ValuedCloningPolicy
+    beta: Dial[Tensor]
+    vf_coef: Dial[Tensor]
+    advantage_norm_rate: Dial[Tensor]
+    advantage_norm_start: Dial[float]
+    mean_square: Tensor
+    """[] c^2, the moving average of squared advantages."""
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("value", self.policy.value, recipe.make_optimizer, recipe.lr)
+        self.register_buffer("mean_square", torch.tensor(float(self.advantage_norm_start)))
+
+    def gradient_step(self, batch: Transition) -> Update:
+        """Algorithm 1: actor and values move by the values as they were."""
+        values = self.policy.value(batch.observations)
+        advantages = (batch.extras["returns_to_go"] - values).detach()
+        self.measure(advantages)
+        weights = exponential_weights(advantages, self.beta, self.mean_square)
+        actor = self.actor_objective(batch._replace(weights=batch.weights * weights))
+        value = self.value_objective(batch, values)
+        self.minimise("actor", actor.loss)
+        self.minimise("value", value.loss)
+        losses = {"actor_loss": actor.loss.detach(), "value_loss": value.loss.detach()}
+        scale = {"advantage": advantages.mean(), "advantage_norm": self.mean_square.sqrt()}
+        return Update({**losses, **scale, **actor.metrics, **value.metrics})
+
+    @torch.no_grad()
+    def measure(self, advantages: Tensor) -> None:
+        """Let c^2 follow the advantages [B] of one more minibatch."""
+        (found,) = self.averaged([advantages.square().mean()])
+        self.mean_square.lerp_(found, self.advantage_norm_rate)
+
+    def value_objective(self, batch: Transition, values: Tensor) -> Objective:
+        """Of the critic of states. values [B]"""
+        return Objective(self.vf_coef * value_loss(values, batch.extras["returns_to_go"], batch.weights))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class MARWIL(BC):
+    """Monotonic advantage re-weighted imitation learning: clone the better actions more (Wang et al. 2018).
+
+    It learns from a dataset of whole episodes, whose behaviour need not be known.
+    """
+
+    _: KW_ONLY
+    beta: NonNegative = 1.0
+    """How much more the better actions count: by exp(beta * advantage / c). 0 clones."""
+    gamma: Fraction = 0.99  # type: ignore[misc]
+    """Discount factor of returns-to-go, in [0, 1]."""
+    vf_coef: NonNegative = 1.0
+    """Weight of the value loss."""
+    advantage_norm_rate: Fraction = 1e-3
+    """Rate at which c^2 follows the squared advantages of minibatches, in [0, 1]; 0 keeps it as it starts."""
+    advantage_norm_start: Becomes[Positive | None, float] = later(None)
+    """c^2 before the first gradient step; ``None``: the mean square of the dataset's returns-to-go."""
+    stochastic: bool = True
+    """For continuous actions: learn a Gaussian by its likelihood, and act by it; ``False`` learns the action of least
+    weighted squared error. Choices are always learned by their likelihood."""
+    reward_scaling: RewardScaling | tuple[float, float] = "none"  # type: ignore[assignment,misc]
+    """What is summed instead of rewards: ``"standard"`` subtracts their mean and divides by their standard deviation;
+    ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the episodes'
+    returns; ``(scale, shift)`` multiplies and adds. All are taken from the dataset."""
+
+    built_with: ClassVar[Mapping[str, str]] = {
+        "gamma": "the dataset has been read with it. Make a new model.",
+        "advantage_norm_start": NETWORKS,
+    }
+    learner_class: ClassVar[type[Learner]] = MARWILLearner
+    policies: ClassVar = policy_aliases(ValuedCloningPolicy, ValuedCloningPolicy)
+    value = Part("policy.value")
+
+    def learner_factory(self) -> Any:
+        if self.advantage_norm_start is None:
+            start = 1.0 if self.dataset is None else float(np.square(self._returns_to_go(self.dataset)).mean())
+            self.advantage_norm_start = start or 1.0
+        return super().learner_factory()
+
+    def _returns_to_go(self, dataset: Dataset) -> np.ndarray:
+        """[N]"""
+        return dataset.returns_to_go(self.gamma, self._reward_of_data(dataset.rewards))
+
+    def _columns(self) -> tuple[Column, ...]:
+        return (*super()._columns(), Column("returns_to_go", np.float32))
+
+    def _with_columns(self, dataset: Dataset) -> Dataset:
+        return dataset.with_columns({"returns_to_go": self._returns_to_go(dataset)})
+
+    card: ClassVar[Card] = Card(
+        idea="clone the actions that came out better than expected, exponentially more",
+        learns_from="a dataset",
+        reference="Wang et al. 2018",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.power_of_two("batch_size", 64, 1024),
+            tune.log_uniform("beta", 0.1, 10.0),
+            tune.log_uniform("advantage_norm_rate", 1e-5, 0.1),
+            tune.log_uniform("ent_coef", 1e-8, 0.1),
+            tune.network(widest=512),
+        ),
+        settings="marwil.yml",
+    )
