@@ -55,7 +55,11 @@ def predict(
     *,
     action_masks: np.ndarray | None = None,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-    # The method of an algorithm: unless deterministic, all actions are greedy, or all are random.
+    """The policy's action for one observation or a batch of them; unless it is to be ``deterministic``, a random one
+    with the probability ``exploration_rate``. All actions of a batch are random, or none is.
+
+    Arguments and result: see :meth:`polyak.kinds.network_algorithm.DeepAlgorithm.predict`.
+    """
     greedy = partial(
         DeepAlgorithm.predict, self, observation, state, episode_start, deterministic, action_masks=action_masks
     )
@@ -69,6 +73,3 @@ def predict(
     masks = None if masks is None else policy.checked_masks(masks, rows)
     actions = policy.to_env(self._random_actions()(rows, masks))
     return (actions if vectorized else np.array(actions[0])), state
-
-
-predict.__doc__ = DeepAlgorithm.predict.__doc__
