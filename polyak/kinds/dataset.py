@@ -16,7 +16,6 @@ from polyak.callbacks.callback import BaseCallback, EvalCallback, MaybeCallback
 from polyak.checkpoint.saved import Saved
 from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer, Transition, TransitionRows
 from polyak.data.base import Normalizer
-from polyak.envs import as_vec_env
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.env_algorithm import GymEnv, SpaceError
@@ -105,7 +104,7 @@ class LearnsFromData(Collecting):
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         if self.env is None and self.dataset is not None:
-            env = as_vec_env(env, verbose=self.verbose)
+            env = self._vectorised(env)
             self.n_envs = env.num_envs
         super().set_env(env, force_reset)
         self._check_mixture()
