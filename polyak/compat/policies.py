@@ -149,9 +149,10 @@ class BaseModel(Network):
         changes = self.training != mode
         super().set_training_mode(mode)
         for name, part in self.named_children() if changes else ():
-            if isinstance(part, BaseModel) and not name.endswith("_target"):  # which stay in evaluation
-                if type(part).set_training_mode is not BaseModel.set_training_mode:
-                    part.set_training_mode(mode)
+            if name.endswith("_target") or not isinstance(part, BaseModel):  # targets stay in evaluation
+                continue
+            if type(part).set_training_mode is not BaseModel.set_training_mode:
+                part.set_training_mode(mode)
 
     set_training_mode.__doc__ = Network.set_training_mode.__doc__
 
