@@ -292,7 +292,11 @@ class Algorithm:
         self._prepare_to_learn(reset_num_timesteps)
         if not self._custom_logger:
             self._logger = configure_logger(self.verbose, self.tensorboard_log, tb_log_name, reset_num_timesteps)
-        return total_timesteps, as_callback(callback, self, progress_bar)
+        return total_timesteps, self._init_callback(callback, progress_bar)
+
+    def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
+        """What :meth:`learn` got as ``callback``, as one callback of this model."""
+        return as_callback(callback, self, progress_bar)
 
     def _callback_locals(self, **names: Any) -> dict[str, Any]:
         """What a callback finds in ``self.locals``."""

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from polyak.algorithm import Algorithm
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.cards import Card, Part, Search, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
@@ -255,8 +256,13 @@ class ARS(Interaction, DeepAlgorithm):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self._update_current_progress_remaining(min(self.num_timesteps, self._total_timesteps), self._total_timesteps)
         if log_interval is not None and self._iteration % log_interval == 0:
-            self._write_logs(iterations=self._iteration)
+            self.dump_logs()
         return True
+
+    def dump_logs(self) -> None:
+        self._write_logs(**({"iterations": self._iteration} if self._iteration else {}))
+
+    dump_logs.__doc__ = Algorithm.dump_logs.__doc__
 
     def _begin_tournament(self, learner: ARSLearner) -> Tournament:
         """New directions; all environments begin new episodes."""

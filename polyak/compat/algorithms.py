@@ -34,7 +34,7 @@ from polyak.algorithms import (
     tqc,
     trpo,
 )
-from polyak.callbacks.callback import BaseCallback, MaybeCallback, as_callback
+from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters
@@ -48,16 +48,36 @@ from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
 from polyak.compat.maskable import policies as maskable_policies
 from polyak.compat.maskable.buffers import MASKS, MaskableDictRolloutBuffer, MaskableRolloutBuffer
-from polyak.compat.parts import Parts, all_parameters, find_parts, holds_any, identities, load_part, store, stored_parts
+from polyak.compat.overrides import refuse
+from polyak.compat.parts import (
+    Parts,
+    all_parameters,
+    find_parts,
+    given_parameters,
+    holds_any,
+    identities,
+    load_part,
+    restore_besides,
+    store,
+    store_given,
+    stored_parts,
+)
 from polyak.compat.recurrent import options as recurrent_options
 from polyak.compat.recurrent import policies as recurrent_policies
 from polyak.compat.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 from polyak.compat.recurrent.type_aliases import RNNStates
 from polyak.compat.sb3_files.names import renamed, renamed_memory
 from polyak.compat.signatures import in_order, with_defaults
-from polyak.data import DictReplayBuffer, DictRolloutBuffer, NStepReplayBuffer, ReplayBuffer, RolloutBuffer
+from polyak.data import (
+    DictReplayBuffer,
+    DictRolloutBuffer,
+    HerReplayBuffer,
+    NStepReplayBuffer,
+    ReplayBuffer,
+    RolloutBuffer,
+)
 from polyak.data.step import Observations, Step
-from polyak.envs import VecEnv, as_vec_env
+from polyak.envs import DummyVecEnv, VecEnv, VecNormalize, as_vec_env
 from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
@@ -192,6 +212,32 @@ def _refuse_nested(env: Any) -> None:
         check_for_nested_spaces(space)
 
 
+def _checked(env: VecEnv) -> VecEnv:
+    """A vector of environments, unless a layer of it has overrides that nothing calls.
+
+    Raises:
+        HyperparameterError: naming the method, with the reason.
+    """
+    layer: Any = env
+    while layer is not None:
+        for kind, reasons in _NOT_CALLED_OF_LAYERS.items():
+            if isinstance(layer, kind):
+                refuse("env", type(layer), kind, reasons)
+        layer = getattr(layer, "venv", None)
+    return env
+
+
+_NOT_CALLED_OF_LAYERS: Mapping[type, Mapping[str, str]] = {
+    DummyVecEnv: dict.fromkeys(["_save_obs", "_obs_from_buf"], "Write reset() and step_wait()"),
+    VecNormalize: {"_sanity_checks": "the constructor checks its arguments. Write that"},
+}
+_NOT_CALLED_OF_HINDSIGHT = dict.fromkeys(
+    ["_sample_goals", "_get_real_samples", "_get_virtual_samples", "_compute_episode_length"],
+    "goals of a batch are found at once. Write sample()",
+)
+"""Of layers of environments and of buffers: methods that nothing calls -> why, and what to do instead."""
+
+
 def _is_polyaks(defined: Any) -> bool:
     """Whether a class or function is polyak's, and not a user's."""
     return defined.__module__.partition(".")[0] == "polyak"
@@ -222,6 +268,10 @@ class BaseAlgorithm(Collecting):
 
     learner_class: ClassVar[type[Learner]] = PolicyLearner
     policy_aliases: ClassVar[Aliases] = {}
+    not_called: ClassVar[Mapping[str, str]] = {
+        "_dump_logs": "training calls dump_logs(), as Stable-Baselines3 does since 2.4. Rename it"
+    }
+    """Methods that a subclass cannot take over -> why, and what to do instead."""
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
     use_sde: bool = False
     sde_sample_freq: int = -1
@@ -274,7 +324,7 @@ class BaseAlgorithm(Collecting):
             self.action_spaces = supported_action_spaces  # type: ignore[misc]  # of this instance
         if env is None:
             return None
-        vec_env = self._wrap_env(env, verbose, monitor_wrapper)
+        self._accepted = vec_env = self._wrapped(env, verbose, monitor_wrapper)
         if not support_multi_env and vec_env.num_envs > 1:
             raise ValueError(
                 f"env has {vec_env.num_envs} environments, but {type(self).__name__} learns in one: pass a single one."
@@ -282,6 +332,18 @@ class BaseAlgorithm(Collecting):
         if use_sde and not isinstance(vec_env.action_space, spaces.Box):
             raise ValueError(f"use_sde=True explores in a Box, but the action space is {vec_env.action_space}.")
         return vec_env
+
+    _accepted: VecEnv | None = None
+    """What the constructor of a user's own algorithm has wrapped already."""
+
+    def _vectorised(self, env: Any) -> VecEnv:
+        accepted, self._accepted = self._accepted, None
+        return self._wrapped(env, self.verbose) if accepted is None or env is not accepted else accepted
+
+    def _wrapped(self, env: Any, *options: Any) -> VecEnv:
+        if not _is_polyaks(self._wrap_env):
+            env = maybe_make_env(env, options[0])  # an override gets an environment, not its name
+        return _checked(self._wrap_env(env, *options))
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
@@ -330,6 +392,9 @@ class BaseAlgorithm(Collecting):
     _own_attributes: frozenset[str] = frozenset(_SET_LATER)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
+        cls = type(self)
+        ours = next(base for base in cls.__mro__ if _is_polyaks(base))
+        refuse("algorithm", cls, ours, self.not_called)
         _refuse_nested(self.env)
         super().__post_init__(_init_setup_model)
         self._own_attributes |= set(vars(self))
@@ -409,10 +474,18 @@ class BaseAlgorithm(Collecting):
         super()._save_state(saved, include)
         if parts := self._parts():
             store(parts, saved)
+        if not _is_polyaks(type(self).get_parameters):
+            store_given(self.get_parameters(), saved)
 
-    def _load_state(self, saved: Saved) -> None:
-        super()._load_state(saved)
-        for name, value in stored_parts(saved).items():
+    def _load_learned(self, saved: Saved) -> None:
+        parts = stored_parts(saved)
+        if _is_polyaks(type(self).set_parameters) and "given" not in saved.info:
+            super()._load_learned(saved)
+        else:  # as Stable-Baselines3 loads: all that has a state dict, by set_parameters()
+            restore_besides(self.learner, saved)
+            self.set_parameters(given_parameters(saved), exact_match=True, device=self.device)
+            parts = {name: part for name, part in parts.items() if isinstance(part, torch.Tensor)}
+        for name, value in parts.items():
             load_part(self, name, value)
 
     def get_parameters(self) -> dict[str, Any]:
@@ -443,15 +516,19 @@ class BaseAlgorithm(Collecting):
 
     # -- names that subclasses use -------------------------------------------------------------------------------------
 
+    def _present_rate(self) -> dict[str, float]:
+        if _is_polyaks(type(self)._update_learning_rate):
+            return super()._present_rate()
+        optimizers = list(self.learner.optimizers.values())
+        self._update_learning_rate(optimizers[0] if len(optimizers) == 1 else optimizers)
+        return {}
+
     def _update_learning_rate(self, optimizers: Optimizer | list[Optimizer]) -> None:
         """Log the learning rate of this moment and give it to the optimizers."""
         rate = self.lr_schedule(self._current_progress_remaining)
         self.logger.record("train/learning_rate", rate)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             update_learning_rate(optimizer, rate)
-
-    def _init_callback(self, callback: MaybeCallback, progress_bar: bool = False) -> BaseCallback:
-        return as_callback(callback, self, progress_bar)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         """Names of what has a state dict, and of further tensors."""
@@ -544,6 +621,10 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
             self.rollout_buffer_class = DictRolloutBuffer if nested else RolloutBuffer
         return super()._make_rollout_buffer()
 
+    def _after_setup(self) -> None:
+        super()._after_setup()
+        self._maybe_recommend_cpu()
+
     def _maybe_recommend_cpu(self, mlp_class_name: str = "ActorCriticPolicy") -> None:
         """Say so when a small network is about to be trained on a GPU."""
         name = getattr(self.policy_class, "__name__", "")
@@ -590,7 +671,7 @@ class SamplingActor(Actor):
 
 
 class Predicted(Exploration):
-    """The actions of an algorithm's own ``predict``, which a subclass has overridden, instead of its policy's.
+    """The actions of ``predict``, which a subclass of the algorithm or of its policy has overridden.
 
     Args:
         model: the algorithm.
@@ -688,6 +769,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self.replay_buffer_kwargs = self.replay_buffer_kwargs or {}  # subclasses unpack them
 
     def _make_replay_buffer(self) -> ReplayBuffer:
+        if isinstance(self.replay_buffer_class, type):
+            refuse("replay_buffer_class", self.replay_buffer_class, HerReplayBuffer, _NOT_CALLED_OF_HINDSIGHT)
         if self.replay_buffer_class is None:
             nested = isinstance(self.observation_space, spaces.Dict)
             many = NStepReplayBuffer if self.n_steps != 1 and not nested else ReplayBuffer
@@ -705,6 +788,10 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     def _buffer_options(self) -> dict[str, Any]:
         return super()._buffer_options() if self._chose_buffer else dict(self.replay_buffer_kwargs or {})
 
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self._convert_train_freq()
+
     def _convert_train_freq(self) -> None:
         """Bring ``train_freq`` into its usual form, after it has been changed."""
         self.train_freq = convert_train_freq(self.train_freq)
@@ -720,7 +807,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     def _exploration(self) -> dict[str, Exploration]:
         parts = super()._exploration()
-        if not _is_polyaks(type(self).predict):
+        if not (_is_polyaks(type(self).predict) and _is_polyaks(type(self.policy).predict)):
             parts["predict"] = Predicted(self)
         return parts
 
@@ -824,6 +911,17 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         super().train(gradient_steps, batch_size)
 
 
+class _Aliased(OffPolicyAlgorithm):
+    """Those whose policy has parts that a program reads as attributes, such as ``q_net``; here they are properties."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self._create_aliases()
+
+    def _create_aliases(self) -> None:
+        """Called when the policy is built, for a subclass that names further parts."""
+
+
 # -- the algorithms ----------------------------------------------------------------------------------------------------
 
 _TAIL = "stats_window_size tensorboard_log policy_kwargs verbose seed device _init_setup_model"
@@ -844,10 +942,6 @@ class A2C(a2c.A2C, OnPolicyAlgorithm):
 
     learn = with_defaults(a2c.A2C.learn, tb_log_name="A2C")
 
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        self._maybe_recommend_cpu()
-
 
 @in_order(
     "learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range clip_range_vf normalize_advantage ent_coef "
@@ -866,10 +960,6 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
             rows = self.n_steps * self.n_envs
             why = f"n_steps * n_envs = {rows} must be greater than 1: a single advantage cannot be normalised."
             require(rows > 1, "n_steps", self.n_steps, why)
-
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        self._maybe_recommend_cpu()
 
 
 @in_order(
@@ -1108,6 +1198,11 @@ class TRPO(trpo.TRPO, OnPolicyAlgorithm):
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
     learner_class = TRPOLearner
+    not_called: ClassVar[Mapping[str, str]] = {**BaseAlgorithm.not_called} | dict.fromkeys(
+        ["_compute_actor_grad", "hessian_vector_product"],
+        "the step is made by its learner. Give the class a learner_class that extends TRPOLearner, with ascent() or "
+        "products() of your own",
+    )
     learn = with_defaults(trpo.TRPO.learn, tb_log_name="TRPO")
     _check_batch_size = PPO._check_batch_size
 
@@ -1134,6 +1229,16 @@ class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of acto
 
     policy_aliases = ARS_ALIASES
     learner_class = ARSLearner
+    not_called: ClassVar[Mapping[str, str]] = {
+        **BaseAlgorithm.not_called,
+        **dict.fromkeys(
+            ["_do_one_update", "evaluate_candidates"],
+            "all environments play at once, each with a candidate of its own. Give the class a learner_class that "
+            "extends ARSLearner, with candidates() or gradient_step() of your own",
+        ),
+        "_mimic_monitor_wrapper": "episodes are counted where environments step. Wrap the environment",
+        "_trigger_callback": "callbacks are called at each step. Write a callback",
+    }
     learn = with_defaults(ars.ARS.learn, tb_log_name="ARS")
 
     def _check_hyperparameters(self) -> None:
@@ -1172,7 +1277,7 @@ _GREEDY = (
 
 
 @in_order(_GREEDY)
-class DQN(dqn.DQN, OffPolicyAlgorithm):
+class DQN(dqn.DQN, _Aliased):
     """See :class:`polyak.DQN`."""
 
     heeds_masks: ClassVar[bool] = False  # as in the peer
@@ -1194,7 +1299,7 @@ class QRDQNLearner(qrdqn.QRDQNLearner):
 
 
 @in_order(_GREEDY)
-class QRDQN(_Renaming, qrdqn.QRDQN, OffPolicyAlgorithm):
+class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
     """See :class:`polyak.QRDQN`. Its networks have other names, which stand in no file of polyak's."""
 
     heeds_masks: ClassVar[bool] = False  # as in the peer
@@ -1215,7 +1320,7 @@ class QRDQN(_Renaming, qrdqn.QRDQN, OffPolicyAlgorithm):
 
 
 @in_order(f"{_REPLAY} policy_delay target_policy_noise target_noise_clip {_TAIL}")
-class TD3(td3.TD3, OffPolicyAlgorithm):
+class TD3(td3.TD3, _Aliased):
     """See :class:`polyak.TD3`."""
 
     policy_aliases = TD3_ALIASES
@@ -1232,7 +1337,7 @@ class DDPG(ddpg.DDPG, TD3):
 
 
 @in_order(f"{_REPLAY} ent_coef target_update_interval target_entropy use_sde sde_sample_freq use_sde_at_warmup {_TAIL}")
-class SAC(sac.SAC, OffPolicyAlgorithm):
+class SAC(sac.SAC, _Aliased):
     """See :class:`polyak.SAC`."""
 
     policy_aliases = SAC_ALIASES
@@ -1275,7 +1380,7 @@ class TQC(tqc.TQC, SAC):
     f"{_REPLAY.replace('tau ', '')} ent_coef target_entropy policy_delay use_sde sde_sample_freq use_sde_at_warmup "
     f"{_TAIL}"
 )
-class CrossQ(crossq.CrossQ, OffPolicyAlgorithm):
+class CrossQ(crossq.CrossQ, _Aliased):
     """See :class:`polyak.CrossQ`."""
 
     policy_aliases = CROSSQ_ALIASES

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyak.checkpoint.parameters import join_optimizer, saved_parameters, split_optimizer
-from polyak.checkpoint.saved import Saved, prefixed
+from polyak.checkpoint.parameters import join_optimizer, optimizer_key, saved_parameters, split_optimizer
+from polyak.checkpoint.saved import Arrays, Saved, check_counter, join_tree, prefixed, split_tree
 from polyak.compat.functions import recursive_getattr, recursive_setattr
 from polyak.learning.learner import Learner
 
@@ -80,7 +81,66 @@ def stored_parts(saved: Saved) -> dict[str, Any]:
 
 def all_parameters(saved: Saved) -> dict[str, Any]:
     """What ``get_parameters()`` returned of the model that was saved, and tensors of its own."""
-    return saved_parameters(saved) | stored_parts(saved)
+    own = saved_parameters(saved) | stored_parts(saved)
+    if "given" not in saved.info:
+        return own
+    return {name: value for name, value in own.items() if isinstance(value, Tensor)} | given_parameters(saved)
+
+
+# -- what a program's own get_parameters() returns ---------------------------------------------------------------------
+
+
+def store_given(values: Mapping[str, Any], saved: Saved) -> None:
+    """Let a file hold what an override of ``get_parameters()`` returned, in place of the model's own."""
+    policy = {f"policy.{key}": tensor.numpy(force=True) for key, tensor in values.get("policy", {}).items()}
+    saved.networks = {key: a for key, a in saved.networks.items() if key[:7] != "policy." or not policy} | policy
+    optimizers = {optimizer_key(name): name for name in saved.info["optimizers"]}
+    for key in optimizers.keys() & values.keys():
+        name = optimizers[key]
+        saved.info["optimizers"][name], arrays = split_optimizer(name, values[key])
+        saved.optimizers |= arrays
+    own = {"policy", *optimizers, *saved.info.get("parts", {})}
+    further: Arrays = {}
+    others = {name: split_tree(_as_arrays(value), further) for name, value in values.items() if name not in own}
+    saved.info["given"] = {"names": list(values), "others": others}
+    saved.state |= prefixed("given", further)
+
+
+def given_parameters(saved: Saved) -> dict[str, Any]:
+    """What ``get_parameters()`` returned of the model that was saved, also where a program overrides it."""
+    own = {name: value for name, value in saved_parameters(saved).items() if isinstance(value, Mapping)}
+    own |= {name: value for name, value in stored_parts(saved).items() if isinstance(value, Mapping)}
+    if (given := saved.info.get("given")) is None:
+        return own
+    arrays = saved.state_of("given")
+    others = {name: _as_tensors(join_tree(value, arrays)) for name, value in given["others"].items()}
+    return {name: value for name, value in (own | others).items() if name in given["names"]}
+
+
+def _as_arrays(tree: Any) -> Any:
+    """The tensors of nested dicts and lists as arrays."""
+    if isinstance(tree, Tensor):
+        return tree.numpy(force=True)
+    if isinstance(tree, Mapping):
+        return {str(key): _as_arrays(value) for key, value in tree.items()}
+    return [_as_arrays(item) for item in tree] if isinstance(tree, list | tuple) else tree
+
+
+def _as_tensors(tree: Any) -> Any:
+    """The inverse of :func:`_as_arrays`; numbers as keys, which optimizers have, are numbers again."""
+    if isinstance(tree, np.ndarray):
+        return torch.from_numpy(tree)
+    if isinstance(tree, dict):
+        return {int(key) if key.isdigit() else key: _as_tensors(value) for key, value in tree.items()}
+    return [_as_tensors(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def restore_besides(learner: Learner, saved: Saved) -> None:
+    """Take back what a learner has besides what ``get_parameters()`` returns of it."""
+    besides = {name: torch.from_numpy(a) for name, a in saved.networks.items() if not name.startswith("policy.")}
+    learner.load_networks(learner.networks() | besides)
+    check_counter("learner_steps", saved.info["learner_steps"])
+    learner.steps = int(saved.info["learner_steps"])
 
 
 def load_part(model: Any, name: str, value: Any, exact_match: bool = True) -> None:

@@ -145,6 +145,17 @@ class BaseModel(Network):
             model.load_state_dict(weights)
         return model.to(get_device(device))
 
+    def set_training_mode(self, mode: bool) -> None:
+        changes = self.training != mode
+        super().set_training_mode(mode)
+        for name, part in self.named_children() if changes else ():
+            if name.endswith("_target") or not isinstance(part, BaseModel):  # targets stay in evaluation
+                continue
+            if type(part).set_training_mode is not BaseModel.set_training_mode:
+                part.set_training_mode(mode)
+
+    set_training_mode.__doc__ = Network.set_training_mode.__doc__
+
 
 class _PolicysCodec(ActionCodec):
     """Scales as a policy does, whose class may have a ``scale_action`` and ``unscale_action`` of its own.

@@ -126,9 +126,9 @@ class Collecting(Interaction, DeepAlgorithm):
 
     # -- environments elsewhere ----------------------------------------------------------------------------------------
 
-    def _as_vec_env(self, env: Any) -> VecEnv:
+    def _vectorised(self, env: Any) -> VecEnv:
         if self.n_runners == 0 or isinstance(env, RemoteEnvs):
-            return super()._as_vec_env(env)
+            return super()._vectorised(env)
         return RemoteEnvs(env, self.n_runners, self.transport, self.seed)
 
     def _masks(self) -> Masks | None:

@@ -170,7 +170,7 @@ class LearnsFromData(Collecting):
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         if self.env is None and self.dataset is not None:
-            env = self._as_vec_env(env)
+            env = self._vectorised(env)
             self.n_envs = env.num_envs
         super().set_env(env, force_reset)
         self._check_mixture()

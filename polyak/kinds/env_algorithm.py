@@ -151,9 +151,9 @@ class Interaction(Algorithm):
                 f"env={env!r:.200} is a dataset, but {type(self).__name__} learns by acting. Pass an environment, or "
                 f"learn from it with {FROM_DATA.get(type(env.action_space), 'BC')}."
             )
-        self._use_env(self._as_vec_env(env))
+        self._use_env(self._vectorised(env))
 
-    def _as_vec_env(self, env: Any) -> VecEnv:
+    def _vectorised(self, env: Any) -> VecEnv:
         """Whatever a user calls an environment, as training needs it."""
         return as_vec_env(env, verbose=self.verbose)
 
@@ -274,7 +274,7 @@ class Interaction(Algorithm):
         Raises:
             ValueError: the spaces or the number of environments differ.
         """
-        vec_env = self._with_statistics(self._as_vec_env(env))
+        vec_env = self._with_statistics(self._vectorised(env))
         if vec_env.num_envs != self.n_envs:
             raise SpaceError(
                 f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
@@ -621,7 +621,7 @@ class Interaction(Algorithm):
             self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
             self._above = tuple(map(str, saved.info.get("above_normalizer", ())))
         if env is not None:
-            vec_env = self._with_statistics(self._as_vec_env(env))
+            vec_env = self._with_statistics(self._vectorised(env))
             check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
             self._use_env(vec_env)
 

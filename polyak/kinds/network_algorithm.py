@@ -325,11 +325,14 @@ class DeepAlgorithm(Algorithm):
     def _turn_dials(self) -> None:
         """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
         self.learner.adopt_optimizers()
-        lr = self.lr_schedule(self._current_progress_remaining)
-        self.logger.record("train/learning_rate", lr)
-        values = {"learning_rate": lr}
-        values |= {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
-        self.learner.set(**values)
+        values = {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
+        self.learner.set(**self._present_rate(), **values)
+
+    def _present_rate(self) -> dict[str, float]:
+        """Log the learning rate of this moment: ``learning_rate``, for :meth:`~polyak.learning.learner.Learner.set`."""
+        rate = self.lr_schedule(self._current_progress_remaining)
+        self.logger.record("train/learning_rate", rate)
+        return {"learning_rate": rate}
 
     def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
         """Log the mean of each metric of some gradient steps; a loss that is not finite ends training."""
@@ -463,6 +466,10 @@ class DeepAlgorithm(Algorithm):
 
     def _load_state(self, saved: Saved) -> None:
         super()._load_state(saved)
-        restore(self.learner, saved)
+        self._load_learned(saved)
         if getattr(self, "use_sde", False):
             self.policy.reset_noise()  # by the deviations just loaded
+
+    def _load_learned(self, saved: Saved) -> None:
+        """Take back what the learner has learned."""
+        restore(self.learner, saved)

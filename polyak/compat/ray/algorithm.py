@@ -14,6 +14,7 @@ import gymnasium as gym
 import numpy as np
 from typing_extensions import Self
 
+from polyak.compat.overrides import changed, refuse
 from polyak.compat.ray import checkpoints, not_called, results
 from polyak.compat.ray.callbacks import EnvRunner, Hooks, MetricsLogger
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
@@ -25,7 +26,6 @@ from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.groups import LocalLearner
 from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.ray.models.rl_module import read_state
-from polyak.compat.ray.overrides import changed, refuse
 from polyak.compat.ray.places import (
     check_processes,
     make_evaluators,

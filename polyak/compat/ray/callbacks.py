@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from polyak.compat.overrides import refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.config.settings import CallbackSettings
-from polyak.compat.ray.overrides import refuse
 from polyak.hyperparameters.declaration import require
 
 HOOKS = tuple(name for name in CallbackSettings.__annotations__ if name.startswith("on_"))

@@ -1,6 +1,6 @@
 """Methods that RLlib calls of a program's subclass and that nothing here would call: why, and what to do instead.
 
-Each is refused where the subclass is given, before anything is trained: see :func:`polyak.compat.ray.overrides.refuse`.
+Each is refused where the subclass is given, before anything is trained: see :func:`polyak.compat.overrides.refuse`.
 """
 
 _CONNECTOR = "there are no connectors but env_to_module_connector=MeanStdFilter(). Wrap the environment"

@@ -148,10 +148,10 @@ class VecNormalize(VecEnvWrapper):
             return obs
         if isinstance(self.obs_rms, dict):
             assert isinstance(obs, dict)
-            normalized = {key: self._normalize(obs[key], statistics) for key, statistics in self.obs_rms.items()}
+            normalized = {key: self._normalize_obs(obs[key], statistics) for key, statistics in self.obs_rms.items()}
             return {**obs, **normalized}  # type: ignore[return-value]
         assert self.obs_rms is not None
-        return self._normalize(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
+        return self._normalize_obs(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
 
     def unnormalize_obs(self, obs: Observations) -> Observations:
         """Undo :meth:`normalize_obs`, except for what was clipped."""
@@ -159,10 +159,10 @@ class VecNormalize(VecEnvWrapper):
             return obs
         if isinstance(self.obs_rms, dict):
             assert isinstance(obs, dict)
-            original = {key: self._unnormalize(obs[key], statistics) for key, statistics in self.obs_rms.items()}
+            original = {key: self._unnormalize_obs(obs[key], statistics) for key, statistics in self.obs_rms.items()}
             return {**obs, **original}  # type: ignore[return-value]
         assert self.obs_rms is not None
-        return self._unnormalize(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
+        return self._unnormalize_obs(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
 
     def normalize_reward(self, reward: np.ndarray) -> np.ndarray:
         """Divide rewards by the deviation of the return and clip them; float32."""
@@ -177,12 +177,12 @@ class VecNormalize(VecEnvWrapper):
             return reward
         return reward * np.sqrt(self.ret_rms.var + self.epsilon)
 
-    def _normalize(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
+    def _normalize_obs(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
         scaled = (obs - statistics.mean) / np.sqrt(statistics.var + self.epsilon)
         # np.clip costs five times as much on arrays this small.
         return np.minimum(np.maximum(scaled, -self.clip_obs), self.clip_obs).astype(np.float32)
 
-    def _unnormalize(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
+    def _unnormalize_obs(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
         return obs * np.sqrt(statistics.var + self.epsilon) + statistics.mean
 
     # --- what was there before ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from polyak.compat.overrides import changed, is_ours
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.config.modules import Networks
@@ -12,7 +13,6 @@ from polyak.compat.ray.models.actor_critics import ModulePolicy, RecurrentModule
 from polyak.compat.ray.models.catalog import PPOCatalog
 from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
 from polyak.compat.ray.models.rl_module import RLModuleSpec
-from polyak.compat.ray.overrides import changed, is_ours
 
 
 @dataclass(init=False, repr=False, eq=False)

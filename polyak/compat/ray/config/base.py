@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from typing_extensions import Self
 
 from polyak.checkpoint.serialise import encode
+from polyak.compat.overrides import refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config import dumps, replaced
 from polyak.compat.ray.config.clipping import CLIPS
@@ -45,7 +46,6 @@ from polyak.compat.ray.config.settings import (
 )
 from polyak.compat.ray.filters import filter_of
 from polyak.compat.ray.models.catalog import DefaultModelConfig
-from polyak.compat.ray.overrides import refuse
 from polyak.hyperparameters.declaration import declared, described, fitted, require
 from polyak.hyperparameters.docstrings import sentence
 from polyak.schedules import PiecewiseSchedule

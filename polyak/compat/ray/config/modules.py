@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from polyak.compat.overrides import refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.models.catalog import Catalog, check_model_config
 from polyak.compat.ray.models.multi import of_one_agent
 from polyak.compat.ray.models.rl_module import RLModuleSpec, TorchRLModule
-from polyak.compat.ray.overrides import refuse
 from polyak.hyperparameters.declaration import require
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from polyak.compat.overrides import refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.models.rl_module import DESCRIPTION, Batch, RLModule, RLModuleSpec, TorchRLModule, read_state
-from polyak.compat.ray.overrides import refuse
 from polyak.hyperparameters.declaration import require
 
 

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.algorithms.dqn import taken
+from polyak.compat.overrides import changed, refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.columns import QF_LOGITS, QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
 from polyak.compat.ray.models.default_modules import DefaultDQNTorchRLModule
@@ -25,7 +26,6 @@ from polyak.compat.ray.models.parts import (
     layers_of,
 )
 from polyak.compat.ray.models.rl_module import QNetAPI, TorchRLModule
-from polyak.compat.ray.overrides import changed, refuse
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.network_algorithm import DeepAlgorithm
 from polyak.learning.learner import Objective
