@@ -25,7 +25,7 @@ from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
-from polyak.kinds.on_policy import PolicyGradientAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
@@ -81,7 +81,7 @@ class ActorCriticLearner(OnPolicyLearner):
 
 
 @dataclass(eq=False, repr=False)
-class ActorCritic(PolicyGradientAlgorithm):
+class ActorCritic(OnPolicyAlgorithm):
     """One-step actor-critic: an update of both at every step (Sutton and Barto 2018, section 13.5)."""
 
     learning_rate: NonNegative | Schedule = 1e-3
@@ -93,6 +93,8 @@ class ActorCritic(PolicyGradientAlgorithm):
     gae_lambda: Fraction = 0.0
     """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
 
+    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
+    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
@@ -118,7 +120,7 @@ class ActorCritic(PolicyGradientAlgorithm):
     ) -> Self:
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
-    learn.__doc__ = PolicyGradientAlgorithm.learn.__doc__
+    learn.__doc__ = OnPolicyAlgorithm.learn.__doc__
 
     card: ClassVar[Card] = Card(
         idea="one step of actor and critic at each step of the environments",

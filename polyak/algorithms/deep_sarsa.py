@@ -24,7 +24,7 @@ from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import Part
-from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.learning.states import States
@@ -91,7 +91,7 @@ class DeepSARSALearner(RolloutLearner):
 
 
 @dataclass(eq=False, repr=False)
-class DeepSARSA(RolloutAlgorithm):
+class DeepSARSA(OnPolicyAlgorithm):
     """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
 
     learning_rate: NonNegative | Schedule = 1e-3
@@ -112,9 +112,16 @@ class DeepSARSA(RolloutAlgorithm):
     max_grad_norm: NonNegative | None = 10.0
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
+    use_sde: ClassVar[bool] = False  # type: ignore[misc]
+    sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
+    ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
+    entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
+    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
+    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner
     policies: ClassVar = policy_aliases(GreedyPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
+    heeds_masks: ClassVar[bool] = False
     q_net = Part("policy.q_net")
     predict = epsilon_greedy.predict
     exploration_rate = Held[float]("epsilon.rate")

@@ -134,7 +134,7 @@ class MARWIL(BC):
     _: KW_ONLY
     beta: NonNegative = 1.0
     """How much more the better actions count: by exp(beta * advantage / c). 0 clones."""
-    gamma: Fraction = 0.99  # type: ignore[misc]
+    gamma: Fraction = 0.99
     """Discount factor of returns-to-go, in [0, 1]."""
     vf_coef: NonNegative = 1.0
     """Weight of the value loss."""

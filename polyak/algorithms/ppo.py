@@ -16,7 +16,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, require
-from polyak.kinds.on_policy import ByMinibatches, OnPolicyAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
@@ -165,10 +165,12 @@ class PPOLearner(OnPolicyLearner):
 
 
 @dataclass(eq=False, repr=False)
-class PPO(ByMinibatches, OnPolicyAlgorithm):
+class PPO(OnPolicyAlgorithm):
     """Proximal Policy Optimization: many small clipped steps on each rollout (arXiv:1707.06347)."""
 
     _: KW_ONLY
+    batch_size: Count = 64
+    """Rows of the rollout in one minibatch."""
     n_epochs: Count = 10
     """Passes over each rollout."""
     clip_range: Positive | Schedule = 0.2

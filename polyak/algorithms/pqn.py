@@ -25,7 +25,7 @@ from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import Part
-from polyak.kinds.on_policy import ByMinibatches
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.states import States
 from polyak.nn.catalog import policy_aliases
@@ -65,7 +65,7 @@ class PQNLearner(DeepSARSALearner):
 
 
 @dataclass(eq=False, repr=False)
-class PQN(ByMinibatches):
+class PQN(OnPolicyAlgorithm):
     """Parallelised Q-learning: lambda-returns of short rollouts, layer normalisation, no replay (arXiv:2407.04811)."""
 
     learning_rate: NonNegative | Schedule = 2.5e-4
@@ -88,6 +88,12 @@ class PQN(ByMinibatches):
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     heeds_masks: ClassVar[bool] = True
+    use_sde: ClassVar[bool] = False  # type: ignore[misc]
+    sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
+    ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
+    entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
+    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
+    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = PQNLearner
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)

@@ -75,10 +75,10 @@ class ActionValuePolicy(ActorCriticPolicy):
         actions, q, log_prob = super().forward(obs, deterministic)
         return actions, taken(q, actions.flatten())[:, None], log_prob
 
-    def _judged(
+    def _evaluated(
         self, latents: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None, entropy_index: float
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        q, log_prob, entropy = super()._judged(latents, actions, masks, entropy_index)
+        q, log_prob, entropy = super()._evaluated(latents, actions, masks, entropy_index)
         return taken(q, actions.long().flatten())[:, None], log_prob, entropy
 
 

@@ -23,7 +23,7 @@ from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
 from polyak.hyperparameters.declaration import Count, NonNegative, require
 from polyak.kinds.collecting_algorithm import Collection
 from polyak.kinds.network_algorithm import NETWORKS
-from polyak.kinds.on_policy import PolicyGradientAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -86,7 +86,7 @@ def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any
 
 
 @dataclass(eq=False, repr=False)
-class REINFORCE(PolicyGradientAlgorithm):
+class REINFORCE(OnPolicyAlgorithm):
     """REINFORCE: one step along the policy gradient by the returns of whole episodes (Williams 1992)."""
 
     learning_rate: NonNegative | Schedule = 1e-3
@@ -113,6 +113,8 @@ class REINFORCE(PolicyGradientAlgorithm):
 
     # whole episodes have no number of steps, and returns no trace decay, that one could choose
     n_steps: ClassVar[int] = 512  # type: ignore[misc]
+    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
+    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
     built_with: ClassVar[Mapping[str, str]] = {"baseline": NETWORKS}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
@@ -159,7 +161,7 @@ class REINFORCE(PolicyGradientAlgorithm):
     # -- whole episodes ------------------------------------------------------------------------------------------------
 
     def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        """As :meth:`RolloutAlgorithm.collect`, for as many steps as the episodes take."""
+        """As :meth:`OnPolicyAlgorithm.collect`, for as many steps as the episodes take."""
         assert self.runner is not None
         assert isinstance(rollout_buffer, EpisodeBuffer)
         rollout_buffer.episodes = self.episodes_per_update

@@ -18,7 +18,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive
-from polyak.kinds.on_policy import ByMinibatches, StochasticActorAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
@@ -286,7 +286,7 @@ Shrinking = Annotated[float, Only("a number above 0 and below 1", lambda x: 0 < 
 
 
 @dataclass(eq=False, repr=False)
-class TRPO(ByMinibatches, StochasticActorAlgorithm):
+class TRPO(OnPolicyAlgorithm):
     """Trust Region Policy Optimization: one step on each rollout, as long as a KL divergence allows (arXiv:1502.05477).
 
     ``learning_rate`` and the optimizer are those of the value function: the actor's step has a length of its own.
@@ -315,6 +315,10 @@ class TRPO(ByMinibatches, StochasticActorAlgorithm):
     n_critic_updates: Count = 10
     """Passes of the value function over each rollout."""
 
+    ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
+    entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
+    max_grad_norm: ClassVar[None] = None  # type: ignore[misc]
+    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = TRPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES

@@ -32,7 +32,7 @@ from polyak.data.trajectory import Trajectory
 from polyak.experience import arrays
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 from polyak.kinds.network_algorithm import RELOAD
-from polyak.kinds.on_policy import PolicyGradientAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Dial
 from polyak.learning.rollout_learner import RolloutLearner
@@ -189,7 +189,7 @@ class _Turn:
 
 
 @dataclass(eq=False, repr=False)
-class AsynchronousAlgorithm(PolicyGradientAlgorithm):
+class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Those that learn from the rollouts of an actor who need not have the newest weights."""
 
     learning_rate: NonNegative | Schedule = 5e-4
@@ -221,6 +221,7 @@ class AsynchronousAlgorithm(PolicyGradientAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = {
         name: RELOAD.format(name) for name in ("asynchronous", "queue_size", "n_steps")
     }
+    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     takes_all: ClassVar[bool] = False
     """Whether the learner wants all rollouts that wait at once, rather than the oldest."""
 

@@ -36,7 +36,7 @@ _MOST_STEPS = 10**9
 
 
 @dataclass(eq=False, repr=False)
-class RolloutAlgorithm(Collecting):
+class OnPolicyAlgorithm(Collecting):
     """Algorithms that learn from fresh rollouts of their own policy."""
 
     _: KW_ONLY
@@ -50,7 +50,26 @@ class RolloutAlgorithm(Collecting):
     """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
+    use_sde: bool = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+    ent_coef: NonNegative | Schedule = 0.0
+    """Weight of the entropy bonus: a number, or a function of the remaining progress."""
+    entropy_index: Positive = 1.0
+    """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
+    policies, exactly so with ``policy_kwargs={"sparse": True}``."""
+    max_grad_norm: NonNegative | None = 0.5
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    vf_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    normalize_advantage: bool = True
+    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
+    heeds_masks: ClassVar[bool] = True
+    built_with: ClassVar[Mapping[str, str]] = {"use_sde": NETWORKS}
+    batch_size = cast(int, None)
+    """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
     _outgrown = False
     """Whether the next rollout needs another buffer."""
@@ -65,10 +84,51 @@ class RolloutAlgorithm(Collecting):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        super().__post_init__(_init_setup_model)
+        self._check_batch_size()
+        rows = self.n_steps * self.n_envs
+        if self.env is not None and self.batch_size is not None and rows % self.batch_size:
+            warn_user(
+                f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
+                f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
+                f"{rows % self.batch_size}.",
+                UserWarning,
+            )
+
     def _setup_model(self) -> None:
         super()._setup_model()
         if self.env is not None:
             self.rollout_buffer = self._make_rollout_buffer()
+
+    def _check_batch_size(self) -> None:
+        rows = self.n_steps * self.n_envs
+        require(
+            self.env is None or self.batch_size is None or self.batch_size <= rows,
+            "batch_size",
+            self.batch_size,
+            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
+            " or less, or a larger n_steps.",
+        )
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        self._check_entropy_index()
+
+    def _check_entropy_index(self) -> None:
+        if self.entropy_index == 1:
+            return
+        fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
+        require(not self.policy.squash_output, "entropy_index", self.entropy_index, fix)
+        fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
+        takes = "entropy_index" in inspect.signature(cast(ActorCriticPolicy, self.policy).evaluate_actions).parameters
+        require(takes, "entropy_index", self.entropy_index, fix)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {"use_sde": True, **super()._policy_options()} if self.use_sde else super()._policy_options()
+
+    def _exploration(self) -> dict[str, Exploration]:
+        return gsde(self.use_sde, self.sde_sample_freq)
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)
@@ -77,6 +137,9 @@ class RolloutAlgorithm(Collecting):
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
+        self._check_batch_size()
+        if name == "entropy_index":
+            self._check_entropy_index()
         if "rollout_buffer" not in vars(self):
             return
         if name in ("gamma", "gae_lambda"):
@@ -86,7 +149,7 @@ class RolloutAlgorithm(Collecting):
             self._outgrown = True
 
     def _why_numpy(self) -> str | None:
-        cls, plain = type(self), RolloutAlgorithm
+        cls, plain = type(self), OnPolicyAlgorithm
         for name in ("collect", "_writer", "_take", "_iterate"):
             if getattr(cls, name) is not getattr(plain, name):
                 return f"it collects rollouts by its own {name}()"
@@ -140,7 +203,7 @@ class RolloutAlgorithm(Collecting):
         """
         fix = f"a rollout of recurrent policies has at most {_MOST_STEPS:,} steps."
         require(self.n_steps <= _MOST_STEPS, "n_steps", self.n_steps, fix)
-        longest = min(longest or self.n_steps, self.n_steps, getattr(self, "batch_size", self.n_steps))
+        longest = min(longest or self.n_steps, self.n_steps, self.batch_size or self.n_steps)
         length = _largest_divisor(self.n_steps, longest)
         fix = (
             f"rollouts are cut into equal sequences of at most {longest} steps, and more than half as many, for the "
@@ -169,12 +232,13 @@ class RolloutAlgorithm(Collecting):
             self.rollout_buffer, self._outgrown = self._make_rollout_buffer(), False
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
+        self._check_batch_size()  # a loaded model may have another number of environments
         self._iteration = 0
         return super()._setup_learn(*args, **kwargs)
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         rows = self.n_steps * self.n_envs
-        return -(-timesteps // rows) * self._updates_per_rollout(rows), min(rows, getattr(self, "batch_size", rows))
+        return -(-timesteps // rows) * self._updates_per_rollout(rows), min(rows, self.batch_size or rows)
 
     def _updates_per_rollout(self, rows: int) -> int:
         """Gradient steps that :meth:`train` makes of a rollout of so many rows."""
@@ -342,107 +406,6 @@ class RolloutAlgorithm(Collecting):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         if (log_std := getattr(self.policy, "log_std", None)) is not None:
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())
-
-
-@dataclass(eq=False, repr=False)
-class ByMinibatches(RolloutAlgorithm):
-    """Those that learn from a rollout minibatch by minibatch."""
-
-    _: KW_ONLY
-    batch_size: Count = 64
-    """Rows of the rollout in one minibatch."""
-
-    def __post_init__(self, _init_setup_model: bool) -> None:
-        super().__post_init__(_init_setup_model)
-        rows = self.n_steps * self.n_envs
-        self._check_batch_size()
-        if self.env is not None and rows % self.batch_size:
-            warn_user(
-                f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
-                f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
-                f"{rows % self.batch_size}.",
-                UserWarning,
-            )
-
-    def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
-        self._check_batch_size()
-
-    def _check_batch_size(self) -> None:
-        rows = self.n_steps * self.n_envs
-        require(
-            self.env is None or self.batch_size <= rows,
-            "batch_size",
-            self.batch_size,
-            f"a rollout has only n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows. Use batch_size={rows}"
-            " or less, or a larger n_steps.",
-        )
-
-    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
-        self._check_batch_size()  # a loaded model may have another number of environments
-        return super()._setup_learn(*args, **kwargs)
-
-
-@dataclass(eq=False, repr=False)
-class StochasticActorAlgorithm(RolloutAlgorithm):
-    """Those with a stochastic actor."""
-
-    heeds_masks: ClassVar[bool] = True
-    built_with: ClassVar[Mapping[str, str]] = {"use_sde": NETWORKS}
-    _: KW_ONLY
-    use_sde: bool = False
-    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {"use_sde": True, **super()._policy_options()} if self.use_sde else super()._policy_options()
-
-    def _exploration(self) -> dict[str, Exploration]:
-        return gsde(self.use_sde, self.sde_sample_freq)
-
-
-@dataclass(eq=False, repr=False)
-class PolicyGradientAlgorithm(StochasticActorAlgorithm):
-    """Those whose actor follows a gradient that the entropy may take part in."""
-
-    _: KW_ONLY
-    ent_coef: NonNegative | Schedule = 0.0
-    """Weight of the entropy bonus: a number, or a function of the remaining progress."""
-    entropy_index: Positive = 1.0
-    """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
-    policies, exactly so with ``policy_kwargs={"sparse": True}``."""
-    max_grad_norm: NonNegative | None = 0.5
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
-
-    def _check_built(self) -> None:
-        super()._check_built()
-        self._check_entropy_index()
-
-    def _check_entropy_index(self) -> None:
-        if self.entropy_index == 1:
-            return
-        fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
-        require(not self.policy.squash_output, "entropy_index", self.entropy_index, fix)
-        fix = f"evaluate_actions() of {type(self.policy).__name__} has no argument entropy_index. Let it take one."
-        takes = "entropy_index" in inspect.signature(cast(ActorCriticPolicy, self.policy).evaluate_actions).parameters
-        require(takes, "entropy_index", self.entropy_index, fix)
-
-    def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
-        if name == "entropy_index":
-            self._check_entropy_index()
-
-
-@dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(PolicyGradientAlgorithm):
-    """Those whose actor learns together with a value function, of one loss."""
-
-    _: KW_ONLY
-    vf_coef: NonNegative = 0.5
-    """Weight of the value loss."""
-    normalize_advantage: bool = True
-    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
 
 def explained_variance(y_pred: Any, y_true: Any) -> Any:

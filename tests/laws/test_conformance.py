@@ -31,7 +31,7 @@ from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.env_algorithm import Interaction
 from polyak.kinds.network_algorithm import DeepAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
 from tests.tolerance import drift
@@ -40,7 +40,7 @@ PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text()
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, DeepAlgorithm)]
-COMPILED = [name for name in DEEP if issubclass(CLASSES[name], OffPolicyAlgorithm | RolloutAlgorithm)]
+COMPILED = [name for name in DEEP if issubclass(CLASSES[name], OffPolicyAlgorithm | OnPolicyAlgorithm)]
 PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
 INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Interaction)]
 

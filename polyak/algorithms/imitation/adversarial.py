@@ -35,7 +35,7 @@ from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.env_algorithm import GymEnv, SpaceError
 from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, DeepAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import OptimizerRecipe
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
@@ -286,7 +286,7 @@ class AdversarialImitation(DeepAlgorithm):
         if self.steps_per_round is not None:
             return self.steps_per_round
         model = self.generator
-        return model.n_steps * model.n_envs if isinstance(model, RolloutAlgorithm) else OFF_POLICY_ROUND
+        return model.n_steps * model.n_envs if isinstance(model, OnPolicyAlgorithm) else OFF_POLICY_ROUND
 
     def _network_arguments(self) -> dict[str, Any]:
         """Of the reward network, besides its spaces."""
@@ -430,7 +430,7 @@ class AdversarialImitation(DeepAlgorithm):
         """Whether nobody looks at the rewards of single steps, so that those of a rollout can be computed at once: the
         networks do not change meanwhile, and the numbers are the same."""
         model = self.generator
-        if not isinstance(model, RolloutAlgorithm) or type(model).collect is not RolloutAlgorithm.collect:
+        if not isinstance(model, OnPolicyAlgorithm) or type(model).collect is not OnPolicyAlgorithm.collect:
             return False
         plain = model.env is self._rewarding and model.rollout_buffer.values_may_follow
         return plain and not callback.needs_locals
@@ -438,7 +438,7 @@ class AdversarialImitation(DeepAlgorithm):
     def _begin_rollout(self, callback: BaseCallback) -> None:
         assert self._rewarding is not None
         self._rewarding.late, self._rewarding.waiting = self._rewards_may_follow(callback), []
-        if isinstance(self.generator, RolloutAlgorithm):
+        if isinstance(self.generator, OnPolicyAlgorithm):
             self.generator.rewards_follow = self._settle
 
     def _settle(self, buffer: RolloutBuffer) -> None:

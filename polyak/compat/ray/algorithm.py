@@ -37,7 +37,7 @@ from polyak.compat.ray.places import (
 from polyak.compat.ray.plain import take_exploration
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import require
-from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.suggestions import did_you_mean
 
 
@@ -235,7 +235,7 @@ class Algorithm:
     def _rows(self, updates: int) -> int:
         """Rows that so many gradient steps learned from."""
         model = self.model
-        if not isinstance(model, RolloutAlgorithm):
+        if not isinstance(model, OnPolicyAlgorithm):
             return updates * int(model.batch_size)
         rows = model.n_steps * model.n_envs
         if not hasattr(model, "batch_size"):

@@ -14,7 +14,7 @@ from polyak.compat.ray.processes.experience import Outbox
 from polyak.compat.ray.results import Means
 from polyak.envs import VecEnv
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.schedules import LinearSchedule
 
 
@@ -36,7 +36,7 @@ def part_of(
         kwargs |= {"replay_buffer_class": Outbox, "replay_buffer_kwargs": None}
     elif "asynchronous" in kwargs:
         kwargs["asynchronous"] = False
-    if issubclass(plain.algorithm, RolloutAlgorithm) and "batch_size" in kwargs:
+    if issubclass(plain.algorithm, OnPolicyAlgorithm) and "batch_size" in kwargs:
         kwargs["batch_size"] = min(kwargs["batch_size"], kwargs["n_steps"] * env.num_envs)
     model = plain.algorithm(plain.policy, env, **kwargs)
     model.set_logger(Means())

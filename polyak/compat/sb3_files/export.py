@@ -45,7 +45,7 @@ from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_mem
 from polyak.data import GoalSelectionStrategy
 from polyak.kinds.network_algorithm import DeepAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.on_policy import RolloutAlgorithm
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, get_schedule_fn
 
@@ -218,7 +218,7 @@ def _description(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
             names.TRAIN_FREQ, (frequency.frequency, Call(names.TRAIN_UNIT, (str(frequency.unit.value),)))
         )
         values["replay_buffer_kwargs"] = _buffer_options(model)
-    elif isinstance(model, RolloutAlgorithm):
+    elif isinstance(model, OnPolicyAlgorithm):
         values.setdefault("rollout_buffer_class", None)
         values["rollout_buffer_kwargs"] = dict(values.get("rollout_buffer_kwargs") or {})
     return values
