@@ -75,7 +75,8 @@ class LearnsFromData(Collecting):
         return cast(int, self.n_steps)
 
     def _card(self) -> dict[str, str]:
-        return {**super()._card(), **({} if self.dataset is None else {"dataset": repr(self.dataset)})}
+        dataset = getattr(self, "dataset", None)  # of a model that is not built yet there is none
+        return {**super()._card(), **({} if dataset is None else {"dataset": repr(dataset)})}
 
     @property
     def _acts(self) -> bool:
