@@ -221,11 +221,11 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
 def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
     """Read what --dataset names, for an algorithm that can learn from it."""
     from polyak.algorithms import REGISTRY
-    from polyak.kinds.off_policy import OffPolicyAlgorithm
+    from polyak.kinds.dataset import LearnsFromData
     from polyak.zoo.data.files import load
 
-    if not issubclass(algorithm, OffPolicyAlgorithm):
-        able = [name for name in REGISTRY if issubclass(find_algorithm(name), OffPolicyAlgorithm)]
+    if not issubclass(algorithm, LearnsFromData):
+        able = [name for name in REGISTRY if issubclass(find_algorithm(name), LearnsFromData)]
         raise ZooError(f"--dataset: {options.algo} learns by acting only. From a dataset learn {', '.join(able)}.")
     if options.save_replay_buffer:
         raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")

@@ -11,8 +11,8 @@ import polyak
 from polyak import DQN, IQL, PPO, SAC, DoubleQLearning, QLearning, collect
 from polyak.algorithms import class_names
 from polyak.envs import IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
+from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.env_algorithm import FROM_DATA, TAKE
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.suggestions import SYNONYMS, did_you_mean
 
@@ -137,7 +137,7 @@ def test_what_is_advised_takes_the_space(table: dict[type[spaces.Space], str]) -
             cls = getattr(polyak, name)
             assert any(issubclass(space, kind) for kind in cls.action_spaces), (space, name)
             assert issubclass(cls, OfflineAlgorithm) == (table is FROM_DATA)
-            assert table is TAKE or issubclass(cls, OffPolicyAlgorithm)
+            assert table is TAKE or issubclass(cls, LearnsFromData)
 
 
 def test_a_policy_in_the_place_of_the_environment() -> None:

@@ -28,9 +28,9 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.collecting_algorithm import Collecting
+from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.env_algorithm import Interaction
 from polyak.kinds.network_algorithm import DeepAlgorithm
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
@@ -40,7 +40,7 @@ PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text()
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, DeepAlgorithm)]
-COMPILED = [name for name in DEEP if issubclass(CLASSES[name], OffPolicyAlgorithm | OnPolicyAlgorithm)]
+COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
 PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
 INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Interaction)]
 
@@ -202,7 +202,7 @@ def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000) -> N
     """Train both; then batches of other sizes, for which other programs are made, if there were not `enough` steps."""
     eager, compiled = (small(name, compile=choice, **options).learn(64) for choice in (False, True))
     for _ in range(20 if eager.learner.steps < enough else 0):
-        if isinstance(eager, OffPolicyAlgorithm):
+        if isinstance(eager, LearnsFromData):
             buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer
             batch = Transition.from_samples(buffer.sample(16), eager.gamma)
         elif isinstance(eager, AsynchronousAlgorithm):
