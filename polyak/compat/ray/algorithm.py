@@ -238,7 +238,7 @@ class Algorithm:
         if not isinstance(model, OnPolicyAlgorithm):
             return updates * int(model.batch_size)
         rows = model.n_steps * model.n_envs
-        if not hasattr(model, "batch_size"):
+        if model.batch_size is None:
             return updates * rows
         return round(updates / -(-rows // model.batch_size) * rows)
 
