@@ -14,12 +14,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.algorithms.sac import (
-    Rates,
     SoftActorCriticLearner,
-    check_rates,
     check_temperature,
     parse_ent_coef,
-    set_rates,
     soft_value,
 )
 from polyak.cards import Card, Search, tune
@@ -28,6 +25,7 @@ from polyak.hyperparameters.declaration import Count, NonNegative, require
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, Metrics, OptimizerRecipe, Update
+from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -121,7 +119,7 @@ class CrossQ(OffPolicyAlgorithm):
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
-    learning_rates: Rates = None
+    learning_rates: PartRates | None = None
     """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
@@ -155,7 +153,7 @@ class CrossQ(OffPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         parse_ent_coef(self.ent_coef)
-        check_rates(self.learning_rates)
+        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
         require(self.batch_size > 1, "batch_size", self.batch_size, "a batch of one row cannot be normalised.")
 
     def _adopt(self, name: str, before: Any) -> None:
@@ -164,7 +162,7 @@ class CrossQ(OffPolicyAlgorithm):
 
     def _turn_dials(self) -> None:
         super()._turn_dials()
-        set_rates(self.learner, self.learning_rates, self._current_progress_remaining)
+        set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}

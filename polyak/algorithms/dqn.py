@@ -238,23 +238,15 @@ class DQN(OffPolicyAlgorithm):
             return LinearSchedule(0.0, 0.0, 1.0)
         return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
 
-    def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
-        if name.startswith("exploration_"):
-            self.epsilon.renew(self._exploration_schedule(), self._current_progress_remaining)
-
     def _exploration(self) -> dict[str, Exploration]:
         return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
-
-    def _write_logs(self, **counters: float) -> None:
-        self.logger.record("rollout/exploration_rate", self.exploration_rate)
-        super()._write_logs(**counters)
 
     # -- the target's clock --------------------------------------------------------------------------------------------
 
     def _after_setup(self) -> None:
         super()._after_setup()
-        self.epsilon = Epsilon(self._dials, self._exploration_schedule())
+        self.epsilon = Epsilon(self._dials, self._exploration_schedule)
+        self._held = (self.epsilon,)
         if self.n_envs > self.target_update_interval:
             warn_user(
                 f"The number of environments used is greater than target_update_interval ({self.n_envs} > "
@@ -276,11 +268,11 @@ class DQN(OffPolicyAlgorithm):
         self.learner.together("update_target")
 
     def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "exploration_rate": self.exploration_rate, "_n_calls": self._n_calls}
+        return {**super()._extra_state(), "_n_calls": self._n_calls}
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         super()._load_extra_state(state)
-        self.exploration_rate, self._n_calls = state["exploration_rate"], state["_n_calls"]
+        self._n_calls = state["_n_calls"]
 
     card: ClassVar[Card] = Card(
         idea="learn the value of each action, act greedily",

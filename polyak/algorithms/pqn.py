@@ -120,30 +120,15 @@ class PQN(OnPolicyAlgorithm):
 
     def _after_setup(self) -> None:
         super()._after_setup()
-        self.epsilon = Epsilon(self._dials, self._exploration_schedule())
+        self.epsilon = Epsilon(self._dials, self._exploration_schedule)
+        self._held = (self.epsilon,)
 
     def _exploration_schedule(self) -> LinearSchedule:
         """The exploration rate by remaining progress."""
         return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
 
-    def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
-        if name.startswith("exploration_"):
-            self.epsilon.renew(self._exploration_schedule(), self._current_progress_remaining)
-
     def _exploration(self) -> dict[str, Exploration]:
         return {**super()._exploration(), "epsilon_greedy": EpsilonGreedyEach(self._dials, self._random_actions())}
-
-    def _write_logs(self, **counters: float) -> None:
-        self.logger.record("rollout/exploration_rate", self.exploration_rate)
-        super()._write_logs(**counters)
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "exploration_rate": self.exploration_rate}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        self.exploration_rate = state["exploration_rate"]
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

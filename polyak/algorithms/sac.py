@@ -16,16 +16,15 @@ from torch import Tensor, nn
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, fitted, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm, minus_action_dim
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
+from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update
+from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule, get_schedule_fn
-from polyak.suggestions import did_you_mean
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -160,9 +159,6 @@ class SACLearner(SoftActorCriticLearner):
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
-Rates = dict[str, NonNegative | Schedule] | None
-"""Learning rates by the part of a learner that they are of."""
-
 
 @dataclass(eq=False, repr=False)
 class SAC(OffPolicyAlgorithm):
@@ -175,7 +171,7 @@ class SAC(OffPolicyAlgorithm):
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
-    learning_rates: Rates = None
+    learning_rates: PartRates | None = None
     """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
@@ -202,7 +198,7 @@ class SAC(OffPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         parse_ent_coef(self.ent_coef)
-        check_rates(self.learning_rates)
+        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
@@ -210,7 +206,7 @@ class SAC(OffPolicyAlgorithm):
 
     def _turn_dials(self) -> None:
         super()._turn_dials()
-        set_rates(self.learner, self.learning_rates, self._current_progress_remaining)
+        set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
@@ -229,26 +225,6 @@ class SAC(OffPolicyAlgorithm):
         ),
         settings="sac.yml",
     )
-
-
-def check_rates(rates: Rates) -> None:
-    """Refuse learning rates of parts that there are not, or that cannot be.
-
-    Raises:
-        HyperparameterError: there is one.
-    """
-    parts = ("actor", "critic", "ent_coef")
-    for name, rate in (rates or {}).items():
-        fix = f"there is no part {name!r}.{did_you_mean(name, parts)}"
-        require(name in parts, "learning_rates", rates, fix)
-        fitted(f"learning_rates[{name!r}]", rate, NonNegative | Schedule)
-
-
-def set_rates(learner: Learner, rates: Rates, progress: float) -> None:
-    """Give optimizers the learning rates of their own at this remaining progress."""
-    for name, rate in (rates or {}).items():
-        if name in learner.optimizers:
-            set_rate(learner.optimizers[name], get_schedule_fn(rate)(progress))
 
 
 def check_temperature(model: Any, name: str, before: Any) -> None:

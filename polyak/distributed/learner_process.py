@@ -6,7 +6,7 @@ Shapes: B rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -80,10 +80,6 @@ class LearnerProcess:
         brought(self.learner, values)
         getattr(self.learner, method)()
 
-    def close(self) -> None:
-        """Leave the group."""
-        self.learner.group = None
-
 
 def said(update: Update) -> Said:
     """Of a gradient step, in main memory."""
@@ -91,10 +87,14 @@ def said(update: Update) -> Said:
     return Said(metrics, None if update.td_error is None else update.td_error.detach().cpu())
 
 
-def hyperparameters(learner: Learner) -> dict[str, Any]:
-    """The values by which a learner makes its next step."""
-    texts = {name: getattr(learner, name, None) for name in learner.declared_dials() if name not in learner.dials}
-    return {**learner.dials, **{name: value for name, value in texts.items() if isinstance(value, str)}}
+def texts_of(learner: Learner) -> list[str]:
+    """Names of a learner's hyper-parameters that are texts."""
+    return [name for name in learner.declared_dials() if isinstance(getattr(learner, name, None), str)]
+
+
+def hyperparameters(learner: Learner, texts: Iterable[str]) -> dict[str, Any]:
+    """The values by which a learner makes its next step; ``texts``: see :func:`texts_of`."""
+    return {**learner.dials, **{name: getattr(learner, name) for name in texts}}
 
 
 def brought(learner: Learner, values: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from polyak.data.batch import gathered
 from polyak.distributed.exchange import SocketGroup, Turns, listening, own_address
-from polyak.distributed.learner_process import LearnerProcess, Said, hyperparameters
+from polyak.distributed.learner_process import LearnerProcess, Said, hyperparameters, texts_of
 from polyak.distributed.ray_workers import Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import PATIENCE, Transport
@@ -52,7 +52,7 @@ class LearnerGroup:
 
     def begin(self, learner: Learner) -> None:
         """Let all be what a learner here is now."""
-        self.learner = learner
+        self.learner, self._texts = learner, texts_of(learner)
         learner.fellows = learner.group = None
         device = self.fellows.device or str(next(learner.policy.parameters()).device)
         compiles = learner.engine is not None and learner.engine.compiles
@@ -66,13 +66,15 @@ class LearnerGroup:
         learner, size = self.learner, self.size
         whole = gathered(batch)
         shares = [learner.share(whole, rank, size) for rank in range(size)]
-        others = [(each(part, torch.Tensor.cpu), hyperparameters(learner)) for part in shares[1:]]
+        values = hyperparameters(learner, self._texts)
+        others = [(each(part, torch.Tensor.cpu), values) for part in shares[1:]]
         update, found = self._tried(lambda: learner.update(shares[0]), "update", others)
         return _joined(update, found, whole)
 
     def call(self, method: str) -> None:
         """Let all call a method without arguments."""
-        self._tried(getattr(self.learner, method), "call", [(method, hyperparameters(self.learner))] * (self.size - 1))
+        values = hyperparameters(self.learner, self._texts)
+        self._tried(getattr(self.learner, method), "call", [(method, values)] * (self.size - 1))
 
     def _tried(
         self, here: Callable[[], Result], method: str, others: list[tuple[Any, ...]]

@@ -34,6 +34,7 @@ from polyak.experience.arrays import place
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Count, Runners, require
 from polyak.kinds.env_algorithm import Interaction
+from polyak.kinds.held import HeldPart
 from polyak.kinds.network_algorithm import RELOAD, DeepAlgorithm
 from polyak.learning.learner import Learner
 from polyak.nn.policies.base import Policy
@@ -122,6 +123,8 @@ class Collecting(Interaction, DeepAlgorithm):
         self._collection: Collection | None = None
         """The one that has begun, or that a file has brought."""
         self._learners: LearnerGroup | None = None
+        self._held: tuple[HeldPart, ...] = ()
+        """What is logged and saved with it."""
         super().__post_init__(_init_setup_model)
 
     # -- environments elsewhere ----------------------------------------------------------------------------------------
@@ -241,6 +244,8 @@ class Collecting(Interaction, DeepAlgorithm):
             self._read_episodes()
 
     def _write_logs(self, **counters: float) -> None:
+        for part in self._held:
+            part.record(self.logger)
         self._read_episodes()
         super()._write_logs(**counters)
 
@@ -328,7 +333,23 @@ class Collecting(Interaction, DeepAlgorithm):
         runner: Any = self.runner
         runner.actor.prepare(runner.obs)
 
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        for part in self._held:
+            part.adopt(name, self._current_progress_remaining)
+
     # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _extra_state(self) -> dict[str, Any]:
+        state = super()._extra_state()
+        for part in self._held:
+            state |= part.state()
+        return state
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        for part in self._held:
+            part.load_state(state)
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from torch import Tensor
+from typing_extensions import Self
 
 from polyak.callbacks.callback import BaseCallback, EvalCallback, MaybeCallback
 from polyak.checkpoint.saved import Saved, join_state, split_state
@@ -177,6 +178,42 @@ class LearnsFromData(Collecting):
         self._check_mixture()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 4,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        *,
+        eval_env: GymEnv | str | None = None,
+        eval_freq: int | None = None,
+        n_eval_episodes: int = 10,
+    ) -> Self:
+        """Train, on experience, on a dataset, or on both.
+
+        Args:
+            total_timesteps: environment steps to make, over all environments; from a dataset alone, gradient steps.
+            callback: called at every step; a function, a callback object, or a list of them.
+            log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
+                ``None`` for none.
+            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
+            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
+            progress_bar: show one; needs ``polyak[extra]``.
+            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
+            eval_freq: steps between two evaluations; ``None``: ten in all.
+            n_eval_episodes: episodes of each.
+
+        Returns:
+            the model itself.
+
+        Raises:
+            ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
+        """
+        callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         return learn_from_data(self, callback, log_interval)

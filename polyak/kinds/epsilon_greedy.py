@@ -4,27 +4,30 @@ Such an algorithm holds an :class:`Epsilon`, names :class:`~polyak.collecting.ex
 of its exploration, and takes its ``predict`` from here.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from polyak.collecting.exploration import Dials
+from polyak.kinds.held import HeldPart
 from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.logging.logger import Logger
 from polyak.nn.policies.base import n_rows
 from polyak.schedules import Schedule
 
 
-class Epsilon:
+class Epsilon(HeldPart):
     """The probability of a random action.
 
     Args:
         dials: hold it, for the parts of exploration to read.
-        schedule: the probability by remaining progress, which is 1 at the start of training and 0 at the end.
+        schedule: makes the probability by remaining progress, which is 1 at the start of training and 0 at the end.
     """
 
-    def __init__(self, dials: Dials, schedule: Schedule) -> None:
-        self._dials, self.schedule = dials, schedule
+    def __init__(self, dials: Dials, schedule: Callable[[], Schedule]) -> None:
+        self._dials, self._make_schedule, self.schedule = dials, schedule, schedule()
         self.follow(1.0)
 
     @property
@@ -40,10 +43,19 @@ class Epsilon:
         """Take the value of the schedule at this remaining progress."""
         self.rate = self.schedule(progress)
 
-    def renew(self, schedule: Schedule, progress: float) -> None:
-        """Follow another schedule from now on."""
-        self.schedule = schedule
-        self.follow(progress)
+    def adopt(self, name: str, progress: float) -> None:
+        if name.startswith("exploration_"):
+            self.schedule = self._make_schedule()
+            self.follow(progress)
+
+    def record(self, logger: Logger) -> None:
+        logger.record("rollout/exploration_rate", self.rate)
+
+    def state(self) -> dict[str, Any]:
+        return {"exploration_rate": self.rate}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.rate = state["exploration_rate"]
 
 
 def predict(

@@ -10,10 +10,9 @@ from typing import Annotated, Any, ClassVar, cast
 import numpy as np
 import torch
 from gymnasium import spaces
-from typing_extensions import Self
 
 from polyak.algorithm import Algorithm
-from polyak.callbacks.callback import BaseCallback, MaybeCallback
+from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.tensors.replay import TensorReplay
@@ -36,7 +35,7 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.kinds.collecting_algorithm import Collection
-from polyak.kinds.dataset import LearnsFromData, watched
+from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.noise import ActionNoise, for_environments
@@ -316,42 +315,6 @@ class OffPolicyAlgorithm(LearnsFromData):
         self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
 
     # -- the loop ------------------------------------------------------------------------------------------------------
-
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int | None = 4,
-        tb_log_name: str | None = None,
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-        *,
-        eval_env: GymEnv | str | None = None,
-        eval_freq: int | None = None,
-        n_eval_episodes: int = 10,
-    ) -> Self:
-        """Train, on experience, on a dataset, or on both.
-
-        Args:
-            total_timesteps: environment steps to make, over all environments; from a dataset alone, gradient steps.
-            callback: called at every step; a function, a callback object, or a list of them.
-            log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
-                ``None`` for none.
-            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
-            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
-            progress_bar: show one; needs ``polyak[extra]``.
-            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
-            eval_freq: steps between two evaluations; ``None``: ten in all.
-            n_eval_episodes: episodes of each.
-
-        Returns:
-            the model itself.
-
-        Raises:
-            ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
-        """
-        callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""

@@ -7,14 +7,12 @@ from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 import torch
-from typing_extensions import Self
 
-from polyak.callbacks.callback import MaybeCallback
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
 from polyak.envs import VecEnv, VecNormalize
 from polyak.hyperparameters.declaration import Becomes, Count, later, require
-from polyak.kinds.dataset import LearnsFromData, watched
+from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.env_algorithm import FROM_DATA, GymEnv
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -105,42 +103,6 @@ class OfflineAlgorithm(LearnsFromData):
                 self._replay_dataset()
             if self._standardises:
                 self._measure_observations(part.observations for part in self.dataset.chunks(BATCH))
-
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int | None = 4,
-        tb_log_name: str | None = None,
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-        *,
-        eval_env: GymEnv | str | None = None,
-        eval_freq: int | None = None,
-        n_eval_episodes: int = 10,
-    ) -> Self:
-        """Train: draw minibatches from the dataset and make a gradient step with each, log, and evaluate.
-
-        Args:
-            total_timesteps: gradient steps to make; environment steps once the model acts.
-            callback: called at every step; a function, a callback object, or a list of them.
-            log_interval: iterations of 500 gradient steps between two log tables, or episodes once the model acts;
-                ``None`` for none.
-            tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
-            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
-            progress_bar: show one; needs ``polyak[extra]``.
-            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
-            eval_freq: steps between two evaluations; ``None``: ten in all.
-            n_eval_episodes: episodes of each.
-
-        Returns:
-            the model itself.
-
-        Raises:
-            ValueError: the model has nothing to learn from, or an argument is out of range.
-        """
-        callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     # -- rewards -------------------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ def batch_of(model: Any) -> Transition:
 def assert_same(ours: Any, theirs: Any, rate: float = 3e-4) -> None:
     """As far apart as two programs of the same updates may leave the parameters."""
     widths = sum(p.shape[1:].numel() for p in ours.learner.parameters() if p.dim() > 1)
-    tolerance = drift(ours.learner.steps, rate, getattr(ours, "batch_size", 5) + widths)
+    tolerance = drift(ours.learner.steps, rate, (getattr(ours, "batch_size", None) or 5) + widths)
     theirs = theirs.learner.state_dict()
     for name, tensor in ours.learner.state_dict().items():
         torch.testing.assert_close(

@@ -12,6 +12,7 @@ from polyak.experience import Ring
 from polyak.experience import memory as module
 from polyak.experience.compact import CompactRing
 from polyak.experience.memory import available_memory, check_memory
+from polyak.experience.schema import Schema
 
 ATARI = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 
@@ -77,7 +78,7 @@ def test_impossible_rollouts_are_refused(monkeypatch):
 def test_a_million_atari_frames_take_less_than_8_gb():
     buffer = ReplayBuffer.__new__(ReplayBuffer)
     buffer.action_space, buffer.action_dim = spaces.Discrete(4), 1
-    buffer.observation_space, buffer.obs_shape, buffer._extended = ATARI, ATARI.shape, False
+    buffer.observation_space, buffer.obs_shape, buffer.schema = ATARI, ATARI.shape, Schema.of(())
     assert CompactRing.size_of(buffer.layout, 1_000_000) < 8e9
     assert Ring.size_of(buffer.layout, 1_000_000) > 56e9
 

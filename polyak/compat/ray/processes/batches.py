@@ -14,6 +14,7 @@ import torch
 from polyak.data import Transition
 from polyak.data.batch import gathered
 from polyak.experience.arrays import mapped
+from polyak.learning.data_parallel import share_of
 
 Columns = dict[str, Any]
 """Fields of a :class:`~polyak.data.Transition`: arrays [B, ...], dicts of them, or ``None``."""
@@ -40,8 +41,7 @@ def shares(columns: Columns, parts: int) -> list[Columns]:
     """As many batches of ``ceil(B / L)`` rows. Where these cannot be dealt out evenly, some stand in two parts:
     means over learners are means over rows only if all have equally many."""
     rows = len(columns["rewards"])
-    width = -(-rows // parts)
-    places = [np.arange(part * width, (part + 1) * width) % rows for part in range(parts)]
+    places = [share_of(rows, part, parts).numpy() for part in range(parts)]
     return [{name: _each(value, lambda part: part[at]) for name, value in columns.items()} for at in places]  # noqa: B023
 
 

@@ -19,6 +19,7 @@ from polyak.compat.ray.processes.elsewhere import Elsewhere, Spaces
 from polyak.compat.ray.processes.fragments import Fragment, given_to
 from polyak.compat.ray.processes.state import bring, state_of, values_of
 from polyak.compat.ray.results import Means
+from polyak.distributed.exchange import own_address
 from polyak.kinds.lessons import Lessons
 from polyak.learning.data_parallel import ProcessGroup
 from polyak.seeding import rng_state, set_rng_state
@@ -69,7 +70,7 @@ class LearnerWorker:
         with socket.socket() as found:
             found.bind(("", 0))
             port = found.getsockname()[1]
-        return os.getpid(), (_own_address(), port)
+        return os.getpid(), (own_address(), port)
 
     def join(self, address: tuple[str, int], size: int, state: Saved, values: dict[str, Any], timeout: float) -> None:
         """Continue from a state, as one with all that join at the same time."""
@@ -136,13 +137,3 @@ class LearnerWorker:
     def apply(self, function: Callable[[Any], Any]) -> Any:
         """What a function returns of the learner."""
         return function(self.model.learner)
-
-
-def _own_address() -> str:
-    """Of this machine, as others reach it; of one that has no network its own."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
-        try:
-            found.connect(("10.255.255.255", 1))  # nothing is sent
-            return str(found.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
