@@ -99,8 +99,7 @@ from polyak.warning import warn_user
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
 _SET_LATER |= {
     "_learner",
-    "_statistics",
-    "_vec_normalize_env",
+    "normalisation",
     "_flops",
     "_iteration",
     "_collection",

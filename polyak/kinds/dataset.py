@@ -21,8 +21,9 @@ from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.step import Step
 from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
+from polyak.kinds.action_spaces import SpaceError
 from polyak.kinds.collecting_algorithm import Collecting
-from polyak.kinds.env_algorithm import GymEnv, Recipe, SpaceError
+from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.held import Held
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.schedules import is_constant

@@ -18,7 +18,8 @@ from polyak.data import Dataset
 from polyak.envs import DummyVecEnv, Monitor, make_vec_env
 from polyak.envs.composed import parts
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
-from polyak.kinds.env_algorithm import Interaction, SpaceError
+from polyak.kinds.action_spaces import SpaceError
+from polyak.kinds.env_algorithm import Interaction
 from polyak.kinds.network_algorithm import DeepAlgorithm
 from polyak.learning.engine.program import Program
 from polyak.nn import PolicyError

@@ -30,9 +30,10 @@ from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, later, require
+from polyak.kinds.action_spaces import SpaceError
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.collecting_algorithm import Collecting
-from polyak.kinds.env_algorithm import GymEnv, SpaceError
+from polyak.kinds.env_algorithm import GymEnv
 from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, DeepAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
@@ -212,7 +213,7 @@ class AdversarialImitation(DeepAlgorithm):
     def _own(self, generator: Collecting) -> None:
         """Let the generator act for this model."""
         self.generator = cast(Any, generator)
-        self.n_envs = generator.n_envs
+        self.n_envs, self.normalisation = generator.n_envs, generator.normalisation
         self._share_statistics()
         self.observation_space, self.action_space = generator.observation_space, generator.action_space
 
@@ -317,28 +318,9 @@ class AdversarialImitation(DeepAlgorithm):
         """The normalising wrapper among the environment's wrappers, if there is one."""
         return None if self.generator is None else self.generator.get_vec_normalize_env()
 
-    @property
-    def normalises_observations(self) -> bool:
-        """Whether the policy learned, or learns, from observations normalised by ``VecNormalize``."""
-        return self.generator.normalises_observations
-
-    @property
-    def normalises_by_itself(self) -> bool:
-        """Whether :meth:`predict` normalises observations by the statistics of the file."""
-        return self.generator.normalises_by_itself
-
-    @property
-    def layers_above(self) -> tuple[str, ...]:
-        """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
-        return self.generator.layers_above
-
     def as_shown(self, observations: Any) -> Any:
         """Observations of a bare environment as :meth:`predict` takes them."""
         return self.generator.as_shown(observations)
-
-    def frozen_statistics(self) -> VecNormalize | None:
-        """A copy of what normalises observations for the policy; ``None``: they are as they are."""
-        return self.generator.frozen_statistics()
 
     def _as_learned(self, observation: Any) -> Any:
         return self.generator._as_learned(observation)

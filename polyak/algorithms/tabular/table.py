@@ -18,7 +18,8 @@ from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
-from polyak.kinds.env_algorithm import GymEnv, Interaction, SpaceError
+from polyak.kinds.action_spaces import SpaceError
+from polyak.kinds.env_algorithm import GymEnv, Interaction
 from polyak.nn.export.ports import Graph
 
 
