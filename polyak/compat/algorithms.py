@@ -36,6 +36,7 @@ from polyak.algorithms import (
 )
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters
 from polyak.checkpoint.saved import Saved
@@ -83,7 +84,7 @@ from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
 from polyak.hyperparameters.declaration import require
 from polyak.kinds import off_policy, on_policy
-from polyak.kinds.collecting_algorithm import Collecting, Collection
+from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.env_algorithm import Interaction
 from polyak.kinds.network_algorithm import DeepAlgorithm, Part
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
@@ -100,10 +101,9 @@ _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner
 _SET_LATER |= {
     "_learner",
     "normalisation",
-    "_flops",
+    "host",
     "_iteration",
     "_collection",
-    "_guard",
     "observation_space",
     "action_space",
     "n_envs",
@@ -1147,7 +1147,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
         buffer = self.rollout_buffer
         if type(buffer).get is not RecurrentRolloutBuffer.get:
             return super()._minibatches
-        if self._gathers_late:
+        if self.host.gathers_late:
             return buffer.minibatches
         return lambda size: (rows.gathered() for rows in buffer.minibatches(size))
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, prefixed
-from polyak.checkpoint.serialise import decode, encode
 from polyak.collecting.actor import Actor
-from polyak.collecting.exploration import Arrays, Dials, Exploration, RandomActions
-from polyak.collecting.runner import Runner, flat, unflat
+from polyak.collecting.exploration import Dials, Exploration, RandomActions
+from polyak.collecting.runner import Runner
 from polyak.collecting.tensors.actor import TensorActor
 from polyak.collecting.tensors.exploration import exploring_in_tensors
 from polyak.data.step import Step
@@ -26,11 +26,9 @@ from polyak.distributed.learners import LearnerGroup
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, Transport
 from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
-from polyak.envs.adapters.infos import episode_columns
 from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.composed import is_composed
 from polyak.envs.masks import Masks, mask_size
-from polyak.experience.arrays import place
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Count, Runners, require
 from polyak.kinds.env_algorithm import Interaction
@@ -39,48 +37,6 @@ from polyak.kinds.network_algorithm import RELOAD, DeepAlgorithm
 from polyak.learning.learner import Learner
 from polyak.nn.policies.base import Policy
 from polyak.warning import advise
-
-
-@dataclass
-class Collection:
-    """How far a collection of experience has come."""
-
-    steps: int = 0
-    """Of the vectorised environment, with the pending one."""
-    episodes: int = 0
-    """That ended in them."""
-    pending: Step | None = None
-    """A step that was made and is not stored yet: callbacks are being asked."""
-
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""
-        values: dict[str, Any] = {"steps": self.steps, "episodes": self.episodes}
-        if (pending := self.pending) is None:  # asked once: another thread may save while the step is being stored
-            return values, {}
-        fields = pending._asdict()
-        del fields["episodes"]  # which infos say, too
-        values["infos"] = [
-            {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
-        ]
-        values["ended"] = fields.pop("ended")
-        if isinstance(pending.env_actions, list):
-            values["env_actions"] = encode(fields.pop("env_actions"))
-        return values, {key: place(v, None) for name, value in fields.items() for key, v in flat(name, value).items()}
-
-    @classmethod
-    def from_state(cls, values: Mapping[str, Any], arrays: Arrays) -> "Collection":
-        """The inverse of :meth:`state`."""
-        collection = cls(values["steps"], values["episodes"])
-        if "infos" in values:
-            infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
-            others = ("infos", "ended", "extras", "episodes")
-            fields = {name: unflat(name, arrays) for name in Step._fields if name not in others}
-            extras = unflat("extras", arrays) or {}
-            if "env_actions" in values:
-                fields["env_actions"] = decode(values["env_actions"])
-            episodes = episode_columns(infos, fields["dones"])
-            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
-        return collection
 
 
 @dataclass(eq=False, repr=False)
@@ -366,14 +322,3 @@ class Collecting(Interaction, DeepAlgorithm):
         self.runner.actor.load_state(saved.state_of("actor"))
         if "collection" in saved.info:
             self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
-
-
-def _is_data(value: Any) -> bool:
-    """Whether a value can be written to a file that runs nothing."""
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_data(item) for key, item in value.items())
-    if type(value) in (list, tuple):
-        return all(map(_is_data, value))
-    if isinstance(value, np.ndarray):
-        return value.dtype != object
-    return value is None or isinstance(value, bool | int | float | str | np.generic)

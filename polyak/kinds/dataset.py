@@ -228,7 +228,7 @@ class LearnsFromData(Collecting):
         """
         self.policy.set_training_mode(True)
         self._turn_dials()
-        memory, normalizer, late = self.memory, self._vec_normalize_env, self._gathers_late
+        memory, normalizer, late = self.memory, self._vec_normalize_env, self.host.gathers_late
         memory.prioritized.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[Tensor]] = {}
         if (recurrence := self.policy.recurrence) is not None:

@@ -1,6 +1,5 @@
 """Algorithms that learn with networks: a policy, a learner that improves it, and an engine that runs its steps."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -25,13 +24,11 @@ from polyak.envs.composed import as_named
 from polyak.envs.masks import KEY, holds_masks, mask_size
 from polyak.hyperparameters.declaration import Becomes, NonNegative, later, require
 from polyak.kinds.env_algorithm import GymEnv, Recipe
-from polyak.learning.engine.device import Work, choose, get_device
+from polyak.kinds.held import Held
+from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
-from polyak.learning.engine.flops import flops
-from polyak.learning.engine.machine_speed import speeds
-from polyak.learning.engine.threads import threads_for
+from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.learning.nan_guard import Guard, guarded
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
@@ -107,11 +104,9 @@ class DeepAlgorithm(Algorithm):
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Dial`."""
-    engine = cast("Engine | None", None)
+    engine = Held[Engine | None]("host.engine")
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
     n_envs = 1
-    _flops = math.inf
-    _guard = cast("Guard | None", None)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         policy, self.policy = cast(Any, self.policy), cast(Any, None)
@@ -120,6 +115,7 @@ class DeepAlgorithm(Algorithm):
         self._policy_name = policy
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
+        self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
         self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
 
     def _card(self) -> dict[str, str]:
@@ -231,9 +227,7 @@ class DeepAlgorithm(Algorithm):
         learner = self.learner_factory()()
         if self._device_name == "auto" and self.device.type == "cuda":
             self.device = self._faster_device(learner)
-        self.learner: Learner = learner.to(self.device)
-        self.learner.precision = self.precision
-        self.engine = Engine(self.learner, self._compiles, print if self.verbose >= 1 else None)
+        self.learner: Learner = self.host.take(learner, self.device)
         self.policy = cast(Any, self.learner.policy)
         self._after_setup()
 
@@ -247,12 +241,9 @@ class DeepAlgorithm(Algorithm):
 
     def _faster_device(self, learner: Learner) -> torch.device:
         """The GPU or the CPU, whichever should make this learner's steps in less time."""
-        updates, rows = self._expected_updates(_NOMINAL_RUN)
-        if updates == 0:  # nobody knows
+        choice = faster_device(learner, Load(*self._expected_updates(_NOMINAL_RUN)), _NOMINAL_RUN, self.n_envs)
+        if choice is None:
             return self.device
-        acts, step = _NOMINAL_RUN / self.n_envs / updates, flops(learner, rows)
-        acting = step / (3 * rows) * self.n_envs
-        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), speeds())
         if self.verbose >= 1:
             print(choice)
         return torch.device(choice.device)
@@ -265,30 +256,8 @@ class DeepAlgorithm(Algorithm):
     # -- the engine ----------------------------------------------------------------------------------------------------
 
     def _check_engine(self, updated: bool = False) -> None:
-        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it.
-
-        Args:
-            updated: whether there have been gradient steps, so that the engine must have seen them.
-        """
-        if self.precision == "float32" and self.compile is not True:
-            return
-        name = "compile" if self.precision == "float32" else "precision"
-        value, cls, engine = getattr(self, name), type(self).__name__, self.engine
-        require(
-            engine is not None and engine.learner is self.learner,
-            name,
-            value,
-            f"{cls}._setup_model() gives its learner no engine. Let it call super()._setup_model(), which builds what "
-            "learner_factory() describes.",
-        )
-        assert engine is not None
-        require(
-            engine.learned or not updated,
-            name,
-            value,
-            f"{cls} makes gradient steps of its own. Write them as methods of its learner that its update() calls by "
-            "self.run(self.gradient_step, batch), and call self.learner.update(batch) in train().",
-        )
+        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it."""
+        self.host.check(getattr(self, "learner", None), type(self).__name__, updated)
 
     def _check_built(self) -> None:
         super()._check_built()
@@ -305,20 +274,13 @@ class DeepAlgorithm(Algorithm):
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
         self._n_updates_at_start = self._n_updates
-        updates, rows = self._expected_updates(self._total_timesteps - self.num_timesteps)
-        if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
-            self.engine.expect(updates, rows)
-            self._flops = self.engine.flops(rows) if updates else math.inf
+        self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        with super()._while_learning(), threads_for(self._flops), guarded(self):
+        learner, waits = getattr(self, "learner", None), getattr(self, "in_tensors", False)
+        with super()._while_learning(), self.host.at_work(learner, waits):
             yield
-
-    @property
-    def _gathers_late(self) -> bool:
-        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
-        return self.engine is not None and self.engine.compiles
 
     # -- learning and predicting ---------------------------------------------------------------------------------------
 
@@ -341,8 +303,7 @@ class DeepAlgorithm(Algorithm):
         }
         for name, mean in means.items():
             self.logger.record(f"train/{name}", mean)
-        if self._guard is not None:
-            self._guard.after_update(means)
+        self.host.after_update(means)
 
     def predict(
         self,

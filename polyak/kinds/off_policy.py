@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from polyak.algorithm import Algorithm
 from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.tensors.replay import TensorReplay
@@ -34,7 +35,6 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
-from polyak.kinds.collecting_algorithm import Collection
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD

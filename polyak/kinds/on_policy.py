@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from polyak.callbacks.callback import BaseCallback, Published
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting import stepwise
 from polyak.collecting.actor import Actor
@@ -22,7 +23,7 @@ from polyak.collecting.tensors.rows import on_host
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
-from polyak.kinds.collecting_algorithm import Collecting, Collection
+from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.learning.rollout_learner import RolloutLearner
@@ -394,7 +395,7 @@ class OnPolicyAlgorithm(Collecting):
         """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
         learner's ``update``."""
         buffer = self.rollout_buffer
-        return buffer.minibatches if self._gathers_late and buffer.plain else buffer.get
+        return buffer.minibatches if self.host.gathers_late and buffer.plain else buffer.get
 
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""
