@@ -43,7 +43,7 @@ from polyak.checkpoint.saved import Saved
 from polyak.checkpoint.serialise import is_plain, warn_untrusted
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
-from polyak.collecting.runner import Acted
+from polyak.collecting.runner import Acted, Acting
 from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
@@ -84,9 +84,8 @@ from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
 from polyak.hyperparameters.declaration import require
 from polyak.kinds import off_policy, on_policy
-from polyak.kinds.collecting_algorithm import Collecting
-from polyak.kinds.env_algorithm import Interaction
-from polyak.kinds.network_algorithm import DeepAlgorithm, Part
+from polyak.kinds.env_algorithm import EnvAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm, Part
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.catalog import check_policy_fits
@@ -248,7 +247,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # -- base classes ------------------------------------------------------------------------------------------------------
 
 
-class BaseAlgorithm(Collecting):
+class BaseAlgorithm(NetworkAlgorithm):
     """See :class:`polyak.algorithm.Algorithm` and what extends it.
 
     A subclass may have a constructor and a ``_setup_model`` of its own. What it trains is saved and loaded all the
@@ -263,7 +262,7 @@ class BaseAlgorithm(Collecting):
         supported_action_spaces: kinds of action space that the algorithm can handle; ``None`` for all.
     """
 
-    learn = with_defaults(Interaction.learn, log_interval=100, tb_log_name="run")
+    learn = with_defaults(EnvAlgorithm.learn, log_interval=100, tb_log_name="run")
 
     learner_class: ClassVar[type[Learner]] = PolicyLearner
     policy_aliases: ClassVar[Aliases] = {}
@@ -294,7 +293,7 @@ class BaseAlgorithm(Collecting):
         supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
     ) -> None:
         env = self._accept(env, verbose, support_multi_env, monitor_wrapper, supported_action_spaces, use_sde)
-        DeepAlgorithm.__init__(
+        NetworkAlgorithm.__init__(
             self,
             policy,
             env,
@@ -511,7 +510,7 @@ class BaseAlgorithm(Collecting):
         for name in parts.keys() & values.keys():
             load_part(self, name, values[name], exact_match)
 
-    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
+    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
 
     # -- names that subclasses use -------------------------------------------------------------------------------------
 
@@ -799,7 +798,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     # -- what subclasses override --------------------------------------------------------------------------------------
 
-    def make_actor(self) -> Actor:
+    def make_actor(self) -> Acting:
         """Acts with the present policy, or through ``_sample_action`` of a subclass."""
         overridden = type(self)._sample_action is not OffPolicyAlgorithm._sample_action
         return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
@@ -1027,7 +1026,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         deterministic: bool = False,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """See :meth:`polyak.kinds.network_algorithm.DeepAlgorithm.predict`."""
+        """See :meth:`polyak.kinds.network_algorithm.NetworkAlgorithm.predict`."""
         return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 
     def _after_setup(self) -> None:
@@ -1068,7 +1067,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         return step
 
 
-class _Renaming(DeepAlgorithm):
+class _Renaming(NetworkAlgorithm):
     """Networks whose names are sb3-contrib's here, and polyak's in its files."""
 
     @staticmethod
@@ -1094,7 +1093,7 @@ class _Renaming(DeepAlgorithm):
             values["policy"] = self._renamed(values["policy"])
         super().set_parameters(values, exact_match, device)
 
-    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
+    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
 
 
 @in_order(
@@ -1223,7 +1222,7 @@ class ARSLearner(ars.ARSLearner):
     "n_delta n_top learning_rate delta_std zero_policy alive_bonus_offset n_eval_episodes policy_kwargs "
     f"{_TAIL.replace('policy_kwargs verbose seed device', 'seed verbose device')}"
 )
-class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of actor
+class ARS(ars.ARS, BaseAlgorithm):
     """See :class:`polyak.ARS`. Files and :meth:`get_parameters` have no optimizer."""
 
     policy_aliases = ARS_ALIASES
@@ -1266,7 +1265,7 @@ class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of acto
         optimizer = {"policy.optimizer": parameters(self.learner)["policy.optimizer"]}
         super().set_parameters({**optimizer, **values}, exact_match, device)
 
-    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
+    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
 
 
 _GREEDY = (

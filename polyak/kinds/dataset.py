@@ -22,9 +22,9 @@ from polyak.data.step import Step
 from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
 from polyak.kinds.action_spaces import SpaceError
-from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.held import Held
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.schedules import is_constant
 
@@ -32,7 +32,7 @@ CHUNK = 500
 """Gradient steps between two looks at the clock, where no callback asks for more."""
 
 
-class LearnsFromData(Collecting):
+class LearnsFromData(NetworkAlgorithm):
     """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
 
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})

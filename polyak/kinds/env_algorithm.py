@@ -49,7 +49,7 @@ _FURTHER_EPISODES = 1
 """Sets the seeds of environments apart from those of evaluations after as many steps."""
 
 
-class Interaction(Algorithm):
+class EnvAlgorithm(Algorithm):
     """What an algorithm has that learns by acting in ``env``, which it gets as a constructor's argument."""
 
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
@@ -60,6 +60,8 @@ class Interaction(Algorithm):
     """Kind of an action space -> algorithms to use instead, where this one cannot act in it."""
     raw_experience: ClassVar[bool] = False
     """Whether experience is stored as it was before normalisation."""
+    steps_environments: ClassVar[bool] = True
+    """Whether it learns by stepping ``env`` itself; games are searched, and a generator acts for what imitates."""
     heeds_masks: ClassVar[bool] = False
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     predicts_raw: ClassVar[bool] = True
@@ -82,11 +84,15 @@ class Interaction(Algorithm):
         self.normalisation = Normalisation(by_itself=self.predicts_raw)
         self._check_no_policy(env)
         super().__post_init__(_init_setup_model)
+        self._read_arguments()
         if env is not None:
             self._take_up(env)
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
+
+    def _read_arguments(self) -> None:
+        """Take up what arguments say, which are in order, before there is an environment."""
 
     def _check_no_policy(self, env: Any) -> None:
         """Refuse the name of a policy where the environment belongs, before other arguments are taken for wrong."""
@@ -97,6 +103,8 @@ class Interaction(Algorithm):
 
     def _card(self) -> dict[str, str]:
         env = vars(self).get("env")
+        if not self.steps_environments:
+            return super()._card()
         if env is None:
             return {"environment": "none", **super()._card()}
         return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._card()}
@@ -108,8 +116,12 @@ class Interaction(Algorithm):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        if self.env is not None:
+        self._build()
+        if self.env is not None and self._acts:
             self._make_runner()
+
+    def _build(self) -> None:
+        """Build what learns, before there is a runner."""
 
     def make_actor(self) -> Acting:
         """What chooses actions while experience is collected."""
@@ -133,7 +145,7 @@ class Interaction(Algorithm):
     @property
     def _acts(self) -> bool:
         """Whether learning takes an environment to act in."""
-        return True
+        return self.steps_environments
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)
@@ -232,7 +244,7 @@ class Interaction(Algorithm):
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
         self._would_replay = False
-        if self.env is not None:
+        if self.env is not None and self._acts:
             self.env.seed(seed)
 
     # -- learning ------------------------------------------------------------------------------------------------------
@@ -312,7 +324,7 @@ class Interaction(Algorithm):
     def _note_episodes(self, step: Step) -> None:
         """Keep the statistics of the episodes that ended in a step. A class with an ``_update_info_buffer`` of its own
         is asked instead, as Stable-Baselines3 does."""
-        if getattr(self._update_info_buffer, "__func__", None) is not Interaction._update_info_buffer:
+        if getattr(self._update_info_buffer, "__func__", None) is not EnvAlgorithm._update_info_buffer:
             self._update_info_buffer(list(step.infos), step.dones)
         elif step.episodes:
             self._keep_statistics(step.episodes)
@@ -374,6 +386,10 @@ class Interaction(Algorithm):
         if self.runner is not None:
             saved.state |= prefixed("runner", self.runner.state())
             self._save_environments(saved, self.runner)
+        self._save_statistics(saved)
+
+    def _save_statistics(self, saved: Saved) -> None:
+        """Those that the model learned under."""
         if (normalizer := self.normalisation.known) is not None:
             saved.info["normalizer"], arrays = split_state(normalizer.state_dict())
             if above := self.normalisation.above:

@@ -10,6 +10,7 @@ import torch
 
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
+from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv, unwrap_vec_normalize
 from polyak.hyperparameters.declaration import Becomes, Count, later, require
 from polyak.kinds.action_spaces import FROM_DATA
@@ -39,6 +40,12 @@ class OfflineAlgorithm(LearnsFromData):
     act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while there is
     none."""
     _: KW_ONLY
+    n_learners: Count = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Transport = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
     batch_size: Count = 256
     """Transitions per gradient step."""
     optimize_memory_usage: bool = False
@@ -60,6 +67,7 @@ class OfflineAlgorithm(LearnsFromData):
         "normalize_observations": NETWORKS,
         "reward_scaling": "the networks have learned in units of it. Make a new model.",
         **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "replay_buffer_kwargs", "prioritized")},
+        **{name: RELOAD.format(name) for name in ("n_learners", "transport")},
     }
     goes_without: ClassVar[tuple[str, ...]] = (
         *(field.name for field in fields(OffPolicyAlgorithm)),

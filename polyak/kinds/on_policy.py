@@ -22,10 +22,10 @@ from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
 from polyak.collecting.tensors.rows import on_host
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
-from polyak.kinds.collecting_algorithm import Collecting
+from polyak.distributed.runners import Transport
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
 from polyak.kinds.env_algorithm import GymEnv, Recipe
-from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
@@ -37,10 +37,21 @@ _MOST_STEPS = 10**9
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(Collecting):
+class OnPolicyAlgorithm(NetworkAlgorithm):
     """Algorithms that learn from fresh rollouts of their own policy."""
 
     _: KW_ONLY
+    n_runners: Runners = 0
+    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
+    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
+    make the same number of steps with the newest weights."""
+    n_learners: Count = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Transport = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
     n_steps: Count = 2048
     """Steps per environment in one rollout."""
     gamma: Fraction = 0.99
@@ -68,7 +79,10 @@ class OnPolicyAlgorithm(Collecting):
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
     heeds_masks: ClassVar[bool] = True
-    built_with: ClassVar[Mapping[str, str]] = {"use_sde": NETWORKS}
+    built_with: ClassVar[Mapping[str, str]] = {
+        "use_sde": NETWORKS,
+        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")},
+    }
     batch_size = cast(int, None)
     """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
