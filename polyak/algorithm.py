@@ -4,8 +4,8 @@ An algorithm is a dataclass: each hyper-parameter is written once, with its type
 constructor and its checks, ``help``, the learner, the command line, the documentation and the checkpoint all read that.
 
 The face presumes neither an environment, nor networks, nor a compiler. What meets environments adds
-:class:`~polyak.kinds.env_algorithm.Interaction`, what learns with networks is a
-:class:`~polyak.kinds.network_algorithm.DeepAlgorithm`; a table, a search or a dataset needs neither.
+:class:`~polyak.kinds.env_algorithm.EnvAlgorithm`, and what learns with networks is a
+:class:`~polyak.kinds.network_algorithm.NetworkAlgorithm`.
 """
 
 import os

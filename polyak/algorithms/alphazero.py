@@ -49,7 +49,7 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
-from polyak.kinds.network_algorithm import RELOAD, DeepAlgorithm
+from polyak.kinds.network_algorithm import NEW_MODEL, RELOAD, NetworkAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
@@ -106,7 +106,7 @@ class AlphaZeroLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class AlphaZero(DeepAlgorithm):
+class AlphaZero(NetworkAlgorithm):
     """AlphaZero: plays against itself by a search that a network guides, and learns from it (Silver et al. 2018).
 
     ``learn(total_timesteps)`` counts positions played. Rewards of its logs are the results of games to the player who
@@ -172,6 +172,8 @@ class AlphaZero(DeepAlgorithm):
     """Past selves that are kept."""
 
     built_with: ClassVar[Mapping[str, str]] = {
+        "env": NEW_MODEL,
+    } | {
         name: RELOAD.format(name)
         for name in (
             *("n_games", "simulations", "n_workers", "crew_class", "buffer_size", "selection", "exploration", "solves"),
@@ -183,6 +185,7 @@ class AlphaZero(DeepAlgorithm):
         "MlpPolicy": PolicyRecipe("MlpPolicy", GamePolicy),
         "CnnPolicy": PolicyRecipe("CnnPolicy", GamePolicy, {"tower": True}),
     }
+    steps_environments: ClassVar = False
     heeds_masks: ClassVar = True
     saves_also: ClassVar = frozenset({"replay_buffer"})
     needs: ClassVar = ("game",)
@@ -192,19 +195,13 @@ class AlphaZero(DeepAlgorithm):
         "model, and load it beside the game"
     )
 
-    def __post_init__(self, _init_setup_model: bool) -> None:
-        env, self.env = self.env, None
-        super().__post_init__(_init_setup_model)
+    def _read_arguments(self) -> None:
+        super()._read_arguments()
         self.past: list[tuple[GamePolicy, float]] = []
         """Past selves and their ratings, the latest last."""
         self.elo = 0.0
         """The latest rating; the first self has 0."""
         self._rated_at = self._moves = 0
-        if env is not None:
-            self._take_up(env)
-            if _init_setup_model:
-                self._setup_model()
-                self._check_built()
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

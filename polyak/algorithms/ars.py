@@ -23,8 +23,7 @@ from polyak.cards import Card, Part, Search, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Positive, later, require
-from polyak.kinds.env_algorithm import Interaction
-from polyak.kinds.network_algorithm import NETWORKS, DeepAlgorithm
+from polyak.kinds.network_algorithm import NETWORKS, NetworkAlgorithm
 from polyak.kinds.on_policy import on_policy_locals
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, OptimizerRecipe, Update
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
@@ -178,7 +177,7 @@ def _top(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(eq=False, repr=False)
-class ARS(Interaction, DeepAlgorithm):
+class ARS(NetworkAlgorithm):
     """Augmented Random Search: a step along those random directions that were worth it, without gradients
     (arXiv:1803.07055)."""
 
@@ -236,6 +235,9 @@ class ARS(Interaction, DeepAlgorithm):
     def make_actor(self) -> CandidateActor:
         """Acts with the parameters that are on trial."""
         return CandidateActor(self.policy)
+
+    def _why_numpy(self) -> str:
+        return "it tries candidates out by a loop of its own"
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

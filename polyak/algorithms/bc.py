@@ -106,7 +106,6 @@ class BC(OfflineAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
     # what others did is learned, and not what came of it
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
-    n_runners: ClassVar[int] = 0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from polyak.algorithms.bc import BC, BCLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
+from polyak.checkpoint.collection import Collection
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
 from polyak.collecting.runner import Acted
@@ -27,7 +28,6 @@ from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.shown import shown_to
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
-from polyak.kinds.collecting_algorithm import Collection
 from polyak.kinds.env_algorithm import GymEnv
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm

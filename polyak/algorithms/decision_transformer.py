@@ -150,7 +150,6 @@ class DecisionTransformer(OfflineAlgorithm):
     # it draws sequences, whose returns it scales by return_scale
     replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
-    n_runners: ClassVar[int] = 0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

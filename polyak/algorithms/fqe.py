@@ -140,7 +140,6 @@ class FQE(OfflineAlgorithm):
         "n_critics": NETWORKS,
         **dict.fromkeys(("target", "deterministic", "n_samples"), "the dataset holds its choices. Make a new model."),
     }
-    n_runners: ClassVar[int] = 0  # type: ignore[misc]
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Part, Search, Task, tune
+from polyak.checkpoint.collection import Collection
 from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
 from polyak.hyperparameters.declaration import Count, NonNegative, require
-from polyak.kinds.collecting_algorithm import Collection
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective

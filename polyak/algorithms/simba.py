@@ -15,9 +15,9 @@ import torch
 
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.cards import Card, Search, tune
+from polyak.checkpoint.collection import Collection
 from polyak.data.step import Step
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative
-from polyak.kinds.collecting_algorithm import Collection
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.kinds.off_policy import GradientSteps, minus_action_dim
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe

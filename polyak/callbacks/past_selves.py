@@ -25,8 +25,8 @@ class Frozen:
 
     def __init__(self, model: Any, first: int = 0, deterministic: bool = False) -> None:
         self.policy: Any = copy_of(model.policy).requires_grad_(False)
-        statistics = getattr(type(model), "frozen_statistics", None)
-        self.normalizer: VecNormalize | None = None if statistics is None else statistics(model)
+        learned = getattr(model, "normalisation", None)
+        self.normalizer: VecNormalize | None = None if learned is None else learned.frozen()
         self.first, self.deterministic = first, deterministic
 
     def __call__(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:

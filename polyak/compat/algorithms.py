@@ -36,13 +36,14 @@ from polyak.algorithms import (
 )
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters
 from polyak.checkpoint.saved import Saved
 from polyak.checkpoint.serialise import is_plain, warn_untrusted
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
-from polyak.collecting.runner import Acted
+from polyak.collecting.runner import Acted, Acting
 from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
@@ -83,9 +84,8 @@ from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
 from polyak.hyperparameters.declaration import require
 from polyak.kinds import off_policy, on_policy
-from polyak.kinds.collecting_algorithm import Collecting, Collection
-from polyak.kinds.env_algorithm import Interaction
-from polyak.kinds.network_algorithm import DeepAlgorithm, Part
+from polyak.kinds.env_algorithm import EnvAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm, Part
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.catalog import check_policy_fits
@@ -99,12 +99,10 @@ from polyak.warning import warn_user
 _SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
 _SET_LATER |= {
     "_learner",
-    "_statistics",
-    "_vec_normalize_env",
-    "_flops",
+    "normalisation",
+    "host",
     "_iteration",
     "_collection",
-    "_guard",
     "observation_space",
     "action_space",
     "n_envs",
@@ -249,7 +247,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # -- base classes ------------------------------------------------------------------------------------------------------
 
 
-class BaseAlgorithm(Collecting):
+class BaseAlgorithm(NetworkAlgorithm):
     """See :class:`polyak.algorithm.Algorithm` and what extends it.
 
     A subclass may have a constructor and a ``_setup_model`` of its own. What it trains is saved and loaded all the
@@ -264,7 +262,7 @@ class BaseAlgorithm(Collecting):
         supported_action_spaces: kinds of action space that the algorithm can handle; ``None`` for all.
     """
 
-    learn = with_defaults(Interaction.learn, log_interval=100, tb_log_name="run")
+    learn = with_defaults(EnvAlgorithm.learn, log_interval=100, tb_log_name="run")
 
     learner_class: ClassVar[type[Learner]] = PolicyLearner
     policy_aliases: ClassVar[Aliases] = {}
@@ -295,7 +293,7 @@ class BaseAlgorithm(Collecting):
         supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
     ) -> None:
         env = self._accept(env, verbose, support_multi_env, monitor_wrapper, supported_action_spaces, use_sde)
-        DeepAlgorithm.__init__(
+        NetworkAlgorithm.__init__(
             self,
             policy,
             env,
@@ -512,7 +510,7 @@ class BaseAlgorithm(Collecting):
         for name in parts.keys() & values.keys():
             load_part(self, name, values[name], exact_match)
 
-    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
+    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
 
     # -- names that subclasses use -------------------------------------------------------------------------------------
 
@@ -800,7 +798,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     # -- what subclasses override --------------------------------------------------------------------------------------
 
-    def make_actor(self) -> Actor:
+    def make_actor(self) -> Acting:
         """Acts with the present policy, or through ``_sample_action`` of a subclass."""
         overridden = type(self)._sample_action is not OffPolicyAlgorithm._sample_action
         return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
@@ -1028,7 +1026,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         deterministic: bool = False,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """See :meth:`polyak.kinds.network_algorithm.DeepAlgorithm.predict`."""
+        """See :meth:`polyak.kinds.network_algorithm.NetworkAlgorithm.predict`."""
         return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 
     def _after_setup(self) -> None:
@@ -1069,7 +1067,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         return step
 
 
-class _Renaming(DeepAlgorithm):
+class _Renaming(NetworkAlgorithm):
     """Networks whose names are sb3-contrib's here, and polyak's in its files."""
 
     @staticmethod
@@ -1095,7 +1093,7 @@ class _Renaming(DeepAlgorithm):
             values["policy"] = self._renamed(values["policy"])
         super().set_parameters(values, exact_match, device)
 
-    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
+    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
 
 
 @in_order(
@@ -1148,7 +1146,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
         buffer = self.rollout_buffer
         if type(buffer).get is not RecurrentRolloutBuffer.get:
             return super()._minibatches
-        if self._gathers_late:
+        if self.host.gathers_late:
             return buffer.minibatches
         return lambda size: (rows.gathered() for rows in buffer.minibatches(size))
 
@@ -1224,7 +1222,7 @@ class ARSLearner(ars.ARSLearner):
     "n_delta n_top learning_rate delta_std zero_policy alive_bonus_offset n_eval_episodes policy_kwargs "
     f"{_TAIL.replace('policy_kwargs verbose seed device', 'seed verbose device')}"
 )
-class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of actor
+class ARS(ars.ARS, BaseAlgorithm):
     """See :class:`polyak.ARS`. Files and :meth:`get_parameters` have no optimizer."""
 
     policy_aliases = ARS_ALIASES
@@ -1267,7 +1265,7 @@ class ARS(ars.ARS, BaseAlgorithm):  # type: ignore[misc]  # another kind of acto
         optimizer = {"policy.optimizer": parameters(self.learner)["policy.optimizer"]}
         super().set_parameters({**optimizer, **values}, exact_match, device)
 
-    set_parameters.__doc__ = DeepAlgorithm.set_parameters.__doc__
+    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
 
 
 _GREEDY = (

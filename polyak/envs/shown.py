@@ -41,7 +41,7 @@ def as_seen_in(env: VecEnv, model: Any) -> Callable[[Any], Any]:
         ValueError: it cannot, since a wrapper around that ``VecNormalize`` changes them.
     """
     normalizer = unwrap_vec_normalize(env)
-    if normalizer is None or not normalizer.norm_obs or not getattr(model, "normalises_by_itself", False):
+    if normalizer is None or not normalizer.norm_obs or not _by_itself(model):
         return lambda observations: observations
     if above := above_normalisation(env).observations:
         raise ValueError(
@@ -49,3 +49,8 @@ def as_seen_in(env: VecEnv, model: Any) -> Callable[[Any], Any]:
             "stands around its VecNormalize. Load the model with env=..., or pass env without VecNormalize."
         )
     return lambda observations: normalizer.get_original_obs()
+
+
+def _by_itself(model: Any) -> bool:
+    normalisation = getattr(model, "normalisation", None)
+    return normalisation is not None and bool(normalisation.is_by_itself)

@@ -249,9 +249,10 @@ def evaluate(
 
 def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
     """Warn of a model that learned from normalised observations and is about to see others."""
-    learned = getattr(model, "normalises_observations", False)
-    by_itself = getattr(model, "normalises_by_itself", False)
-    if learned and not by_itself and unwrap_vec_normalize(env) is None:
+    learned = getattr(model, "normalisation", None)
+    if learned is None or learned.of_observations is None or learned.is_by_itself:
+        return
+    if unwrap_vec_normalize(env) is None:
         advise(
             "evaluation without normalisation",
             "the model learned under VecNormalize, but env does not normalise: what it sees here has another scale. "
@@ -345,7 +346,8 @@ def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any)
             ``training_env`` changes observations; ``venv`` is then closed.
     """
     try:
-        above = getattr(spaces_of, "layers_above", ()) or above_normalisation(training_env).observations
+        learned = getattr(spaces_of, "normalisation", None)
+        above = (() if learned is None else learned.above) or above_normalisation(training_env).observations
         if above:
             raise ValueError(
                 f"The model learned from observations that {above[0]} changed after VecNormalize, and an environment "
@@ -362,10 +364,8 @@ def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any)
 
 def _normalisation_of(model: Any) -> VecEnv | None:
     """Where the VecNormalize stands whose observations ``model.predict`` takes; None if it takes raw ones."""
-    env = getattr(model, "env", None)
-    # A model without an environment normalises by itself, unless its kind leaves that to the program.
-    by_itself = getattr(model, "predicts_raw", True)
-    return env if env is not None or by_itself else getattr(model, "_statistics", None)
+    learned = getattr(model, "normalisation", None)
+    return getattr(model, "env", None) if learned is None else learned.of_predictions
 
 
 def masks_for(model: Any, env: VecEnv) -> Masks | None:

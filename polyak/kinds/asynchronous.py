@@ -21,9 +21,10 @@ from torch import Tensor
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved, prefixed
-from polyak.collecting.actor import Actor, copy_of
+from polyak.collecting.actor import copy_of
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.rollout import RolloutWriter, Successors
+from polyak.collecting.runner import Acting
 from polyak.collecting.time_split import TimeSplit
 from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
@@ -254,7 +255,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def _acting_policy(self) -> Policy:
         return self.policy if self._acting is None else self._acting
 
-    def make_actor(self) -> Actor:
+    def make_actor(self) -> Acting:
         self._acting = copy_of(self.policy)
         return super().make_actor()
 

@@ -21,9 +21,10 @@ from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.step import Step
 from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
-from polyak.kinds.collecting_algorithm import Collecting
-from polyak.kinds.env_algorithm import GymEnv, Recipe, SpaceError
+from polyak.kinds.action_spaces import SpaceError
+from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.held import Held
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.schedules import is_constant
 
@@ -31,7 +32,7 @@ CHUNK = 500
 """Gradient steps between two looks at the clock, where no callback asks for more."""
 
 
-class LearnsFromData(Collecting):
+class LearnsFromData(NetworkAlgorithm):
     """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
 
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
@@ -227,7 +228,7 @@ class LearnsFromData(Collecting):
         """
         self.policy.set_training_mode(True)
         self._turn_dials()
-        memory, normalizer, late = self.memory, self._vec_normalize_env, self._gathers_late
+        memory, normalizer, late = self.memory, self._vec_normalize_env, self.host.gathers_late
         memory.prioritized.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[Tensor]] = {}
         if (recurrence := self.policy.recurrence) is not None:

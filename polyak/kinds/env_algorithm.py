@@ -22,24 +22,22 @@ from polyak.checkpoint.saved import (
 from polyak.collecting.runner import Acting, Runner
 from polyak.data import Dataset
 from polyak.data.step import Observations, Step
-from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env, unwrap_vec_normalize
+from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env
 from polyak.envs.adapters.infos import as_monitored, episode_columns
 from polyak.envs.adapters.vec_env import FromVecEnv
-from polyak.envs.composed import is_composed, parts
 from polyak.envs.masks import KEY, Masks, find_masks
-from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose, wide_bounds
+from polyak.envs.normalisation import Normalisation
+from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.state import EnvStateError
 from polyak.envs.wrappers.layers import (
     PartNormalizer,
-    above_normalisation,
-    check_one_normaliser,
-    replay_normalizer,
     turned_images,
-    wrapped_beneath,
 )
 from polyak.envs.wrappers.normalize import detached
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.hyperparameters.declaration import Becomes, declared, later
+from polyak.kinds.action_spaces import FROM_DATA, TAKE, SpaceError, check_action_space
+from polyak.kinds.held import Held
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.seeding import derived_seed
 from polyak.warning import advise, warn_user
@@ -51,29 +49,7 @@ _FURTHER_EPISODES = 1
 """Sets the seeds of environments apart from those of evaluations after as many steps."""
 
 
-TAKE = {
-    spaces.Box: "SAC, TD3 or PPO",
-    spaces.Discrete: "DQN, PPO or DiscreteSAC",
-    spaces.MultiDiscrete: "PPO, A2C or TRPO",
-    spaces.MultiBinary: "PPO, A2C or TRPO",
-    spaces.Dict: "PPO, A2C or TRPO",
-    spaces.Tuple: "PPO, A2C or TRPO",
-}
-"""Kind of an action space -> algorithms that learn by acting in it."""
-FROM_DATA = {
-    spaces.Box: "IQL, CQL or BC",
-    spaces.Discrete: "DiscreteCQL, BCQ or BC",
-    spaces.MultiDiscrete: "BC",
-    spaces.MultiBinary: "BC",
-}
-"""Kind of an action space -> algorithms that learn from recorded actions."""
-
-
-class SpaceError(ValueError, AssertionError):
-    """An algorithm cannot act in a space. Also an AssertionError, which is what Stable-Baselines3 raises here."""
-
-
-class Interaction(Algorithm):
+class EnvAlgorithm(Algorithm):
     """What an algorithm has that learns by acting in ``env``, which it gets as a constructor's argument."""
 
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
@@ -84,6 +60,8 @@ class Interaction(Algorithm):
     """Kind of an action space -> algorithms to use instead, where this one cannot act in it."""
     raw_experience: ClassVar[bool] = False
     """Whether experience is stored as it was before normalisation."""
+    steps_environments: ClassVar[bool] = True
+    """Whether it learns by stepping ``env`` itself; games are searched, and a generator acts for what imitates."""
     heeds_masks: ClassVar[bool] = False
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     predicts_raw: ClassVar[bool] = True
@@ -94,12 +72,8 @@ class Interaction(Algorithm):
         env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     n_envs: int = 1
     runner: Runner | None = None
-    _vec_normalize_env: VecNormalize | PartNormalizer | None = None
+    _vec_normalize_env = Held[VecNormalize | PartNormalizer | None]("normalisation.replay")
     """What normalises experience when it is replayed."""
-    _statistics: VecNormalize | None = None
-    """Those of the file that the model came from."""
-    _above: tuple[str, ...] = ()
-    """Wrappers that changed observations after these statistics had normalised them, as the file says."""
     _saved_without_masks: bool = False
     """Whether the file that the model came from holds a step of environments, and no masks of it."""
     _would_replay: bool = False
@@ -107,13 +81,18 @@ class Interaction(Algorithm):
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         env, self.env = self.env, None
+        self.normalisation = Normalisation(by_itself=self.predicts_raw)
         self._check_no_policy(env)
         super().__post_init__(_init_setup_model)
+        self._read_arguments()
         if env is not None:
             self._take_up(env)
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
+
+    def _read_arguments(self) -> None:
+        """Take up what arguments say, which are in order, before there is an environment."""
 
     def _check_no_policy(self, env: Any) -> None:
         """Refuse the name of a policy where the environment belongs, before other arguments are taken for wrong."""
@@ -124,6 +103,8 @@ class Interaction(Algorithm):
 
     def _card(self) -> dict[str, str]:
         env = vars(self).get("env")
+        if not self.steps_environments:
+            return super()._card()
         if env is None:
             return {"environment": "none", **super()._card()}
         return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._card()}
@@ -135,8 +116,12 @@ class Interaction(Algorithm):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        if self.env is not None:
+        self._build()
+        if self.env is not None and self._acts:
             self._make_runner()
+
+    def _build(self) -> None:
+        """Build what learns, before there is a runner."""
 
     def make_actor(self) -> Acting:
         """What chooses actions while experience is collected."""
@@ -160,34 +145,14 @@ class Interaction(Algorithm):
     @property
     def _acts(self) -> bool:
         """Whether learning takes an environment to act in."""
-        return True
+        return self.steps_environments
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)
         self._put(env=env)
         self.n_envs = env.num_envs
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        check_one_normaliser(env)
-        self._vec_normalize_env = replay_normalizer(env)
-        if self.raw_experience:
-            self._advise_on_layers(env)
-
-    def _advise_on_layers(self, env: VecEnv) -> None:
-        """Warn of wrappers that have experience replayed by statistics that have grown old."""
-        normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
-        if normalizer is None:
-            return
-        changed = {"observations": above.observations if normalizer.norm_obs else ()}
-        changed["rewards"] = above.rewards if normalizer.norm_reward else ()
-        for what, names in changed.items():
-            if names:
-                advise(
-                    f"wrappers around VecNormalize that change {what}",
-                    f"{names[0]} stands around VecNormalize and changes {what}: they are stored as it returns them, "
-                    "normalised by the statistics of that time, not by the newest ones whenever they are replayed. To "
-                    f"have that, put VecNormalize around {names[0]}. If it changes no {what}, name them in its class: "
-                    f"passes_on = ({what!r},).",
-                )
+        self.normalisation.use(env, self.raw_experience)
 
     def _make_runner(self) -> None:
         """Something that acts in the environment, when there is both."""
@@ -216,45 +181,8 @@ class Interaction(Algorithm):
         """The first reset has shown that environments say which choices they allow."""
 
     def _check_action_space(self, space: spaces.Space) -> None:
-        name = type(self).__name__
-        if not isinstance(space, self.action_spaces):
-            supported = ", ".join(kind.__name__ for kind in self.action_spaces)
-            others = self._alternatives.get(type(space), "")
-            raise SpaceError(
-                f"{name} does not support the action space {space}. The algorithm only supports {supported}: use "
-                f"another algorithm{others and f', such as {others}'}, or wrap the environment."
-            )
-        if is_composed(space):
-            self._check_parts(space)
-        if isinstance(space, spaces.Box) and not np.all(np.isfinite(np.array([space.low, space.high]))):
-            raise SpaceError(
-                f"{name} needs finite bounds of a continuous action space, got {space}. Wrap the environment in "
-                "gymnasium.wrappers.RescaleAction or give the Box finite low and high."
-            )
-        if isinstance(space, spaces.Box) and not self.policies_squash:
-            low, high = wide_bounds(space)
-            half = float(np.max(high - low)) / 2
-            if not 0.1 <= half <= 10:
-                advise(
-                    "scale of actions",
-                    f"{name} explores with a standard deviation of about 1, but the actions of {space} span "
-                    f"+-{half:g}. Bring them to [-1, 1]: gymnasium.wrappers.RescaleAction(env, -1, 1).",
-                )
-        if isinstance(space, spaces.MultiBinary) and len(space.shape) > 1:
-            raise SpaceError(
-                f"Multi-dimensional MultiBinary({space.n}) action space is not supported. Flatten it to one dimension."
-            )
-
-    def _check_parts(self, space: spaces.Space) -> None:
-        """Refuse an action space composed of such that the algorithm would refuse by themselves."""
-        found = parts(space)
-        if not found:
-            raise SpaceError(f"The action space {space} has no parts. Give it one.")
-        for part in found:
-            try:
-                self._check_action_space(part.space)
-            except SpaceError as error:
-                raise SpaceError(f"In the action space {space}, part {part.name!r}: {error}") from None
+        explores = not self.policies_squash
+        check_action_space(type(self).__name__, space, self.action_spaces, self._alternatives, explores)
 
     def get_env(self) -> VecEnv | None:
         """The vectorised environment, with every wrapper."""
@@ -262,7 +190,7 @@ class Interaction(Algorithm):
 
     def get_vec_normalize_env(self) -> VecNormalize | None:
         """The normalising wrapper among the environment's wrappers, if there is one."""
-        return unwrap_vec_normalize(self.env) if self.env is not None else None
+        return self.normalisation.own
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         """Go on with another environment of the same spaces.
@@ -288,45 +216,8 @@ class Interaction(Algorithm):
         self.runner.load_state(state)
 
     def _with_statistics(self, env: VecEnv) -> VecEnv:
-        """``env`` under the normalisation that the model learned with: wrapped, if it came from a file with statistics,
-        beneath those wrappers of ``env`` that stood around ``VecNormalize``.
-
-        A normalising wrapper of its own that has seen no data takes the model's statistics; one that has, or that they
-        do not fit, stays as it is, with a warning if they differ.
-        """
-        known, own = self.get_vec_normalize_env() or self._statistics, unwrap_vec_normalize(env)
-        if known is own:
-            return env
-        if known is None:
-            self._advise_on_new_scale(own)
-            return env
-        if own is None:
-            if self._statistics is None:
-                return env
-            state = known.state_dict()
-            wrapped = wrapped_beneath(env, self._above, lambda venv: VecNormalize.from_state_dict(venv, state))
-            if wrapped is None:
-                self._check_nothing_above(f"env is not in a {self._above[0]}")
-            return wrapped or env
-        if not known.has_seen_data:
-            return env
-        if own.has_seen_data:
-            kept = None if own.same_statistics(known) else "it has statistics of its own"
-        else:
-            kept = own.take_statistics(known)
-        if kept is not None:
-            warn_user(
-                f"env has a VecNormalize that does not take the statistics which the model learned with: {kept}. They "
-                "are taken by an environment without VecNormalize, or with a new one of the same settings.",
-                UserWarning,
-            )
-        return env
-
-    @property
-    def normalises_observations(self) -> bool:
-        """Whether the model learned, or learns, from observations normalised by ``VecNormalize``."""
-        normalizer = self.get_vec_normalize_env() or self._statistics
-        return normalizer is not None and normalizer.norm_obs
+        """``env`` under the normalisation that the model learned with."""
+        return self.normalisation.put_around(env, self.num_timesteps)
 
     @property
     def _last_obs(self) -> Observations | None:
@@ -353,7 +244,7 @@ class Interaction(Algorithm):
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
         self._would_replay = False
-        if self.env is not None:
+        if self.env is not None and self._acts:
             self.env.seed(seed)
 
     # -- learning ------------------------------------------------------------------------------------------------------
@@ -433,7 +324,7 @@ class Interaction(Algorithm):
     def _note_episodes(self, step: Step) -> None:
         """Keep the statistics of the episodes that ended in a step. A class with an ``_update_info_buffer`` of its own
         is asked instead, as Stable-Baselines3 does."""
-        if getattr(self._update_info_buffer, "__func__", None) is not Interaction._update_info_buffer:
+        if getattr(self._update_info_buffer, "__func__", None) is not EnvAlgorithm._update_info_buffer:
             self._update_info_buffer(list(step.infos), step.dones)
         elif step.episodes:
             self._keep_statistics(step.episodes)
@@ -450,12 +341,6 @@ class Interaction(Algorithm):
 
     # -- observations before normalisation -----------------------------------------------------------------------------
 
-    @property
-    def normalises_by_itself(self) -> bool:
-        """Whether :meth:`predict` normalises observations by the statistics of the file, as it does where there is no
-        environment to do that."""
-        return self.env is None and self.predicts_raw and self.normalises_observations and not self._above
-
     def as_shown(self, observations: Any) -> Any:
         """Observations of a bare environment as :meth:`predict` takes them: see :func:`~polyak.envs.shown.shown_to`.
 
@@ -465,74 +350,10 @@ class Interaction(Algorithm):
         Raises:
             ValueError: wrappers around ``VecNormalize`` change observations further.
         """
-        if not self.normalises_observations or self.normalises_by_itself:
-            return observations
-        self._check_nothing_above("observations are those of an environment without VecNormalize")
-        normalizer = self.get_vec_normalize_env() or self._statistics
-        assert normalizer is not None
-        return normalizer.normalize_obs(observations)
-
-    def frozen_statistics(self) -> VecNormalize | None:
-        """A copy of what normalises observations for the policy, for one who asks the policy itself; ``None``: they are
-        as they are.
-
-        Raises:
-            ValueError: wrappers around ``VecNormalize`` change observations further.
-        """
-        normalizer = self.get_vec_normalize_env() or self._statistics
-        if normalizer is None or not normalizer.norm_obs:
-            return None
-        self._check_nothing_above("observations are those of an environment without VecNormalize")
-        return detached(normalizer.state_dict())
-
-    @property
-    def layers_above(self) -> tuple[str, ...]:
-        """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
-        return self._above if self.get_vec_normalize_env() is None else above_normalisation(self.get_env()).observations
-
-    def _check_nothing_above(self, what: str, besides: str = "") -> None:
-        if above := [name for name in self.layers_above if name != besides]:
-            raise ValueError(
-                f"{what}, but the model learned from observations that {above[0]} changed after VecNormalize, and that "
-                f"cannot be repeated here. Use an environment that is wrapped alike, {above[0]}(VecNormalize(...)), or "
-                f"train with VecNormalize around {above[0]}."
-            )
-
-    def _advise_on_new_scale(self, normalizer: VecNormalize | None) -> None:
-        """Warn if a model that has learned from observations as they are is to see them normalised."""
-        if normalizer is not None and normalizer.norm_obs and self.num_timesteps > 0:
-            advise(
-                "normalisation of what was learned without",
-                f"the model has learned for {self.num_timesteps} steps from observations that were not normalised, and "
-                "env normalises them: what it sees has another scale now. Pass env without VecNormalize, or with "
-                "norm_obs=False.",
-            )
+        return self.normalisation.shown(observations)
 
     def _as_learned(self, observation: Any) -> Any:
-        """An observation as the policy learned from it, also where there is no environment to normalise it.
-
-        One of another kind than the statistics is left as it is, for the policy to refuse.
-        """
-        statistics = self._statistics
-        if not self.normalises_by_itself:
-            if self._above and self.env is None and self.predicts_raw:
-                advise(
-                    "observations of the whole stack of wrappers",
-                    f"the model learned from observations that {self._above[0]} changed after VecNormalize: without an "
-                    f"environment, predict() takes them as {self._above[0]}(VecNormalize(...)) returns them.",
-                )
-            return observation
-        assert statistics is not None
-        if isinstance(statistics.obs_rms, dict):
-            fits = isinstance(observation, Mapping) and statistics.obs_rms.keys() <= observation.keys()
-            return statistics.normalize_obs(dict(observation)) if fits else observation
-        if statistics.obs_rms is None or isinstance(observation, tuple | Mapping):
-            return observation
-        shape = statistics.obs_rms.mean.shape
-        observation = np.asarray(observation)
-        if observation.shape[observation.ndim - len(shape) :] != shape:  # pictures may come channels-last
-            observation = maybe_transpose(observation, self.observation_space)
-        return statistics.normalize_obs(observation)
+        return self.normalisation.as_learned(observation, self.observation_space)
 
     # -- exporting -----------------------------------------------------------------------------------------------------
 
@@ -546,15 +367,14 @@ class Interaction(Algorithm):
 
     def _reader(self, channels_last: bool | None) -> Reader:
         """From observations as the environment gives them to those that the policy reads."""
-        normalizer = self.get_vec_normalize_env() or self._statistics
-        if normalizer is not None and normalizer.norm_obs:
+        if self.normalisation.of_observations is not None:
             what = "an exported graph reads observations of an environment without VecNormalize"
-            self._check_nothing_above(what, besides=VecTransposeImage.__name__)
+            self.normalisation.check_nothing_above(what, besides=VecTransposeImage.__name__)
         if channels_last is None:
             turned: Sequence[str | None] = turned_images(self.env)
         else:
             turned = image_keys(self.observation_space) if channels_last else ()
-        return Reader(self.observation_space, normalizer, turned)
+        return Reader(self.observation_space, self.normalisation.known, turned)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -566,9 +386,13 @@ class Interaction(Algorithm):
         if self.runner is not None:
             saved.state |= prefixed("runner", self.runner.state())
             self._save_environments(saved, self.runner)
-        if (normalizer := self.get_vec_normalize_env() or self._statistics) is not None:
+        self._save_statistics(saved)
+
+    def _save_statistics(self, saved: Saved) -> None:
+        """Those that the model learned under."""
+        if (normalizer := self.normalisation.known) is not None:
             saved.info["normalizer"], arrays = split_state(normalizer.state_dict())
-            if above := self.layers_above:
+            if above := self.normalisation.above:
                 saved.info["above_normalizer"] = list(above)
             saved.state |= prefixed("normalizer", arrays)
 
@@ -618,8 +442,8 @@ class Interaction(Algorithm):
         acted = saved.state_of("runner")
         self._saved_without_masks = bool(acted) and not any(name.startswith("allowed") for name in acted)
         if "normalizer" in saved.info:
-            self._statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
-            self._above = tuple(map(str, saved.info.get("above_normalizer", ())))
+            statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
+            self.normalisation.load(statistics, tuple(map(str, saved.info.get("above_normalizer", ()))))
         if env is not None:
             vec_env = self._with_statistics(self._vectorised(env))
             check_for_correct_spaces(vec_env, self.observation_space, self.action_space)

@@ -12,7 +12,7 @@ import numpy as np
 
 from polyak.collecting.exploration import Dials
 from polyak.kinds.held import HeldPart
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.logging.logger import Logger
 from polyak.nn.policies.base import n_rows
 from polyak.schedules import Schedule
@@ -70,10 +70,10 @@ def predict(
     """The policy's action for one observation or a batch of them; unless it is to be ``deterministic``, a random one
     with the probability ``exploration_rate``. All actions of a batch are random, or none is.
 
-    Arguments and result: see :meth:`polyak.kinds.network_algorithm.DeepAlgorithm.predict`.
+    Arguments and result: see :meth:`polyak.kinds.network_algorithm.NetworkAlgorithm.predict`.
     """
     greedy = partial(
-        DeepAlgorithm.predict, self, observation, state, episode_start, deterministic, action_masks=action_masks
+        NetworkAlgorithm.predict, self, observation, state, episode_start, deterministic, action_masks=action_masks
     )
     if deterministic or np.random.rand() >= self.exploration_rate:
         return greedy()

@@ -1,6 +1,7 @@
-"""Algorithms that learn with networks: a policy, a learner that improves it, and an engine that runs its steps."""
+"""Algorithms that learn with networks from what their policy experiences: policy, learner, actor and how they meet."""
 
-import math
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -14,31 +15,40 @@ import torch
 from typing_extensions import Self
 
 from polyak import formats
-from polyak.algorithm import Algorithm
 from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters, restore, saved_parameters, set_parameters, store
-from polyak.checkpoint.saved import Saved
+from polyak.checkpoint.saved import Saved, prefixed
 from polyak.checkpoint.serialise import encode
+from polyak.collecting.actor import Actor
+from polyak.collecting.exploration import Dials, Exploration, RandomActions
+from polyak.collecting.runner import Acting, Runner
+from polyak.collecting.tensors.actor import TensorActor
+from polyak.collecting.tensors.exploration import exploring_in_tensors
+from polyak.data.step import Step
+from polyak.distributed.learners import LearnerGroup
+from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup
 from polyak.envs import VecEnv
-from polyak.envs.composed import as_named
-from polyak.envs.masks import KEY, holds_masks, mask_size
+from polyak.envs.adapters.counted import Counted
+from polyak.envs.batched import BatchedVecEnv
+from polyak.envs.composed import as_named, is_composed
+from polyak.envs.masks import KEY, Masks, holds_masks, mask_size
+from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, NonNegative, later, require
-from polyak.kinds.env_algorithm import GymEnv, Recipe
-from polyak.learning.engine.device import Work, choose, get_device
+from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv, Recipe
+from polyak.kinds.held import Held, HeldPart
+from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
-from polyak.learning.engine.flops import flops
-from polyak.learning.engine.machine_speed import speeds
-from polyak.learning.engine.threads import threads_for
+from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.learning.nan_guard import Guard, guarded
-from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn
 from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
+from polyak.warning import advise
 
 NETWORKS = "the networks are built with it. Make a new model."
 OPTIMIZER = "the optimizer is built with it. Set its param_groups, or make a new model."
@@ -63,7 +73,7 @@ class Part:
 
 
 @dataclass(eq=False, repr=False)
-class DeepAlgorithm(Algorithm):
+class NetworkAlgorithm(EnvAlgorithm):
     """What algorithms with networks share.
 
     Raises:
@@ -93,40 +103,62 @@ class DeepAlgorithm(Algorithm):
     float32. For large networks on a GPU."""
 
     built_with: ClassVar[Mapping[str, str]] = {
-        "env": NEW_MODEL,
         "policy_kwargs": NETWORKS,
         "device": "the networks are there already. Use load(path, device=...).",
         "compile": "the engine is built with it. Use load(path, compile=...).",
         "precision": "the learner is built with it. Use load(path, precision=...).",
     }
+    n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
+    transport = cast(Any, "ray")
+    explores_by: ClassVar[tuple[str, ...]] = (
+        "learning_starts",
+        "action_noise",
+        "use_sde",
+        "use_sde_at_warmup",
+        "sde_sample_freq",
+    )
+    """Attributes that exploration is built from, as far as an algorithm has them."""
+    stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
+    """Which masks of a step are stored with it: ``"masks"``, that it was made under, and ``"next_masks"``."""
     kept_as_schedules: ClassVar[tuple[str, ...]] = ()
     """Hyper-parameters that are functions of the remaining progress once a model is built, unless they are None."""
-    heeds_masks: ClassVar[bool] = False
-    """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Dial`."""
-    engine = cast("Engine | None", None)
+    engine = Held[Engine | None]("host.engine")
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
-    n_envs = 1
-    _flops = math.inf
-    _guard = cast("Guard | None", None)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
-        policy, self.policy = cast(Any, self.policy), cast(Any, None)
+        self._dials = Dials()
+        self._rows_have_masks = False
+        """Whether a file has brought experience with masks, which environments need not have shown yet."""
+        self._explored: list[Any] | None = None
+        """The values of ``explores_by`` that the exploration of now was built from."""
+        self._collection: Collection | None = None
+        """The one that has begun, or that a file has brought."""
+        self._learners: LearnerGroup | None = None
+        self._held: tuple[HeldPart, ...] = ()
+        """What is logged and saved with it."""
+        self._policy_name, self.policy = cast(Any, self.policy), cast(Any, None)
         super().__post_init__(_init_setup_model)
-        self.policy_class = self._find_policy_class(policy)
-        self._policy_name = policy
+
+    def _read_arguments(self) -> None:
+        super()._read_arguments()
+        self.policy_class = self._find_policy_class(self._policy_name)
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
+        self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
         self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
 
     def _card(self) -> dict[str, str]:
-        engine, policy = vars(self).get("engine"), vars(self).get("_policy_name")
+        engine = self.engine if "host" in vars(self) else None
+        policy, card = vars(self).get("_policy_name"), super()._card()
         name = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
         steps = "not built yet" if engine is None else engine.status
-        return {"policy": name, **super()._card(), "device": str(self.device), "gradient steps": steps}
+        where = {"environment": card.pop("environment")} if "environment" in card else {}
+        first = {**where, "policy": name}
+        return {**first, **card, "device": str(self.device), "gradient steps": steps}
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -143,6 +175,9 @@ class DeepAlgorithm(Algorithm):
             fix = "pass the class itself, not its name."
             require(cls is None or callable(cls), f"policy_kwargs['{part}_class']", cls, fix)
             require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
+        shared = self.n_learners == 1 or self.learner_class.steps_are_shared
+        fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
+        require(shared, "n_learners", self.n_learners, fix)
 
     def _check_not_twice(self, *names: str) -> None:
         """Refuse arguments to which ``policy_kwargs`` give other values."""
@@ -157,6 +192,8 @@ class DeepAlgorithm(Algorithm):
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
+        for part in self._held:
+            part.adopt(name, self._current_progress_remaining)
         value, learner = getattr(self, name), getattr(self, "learner", None)
         if name == "learning_rate":
             self._setup_lr_schedule()
@@ -224,35 +261,35 @@ class DeepAlgorithm(Algorithm):
         value = getattr(self, name)
         return value(self._current_progress_remaining) if callable(value) else value
 
-    def _setup_model(self) -> None:
-        """Seed, then build the learner and what else the algorithm needs."""
-        super()._setup_model()
+    def _build(self) -> None:
         self._setup_lr_schedule()
         learner = self.learner_factory()()
         if self._device_name == "auto" and self.device.type == "cuda":
             self.device = self._faster_device(learner)
-        self.learner: Learner = learner.to(self.device)
-        self.learner.precision = self.precision
-        self.engine = Engine(self.learner, self._compiles, print if self.verbose >= 1 else None)
+        self.learner: Learner = self.host.take(learner, self.device)
         self.policy = cast(Any, self.learner.policy)
         self._after_setup()
+        if isinstance(self.env, BatchedVecEnv) and not self.in_tensors:
+            advise(
+                "environments in tensors",
+                f"{type(self).__name__} copies each step of the environments to numpy: {self._why_numpy()}.",
+            )
 
     @property
     def _compiles(self) -> bool | Literal["auto"]:
         """What the engine is asked for."""
-        return self.compile
+        return False if self.n_learners > 1 and self.compile == "auto" else self.compile  # all must do the same
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = get_schedule_fn(self.learning_rate)
 
     def _faster_device(self, learner: Learner) -> torch.device:
         """The GPU or the CPU, whichever should make this learner's steps in less time."""
-        updates, rows = self._expected_updates(_NOMINAL_RUN)
-        if updates == 0:  # nobody knows
+        if isinstance(self.env, BatchedVecEnv) and self.env.batch.device is not None:
+            return torch.device(self.env.batch.device)
+        choice = faster_device(learner, Load(*self._expected_updates(_NOMINAL_RUN)), _NOMINAL_RUN, self.n_envs)
+        if choice is None:
             return self.device
-        acts, step = _NOMINAL_RUN / self.n_envs / updates, flops(learner, rows)
-        acting = step / (3 * rows) * self.n_envs
-        choice = choose(Work(step, sum(1 for _ in learner.parameters()), acts, acting), speeds())
         if self.verbose >= 1:
             print(choice)
         return torch.device(choice.device)
@@ -265,30 +302,8 @@ class DeepAlgorithm(Algorithm):
     # -- the engine ----------------------------------------------------------------------------------------------------
 
     def _check_engine(self, updated: bool = False) -> None:
-        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it.
-
-        Args:
-            updated: whether there have been gradient steps, so that the engine must have seen them.
-        """
-        if self.precision == "float32" and self.compile is not True:
-            return
-        name = "compile" if self.precision == "float32" else "precision"
-        value, cls, engine = getattr(self, name), type(self).__name__, self.engine
-        require(
-            engine is not None and engine.learner is self.learner,
-            name,
-            value,
-            f"{cls}._setup_model() gives its learner no engine. Let it call super()._setup_model(), which builds what "
-            "learner_factory() describes.",
-        )
-        assert engine is not None
-        require(
-            engine.learned or not updated,
-            name,
-            value,
-            f"{cls} makes gradient steps of its own. Write them as methods of its learner that its update() calls by "
-            "self.run(self.gradient_step, batch), and call self.learner.update(batch) in train().",
-        )
+        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it."""
+        self.host.check(getattr(self, "learner", None), type(self).__name__, updated)
 
     def _check_built(self) -> None:
         super()._check_built()
@@ -305,20 +320,186 @@ class DeepAlgorithm(Algorithm):
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
         self._n_updates_at_start = self._n_updates
-        updates, rows = self._expected_updates(self._total_timesteps - self.num_timesteps)
-        if self.engine is not None:  # an algorithm of the user's own may have set itself up otherwise
-            self.engine.expect(updates, rows)
-            self._flops = self.engine.flops(rows) if updates else math.inf
+        self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
+        if self.n_learners == 1:
+            return
+        if self._learners is None:
+            self._learners = LearnerGroup(self.n_learners, self.transport, self.seed)
+            weakref.finalize(self, self._learners.close)
+        self._learners.begin(self.learner)
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        with super()._while_learning(), threads_for(self._flops), guarded(self):
+        learner, waits = getattr(self, "learner", None), self.in_tensors
+        with self.host.at_work(learner, waits), super()._while_learning():
             yield
+            self._read_episodes()
+
+    # -- environments elsewhere ----------------------------------------------------------------------------------------
+
+    def _vectorised(self, env: Any) -> VecEnv:
+        if self.n_runners == 0 or isinstance(env, RemoteEnvs):
+            return super()._vectorised(env)
+        return RemoteEnvs(env, self.n_runners, self.transport, self.seed)
+
+    def _masks(self) -> Masks | None:
+        return None if isinstance(self.env, RemoteEnvs) else super()._masks()  # runners find them
+
+    def _take_masks(self, allowed: np.ndarray) -> None:
+        if not isinstance(self.env, RemoteEnvs):
+            super()._take_masks(allowed)
+            return
+        self.env.masked = True
+        self._masks_found()
 
     @property
-    def _gathers_late(self) -> bool:
-        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
-        return self.engine is not None and self.engine.compiles
+    def _envs_of_an_actor(self) -> int:
+        """Environments that one actor acts in: all, or those of one runner."""
+        return self.env.per_runner if isinstance(self.env, RemoteEnvs) else self.n_envs
+
+    def _plan(self, steps: int) -> None:
+        """So many steps will be asked of the runner, one after another."""
+        assert self.runner is not None
+        self.runner.plan(steps)
+
+    def _episodes_lost(self) -> None:
+        """Some episodes ended without a last step, with the process that made them."""
+
+    # -- environments in tensors ---------------------------------------------------------------------------------------
+
+    @property
+    def in_tensors(self) -> bool:
+        """Whether experience is collected, stored and learned from in tensors, none of which the host reads."""
+        return isinstance(self.env, BatchedVecEnv) and self._why_numpy() is None
+
+    def _why_numpy(self) -> str | None:
+        """Why experience in tensors must be copied to numpy; ``None``: it need not be."""
+        assert isinstance(self.env, BatchedVecEnv)
+        if self.env.batch.device is None:
+            return "they speak numpy"
+        device = torch.device(self.env.batch.device)
+        if device.type != self.device.type:
+            return f"they are on {str(device)!r}, and the model is on {str(self.device)!r}. Pass device={str(device)!r}"
+        if self._acting_policy.initial_memory(1) is not None:
+            return "its policy is recurrent"
+        if is_composed(self.action_space):
+            return f"its actions are composed, {self.action_space}"
+        for name, part in self._exploration().items():
+            if exploring_in_tensors(part, self._acting_policy) is None:
+                return f"there is no {name} of this kind in tensors"
+        return None
+
+    def _make_runner(self) -> None:
+        if isinstance(self.env, RemoteEnvs):
+            actor: Any = self.make_actor()
+            group: Any = RunnerGroup(self.env, actor, self._dials, self._split, self._heeds_masks)
+            self.runner, group.on_loss = group, self._episodes_lost
+            return
+        if not self.in_tensors:
+            super()._make_runner()
+            return
+        assert isinstance(self.env, BatchedVecEnv)
+        batch = Counted(self.env.batch, self.stats_window_size, masks=self._heeds_masks)
+        self.runner = Runner(batch, self.make_actor(), self._split)
+
+    def _read_episodes(self) -> None:
+        """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
+        if self.runner is None or not isinstance(self.runner.env, Counted):
+            return
+        fresh, newest = self.runner.env.episodes.read()
+        self._episode_num += fresh
+        seconds = round((time.time_ns() - self.start_time) / 1e9, 6)
+        self.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
+
+    def _write_logs(self, **counters: float) -> None:
+        for part in self._held:
+            part.record(self.logger)
+        self._read_episodes()
+        super()._write_logs(**counters)
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _acting_policy(self) -> Policy:
+        """Whose actions are taken."""
+        return self.policy
+
+    def make_actor(self) -> Acting:
+        """Acts with the present policy, and explores as the algorithm does."""
+        elsewhere = isinstance(self.env, RemoteEnvs)
+        kind = RemoteActor if elsewhere else TensorActor if self.in_tensors else Actor
+        actor = kind(self._acting_policy, self._exploration())
+        self._explored = self._exploration_options()
+        return actor
+
+    def _exploration_options(self) -> list[Any]:
+        """The present values of what exploration is built from."""
+        return list(map(vars(self).get, self.explores_by))
+
+    def _exploration(self) -> dict[str, Exploration]:
+        """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
+        return {}
+
+    def _random_actions(self) -> RandomActions:
+        return RandomActions(self.action_space, self.policy.codec)
+
+    @property
+    def _heeds_masks(self) -> bool:
+        return super()._heeds_masks and self.policy.heeds_masks
+
+    def _columns(self) -> tuple[Column, ...]:
+        """What is stored with each step besides the usual: what the policy remembered before it, and what was allowed
+        where environments say so."""
+        memory = self._acting_policy.initial_memory(1) or {}
+        columns = [
+            Column(name, value.numpy(force=True).dtype, tuple(value.shape[1:])) for name, value in memory.items()
+        ]
+        columns += [Column(name, np.float32, shape) for name, shape in self._acting_policy.stores.items()]
+        size = mask_size(self.action_space)
+        shown = self.runner is not None and self.runner.env.masked
+        if size is not None and (shown or self._rows_have_masks):
+            columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
+        return tuple(columns)
+
+    def _column_options(self) -> dict[str, Any]:
+        """As an argument of buffers, which those of a user's own need not know as long as there are none."""
+        columns = self._columns()
+        return {"columns": columns} if columns else {}
+
+    def _begin_collection(self) -> Collection:
+        """Go on with the collection that a file has brought, or begin a new one."""
+        assert self.runner is not None
+        self._begin_acting(anew=self._collection is None and not self.runner.is_ahead)
+        if self._collection is None:
+            self._collection = Collection()
+        return self._collection
+
+    def _begin_acting(self, anew: bool = True) -> None:
+        """Before the first step of a collection; not ``anew``: exploration goes on from where it stands."""
+        assert self.runner is not None
+        actor: Any = self.runner.actor
+        if actor.policy is not self._acting_policy:
+            actor.adopt(self._acting_policy)
+        if anew and self._explored != self._exploration_options():
+            actor.explore(self._exploration())
+            self._explored = self._exploration_options()
+        actor.begin(self.n_envs, anew)
+
+    def _make_step(self, collection: Collection) -> Step:
+        """One more step of the environments, yet to be stored."""
+        runner: Any = self.runner
+        if runner.actor.policy is not self._acting_policy:  # a callback may have put in another
+            runner.actor.adopt(self._acting_policy)
+        step = collection.pending = runner.step()
+        collection.steps += 1
+        self.num_timesteps += self.n_envs
+        return step
+
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        self._collection = None
+        runner: Any = self.runner
+        runner.actor.prepare(runner.obs)
 
     # -- learning and predicting ---------------------------------------------------------------------------------------
 
@@ -341,8 +522,7 @@ class DeepAlgorithm(Algorithm):
         }
         for name, mean in means.items():
             self.logger.record(f"train/{name}", mean)
-        if self._guard is not None:
-            self._guard.after_update(means)
+        self.host.after_update(means)
 
     def predict(
         self,
@@ -381,10 +561,6 @@ class DeepAlgorithm(Algorithm):
             return masks
         return observation.get(KEY) if holds_masks(self.observation_space, self.action_space) else None
 
-    def _as_learned(self, observation: Any) -> Any:
-        """An observation as the policy learned from it."""
-        return observation
-
     # -- exporting -----------------------------------------------------------------------------------------------------
 
     def acting_graph(
@@ -396,15 +572,6 @@ class DeepAlgorithm(Algorithm):
             masks = supported and not held and not self._allows_everything
         masks_in = KEY if held and not masks else None
         return PolicyGraph(self.policy, self._reader(channels_last), masks, masks_in, stochastic)
-
-    @property
-    def _allows_everything(self) -> bool:
-        """Whether it is known that the environment forbids no action."""
-        return False
-
-    def _reader(self, channels_last: bool | None) -> Reader:
-        """From observations as the environment gives them to those that the policy reads."""
-        return Reader(self.observation_space, None, image_keys(self.observation_space) if channels_last else ())
 
     # -- parameters and files ------------------------------------------------------------------------------------------
 
@@ -459,6 +626,11 @@ class DeepAlgorithm(Algorithm):
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
         store(self.learner, saved)
+        if self.runner is not None:
+            saved.state |= prefixed("actor", self.runner.actor.state())
+        if self._collection is not None:
+            saved.info["collection"], arrays = self._collection.state()
+            saved.state |= prefixed("collection", arrays)
 
     @classmethod
     def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
@@ -473,3 +645,22 @@ class DeepAlgorithm(Algorithm):
     def _load_learned(self, saved: Saved) -> None:
         """Take back what the learner has learned."""
         restore(self.learner, saved)
+
+    def _extra_state(self) -> dict[str, Any]:
+        state = super()._extra_state()
+        for part in self._held:
+            state |= part.state()
+        return state
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        for part in self._held:
+            part.load_state(state)
+
+    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._go_on(saved, resume, force_reset)
+        if not resume or self.runner is None or saved.info["n_envs"] != self.n_envs:
+            return
+        self.runner.actor.load_state(saved.state_of("actor"))
+        if "collection" in saved.info:
+            self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))

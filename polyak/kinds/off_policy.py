@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from polyak.algorithm import Algorithm
 from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.tensors.replay import TensorReplay
@@ -22,6 +23,7 @@ from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
 from polyak.data.step import Step
+from polyak.distributed.runners import Transport
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
@@ -37,7 +39,6 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
-from polyak.kinds.collecting_algorithm import Collection
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
@@ -60,6 +61,17 @@ class OffPolicyAlgorithm(LearnsFromData):
     """An environment, a vector of them, a registered name, or a :class:`~polyak.data.Dataset` to learn from without
     any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
     _: KW_ONLY
+    n_runners: Runners = 0
+    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
+    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
+    make the same number of steps with the newest weights."""
+    n_learners: Count = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Transport = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
     buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
@@ -99,7 +111,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     built_with: ClassVar[Mapping[str, str]] = {
         **{name: RELOAD.format(name) for name in ("buffer_size", "replay_buffer_class", "replay_buffer_kwargs")},
         **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "prioritized", "n_steps")},
-        "n_replay_shards": RELOAD.format("n_replay_shards"),
+        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "n_replay_shards", "transport")},
         "use_sde": NETWORKS,
     }
     stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")

@@ -10,10 +10,12 @@ import torch
 
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
-from polyak.envs import VecEnv, VecNormalize
+from polyak.distributed.runners import Transport
+from polyak.envs import VecEnv, unwrap_vec_normalize
 from polyak.hyperparameters.declaration import Becomes, Count, later, require
+from polyak.kinds.action_spaces import FROM_DATA
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.env_algorithm import FROM_DATA, GymEnv
+from polyak.kinds.env_algorithm import GymEnv
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.nn.networks.encoders import default_extractor
@@ -38,6 +40,12 @@ class OfflineAlgorithm(LearnsFromData):
     act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while there is
     none."""
     _: KW_ONLY
+    n_learners: Count = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Transport = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
     batch_size: Count = 256
     """Transitions per gradient step."""
     optimize_memory_usage: bool = False
@@ -59,6 +67,7 @@ class OfflineAlgorithm(LearnsFromData):
         "normalize_observations": NETWORKS,
         "reward_scaling": "the networks have learned in units of it. Make a new model.",
         **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "replay_buffer_kwargs", "prioritized")},
+        **{name: RELOAD.format(name) for name in ("n_learners", "transport")},
     }
     goes_without: ClassVar[tuple[str, ...]] = (
         *(field.name for field in fields(OffPolicyAlgorithm)),
@@ -119,14 +128,15 @@ class OfflineAlgorithm(LearnsFromData):
     def _standardises(self) -> bool:
         return self.normalize_observations and can_be_standardised(self.observation_space)
 
-    def _advise_on_new_scale(self, normalizer: VecNormalize | None) -> None:
+    def _with_statistics(self, env: VecEnv) -> VecEnv:
+        normalizer = unwrap_vec_normalize(env) if self.normalisation.known is None else None
         fix = (
             f"{type(self).__name__} has learned to standardise the observations of its dataset by itself "
             "(normalize_observations=True), and VecNormalize would do so first. Pass env without VecNormalize, or with "
             "norm_obs=False."
         )
         require(not (self._standardises and normalizer is not None and normalizer.norm_obs), "env", normalizer, fix)
-        super()._advise_on_new_scale(normalizer)
+        return super()._with_statistics(env)
 
     def _policy_options(self) -> dict[str, Any]:
         options = super()._policy_options()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from polyak.callbacks.callback import BaseCallback, Published
+from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting import stepwise
 from polyak.collecting.actor import Actor
@@ -21,10 +22,10 @@ from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
 from polyak.collecting.tensors.rows import on_host
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
-from polyak.kinds.collecting_algorithm import Collecting, Collection
+from polyak.distributed.runners import Transport
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
 from polyak.kinds.env_algorithm import GymEnv, Recipe
-from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
@@ -36,10 +37,21 @@ _MOST_STEPS = 10**9
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(Collecting):
+class OnPolicyAlgorithm(NetworkAlgorithm):
     """Algorithms that learn from fresh rollouts of their own policy."""
 
     _: KW_ONLY
+    n_runners: Runners = 0
+    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
+    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
+    make the same number of steps with the newest weights."""
+    n_learners: Count = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Transport = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
     n_steps: Count = 2048
     """Steps per environment in one rollout."""
     gamma: Fraction = 0.99
@@ -67,7 +79,10 @@ class OnPolicyAlgorithm(Collecting):
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
     heeds_masks: ClassVar[bool] = True
-    built_with: ClassVar[Mapping[str, str]] = {"use_sde": NETWORKS}
+    built_with: ClassVar[Mapping[str, str]] = {
+        "use_sde": NETWORKS,
+        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")},
+    }
     batch_size = cast(int, None)
     """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
     _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
@@ -256,35 +271,56 @@ class OnPolicyAlgorithm(Collecting):
         Returns:
             whether to continue: False if a callback asked to stop.
         """
-        publish, idle = callback.needs_locals, callback.is_idle
+        collection, writer = self._begin_rollout(rollout_buffer, n_steps)
+        try:
+            callback.on_rollout_start()
+            ask = self._asking(callback, collection, writer, n_steps)
+            if collection.pending is not None:
+                self._take(collection.pending, collection, writer)
+            while not self._is_collected(collection, rollout_buffer, n_steps):
+                step = self._make_step(collection)
+                if not ask(step):
+                    return False
+                self._take(cast(Step, collection.pending), collection, writer)
+            self._complete(callback, writer)
+            callback.on_rollout_end()
+        finally:
+            self._collection = None
+        return True
+
+    def _begin_rollout(self, rollout_buffer: RolloutBuffer, n_steps: int) -> tuple[Collection, RolloutWriter]:
+        """Empty the buffer, unless a file has brought a part of a rollout; what steps enter it by."""
         if self._collection is None:
             rollout_buffer.reset()
             self._successors = Successors()
         collection = self._begin_collection()
         self._plan(n_steps - collection.steps)
-        writer = self._writer(rollout_buffer, self._successors)
-        try:
-            callback.on_rollout_start()
-            names = self._collection_locals(callback, rollout_buffer, n_steps) if publish else {}
-            if collection.pending is not None:
-                self._take(collection.pending, collection, writer)
-            while not self._is_collected(collection, rollout_buffer, n_steps):
-                step = self._make_step(collection)
-                if publish:
-                    step = collection.pending = writer.ready(step)
-                    callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
-                if not (idle or callback.on_step()):
-                    return False
-                self._take(step, collection, writer)
-            if self.rewards_follow is not None:
-                self.rewards_follow(rollout_buffer)
-            last_values = self._prepare(writer)
-            if publish:
-                callback.update_locals(self._published(writer.last(), {"values": last_values}))
-            callback.on_rollout_end()
-        finally:
-            self._collection = None
-        return True
+        return collection, self._writer(rollout_buffer, self._successors)
+
+    def _asking(
+        self, callback: BaseCallback, collection: Collection, writer: RolloutWriter, n_steps: int
+    ) -> Callable[[Step], bool]:
+        """Shows callbacks a step before it is stored, and asks them whether to continue."""
+        if callback.is_idle:
+            return lambda step: True
+        if not callback.needs_locals:
+            return lambda step: callback.on_step()
+        names = self._collection_locals(callback, writer.buffer, n_steps)
+
+        def ask(step: Step) -> bool:
+            step = collection.pending = writer.ready(step)
+            callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
+            return callback.on_step()
+
+        return ask
+
+    def _complete(self, callback: BaseCallback, writer: RolloutWriter) -> None:
+        """After the last step of a rollout: rewards that were left out, values, advantages and returns."""
+        if self.rewards_follow is not None:
+            self.rewards_follow(writer.buffer)
+        last_values = self._prepare(writer)
+        if callback.needs_locals:
+            callback.update_locals(self._published(writer.last(), {"values": last_values}))
 
     def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
         """Whether there is experience enough."""
@@ -394,7 +430,7 @@ class OnPolicyAlgorithm(Collecting):
         """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
         learner's ``update``."""
         buffer = self.rollout_buffer
-        return buffer.minibatches if self._gathers_late and buffer.plain else buffer.get
+        return buffer.minibatches if self.host.gathers_late and buffer.plain else buffer.get
 
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""

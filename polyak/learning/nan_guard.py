@@ -94,16 +94,13 @@ class Guard:
 
 
 @contextmanager
-def guarded(model: Any) -> Iterator[None]:
-    """While the block runs, ``model._guard`` watches what the model learns; afterwards all of it is finite.
+def guarding(guard: Guard | None) -> Iterator[None]:
+    """While the block runs, a learner learns under ``guard``; afterwards all of it is finite.
 
     Raises:
         NonFiniteError: it is not; the last good state has been put back, as far as the message says. Where Ctrl-C or
             ``sys.exit()`` ends the block, that is raised, and a warning has the message.
     """
-    learner = getattr(model, "learner", None)
-    guard = Guard(learner, getattr(model, "in_tensors", False)) if isinstance(learner, Learner) else None
-    model._guard = guard
     try:
         yield
     except BaseException as error:
@@ -111,8 +108,6 @@ def guarded(model: Any) -> Iterator[None]:
         raise
     else:
         _repair(guard, None)
-    finally:
-        model._guard = None
 
 
 def _repair(guard: Guard | None, error: BaseException | None) -> None:

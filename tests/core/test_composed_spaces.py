@@ -18,8 +18,9 @@ from polyak.data import Dataset
 from polyak.envs import DummyVecEnv, Monitor, make_vec_env
 from polyak.envs.composed import parts
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
-from polyak.kinds.env_algorithm import Interaction, SpaceError
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.action_spaces import SpaceError
+from polyak.kinds.env_algorithm import EnvAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.engine.program import Program
 from polyak.nn import PolicyError
 from polyak.nn.networks.encoders import make_preprocess
@@ -254,11 +255,11 @@ def acts_from_the_start(name: str) -> bool:
 @pytest.mark.parametrize("name", sorted(filter(acts_from_the_start, REGISTRY)))
 def test_others_refuse_composed_actions_and_say_who_takes_them(name: str) -> None:
     cls = get(name)
-    if not issubclass(cls, Interaction) or spaces.Dict in cls.action_spaces:
+    if not (issubclass(cls, EnvAlgorithm) and cls.steps_environments) or spaces.Dict in cls.action_spaces:
         assert cls.__name__ in ALGORITHMS
         return
     with pytest.raises(SpaceError, match="use another algorithm, such as PPO, A2C or TRPO, or wrap"):
-        cls(env=World(VECTOR, DICT), **({"policy": "MlpPolicy"} if issubclass(cls, DeepAlgorithm) else {}))
+        cls(env=World(VECTOR, DICT), **({"policy": "MlpPolicy"} if issubclass(cls, NetworkAlgorithm) else {}))
 
 
 @pytest.mark.parametrize(

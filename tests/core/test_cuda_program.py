@@ -16,12 +16,12 @@ from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
 from polyak.data import Transition
 from polyak.data.batch import gathered
-from polyak.kinds.network_algorithm import DeepAlgorithm
-from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.engine import cuda_program, engine, program
 from polyak.learning.engine.cuda_program import CudaProgram
 from polyak.learning.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
 from polyak.learning.engine.pytree import tensors_of
+from polyak.learning.host import LearnerHost
 from polyak.learning.learner import Learner
 from tests.tolerance import bound, drift
 
@@ -60,7 +60,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     if "slow" not in request.keywords:
         monkeypatch.setattr(cuda_program, "fused", missing)
     monkeypatch.setitem(engine.PROGRAMS, "cpu", CudaProgram)
-    monkeypatch.setattr(OffPolicyAlgorithm, "_gathers_late", False)  # no rows of main memory on a GPU
+    monkeypatch.setattr(LearnerHost, "gathers_late", False)  # no rows of main memory on a GPU
 
 
 def sac(**options: Any) -> SAC:
@@ -264,7 +264,7 @@ def steps_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[Any, ...]
     return {step: made for step, made in taken.items() if made[0] is model.learner}
 
 
-@pytest.mark.parametrize("name", sorted(name for name in REGISTRY if issubclass(get(name), DeepAlgorithm)))
+@pytest.mark.parametrize("name", sorted(name for name in REGISTRY if issubclass(get(name), NetworkAlgorithm)))
 def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On tensors without values, which stand for those of a GPU: no step reads a value or makes a tensor elsewhere."""
     steps = steps_of(name, monkeypatch)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import DQN, PPO, SAC
-from polyak.kinds import network_algorithm as deep
+from polyak.learning import host as deep
 from polyak.learning.engine.device import TYPICAL, Work, choose, get_device
 from polyak.learning.engine.flops import flops
 from polyak.learning.engine.machine_speed import Speeds, stored_speeds

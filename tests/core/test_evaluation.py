@@ -7,6 +7,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from polyak.envs.normalisation import Normalisation
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.monitor import Monitor
@@ -272,8 +273,6 @@ def test_names_are_made_in_a_monitor_and_closed(monkeypatch):
 class Balancing(Player):
     """Balances the pole as long as it sees raw observations, or normalises those of ``env`` back to them."""
 
-    predicts_raw = True
-
     def __init__(self, env=None):
         super().__init__()
         self.env = env
@@ -297,7 +296,8 @@ def test_a_name_is_put_under_the_models_own_normalisation():
     assert evaluate(raw, "CartPole-v1", 2, seed=0).returns.tolist() == played
     assert np.mean(raw.asked) == pytest.approx(0, abs=0.3)
     # A program that normalises by itself: the statistics are only in the model's file.
-    raw.predicts_raw, raw._statistics = False, detached(training.state_dict())
+    raw.normalisation = Normalisation(by_itself=False)
+    raw.normalisation.load(detached(training.state_dict()), ())
     raw.asked.clear()
     evaluate(raw, "CartPole-v1", 2, seed=0)
     assert np.mean(raw.asked) == pytest.approx(-2.5, abs=0.3)

@@ -15,6 +15,7 @@ from polyak.envs import DummyVecEnv, VecCheckNan, VecNormalize
 from polyak.envs.finite import NonFiniteError, all_finite, is_finite
 from polyak.learning import nan_guard as finite
 from polyak.learning.engine.program import Program
+from polyak.learning.host import LearnerHost
 from polyak.learning.nan_guard import Guard
 
 ALGORITHMS = [PPO, A2C, DQN, SAC, TD3, DDPG]
@@ -215,7 +216,7 @@ def test_a_batch_that_ruins_the_networks(
         return torch.full_like(value, np.nan)
 
     ruined = model.learner.steps + 7
-    monkeypatch.setattr(cls, "_gathers_late", False)
+    monkeypatch.setattr(LearnerHost, "gathers_late", False)
     model.learner.update = spoiled
     with pytest.raises(NonFiniteError, match=r"loss is nan.*left NaN or infinity in .*put back .*step (\d+), and") as e:
         model.learn(200)
@@ -281,7 +282,7 @@ def test_an_unusual_end_of_training_leaves_the_guard_behind() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         model.learn(16, callback=stop)
-    assert model._guard is None
+    assert model.host.guard is None
 
 
 def test_an_accelerator_is_not_waited_for_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,14 +115,14 @@ def test_a_model_that_normalises_by_itself_is_not_shown_normalised_observations(
 
 
 def _state(file: Path) -> dict[str, Any]:
-    normalizer = PPO.load(file)._statistics
+    normalizer = PPO.load(file).normalisation.loaded
     assert normalizer is not None
     return normalizer.state_dict()
 
 
 def test_a_face_that_leaves_normalisation_to_the_program_says_so(file: Path) -> None:
     model = sb3.PPO.load(file)
-    assert not model.normalises_by_itself
+    assert not model.normalisation.is_by_itself
     assert model.predict(shown_to(model, OBSERVATIONS), deterministic=True)[0].tolist() == SIDES
 
 
@@ -278,7 +278,7 @@ def test_a_file_knows_that_observations_were_changed_after_normalisation(tmp_pat
             Frozen(one)
     again = PPO.load(tmp_path / "model", env=Halved(_normalised()))
     again.save(tmp_path / "again")
-    assert PPO.load(tmp_path / "again").layers_above == ("Halved",)
+    assert PPO.load(tmp_path / "again").normalisation.above == ("Halved",)
 
 
 def test_an_environment_made_by_its_name_lacks_the_wrappers(tmp_path: Path) -> None:

@@ -27,10 +27,9 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
-from polyak.kinds.collecting_algorithm import Collecting
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.env_algorithm import Interaction
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.env_algorithm import EnvAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
@@ -39,10 +38,10 @@ from tests.tolerance import drift
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
 NAMES = sorted(CLASSES)
-DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, DeepAlgorithm)]
+DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, NetworkAlgorithm)]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
 PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
-INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Interaction)]
+INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, EnvAlgorithm) and cls.steps_environments]
 
 
 def fields_of(name: str) -> set[str]:
@@ -82,7 +81,7 @@ def not_in_files(model: Algorithm) -> dict[str, Any]:
     """What a model needs to learn on besides its file: data, or environments, which are made again."""
     kept = {"policy", *model.hyperparameters()}
     given = {name: value for name, value in type(model).trial().items() if name not in kept}
-    if model.get_env() is None or isinstance(model, Collecting):
+    if model.get_env() is None or isinstance(model, OnPolicyAlgorithm | LearnsFromData):
         return given
     return {**given, "env": copy.deepcopy(model.get_env())}
 
@@ -151,7 +150,7 @@ def test_saved_and_loaded_it_is_bit_equal(name: str, tmp_path: Path) -> None:
     assert loaded.num_timesteps == model.num_timesteps
     ours, theirs = model.hyperparameters(), loaded.hyperparameters()
     assert repr(ours | {"device": ""}) == repr(theirs | {"device": ""})
-    for key, optimizer in model.learner.optimizers.items() if isinstance(model, DeepAlgorithm) else ():
+    for key, optimizer in model.learner.optimizers.items() if isinstance(model, NetworkAlgorithm) else ():
         _assert_equal_state(optimizer.state_dict(), loaded.learner.optimizers[key].state_dict())
 
 

@@ -18,8 +18,7 @@ from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import HyperparameterError
-from polyak.kinds.env_algorithm import Interaction
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
@@ -32,7 +31,7 @@ ACTIONS = {
 }
 POLICIES = {"box": "MlpPolicy", "dict": "MultiInputPolicy", "picture": "CnnPolicy"}
 CELLS = ("box", "dict", "picture", "mask", "memory", "multi-discrete", "dict action")
-NAMES = sorted(name for name in REGISTRY if issubclass(get(name), Interaction))  # others learn games
+NAMES = sorted(name for name in REGISTRY if getattr(get(name), "steps_environments", False))  # others learn games
 
 #: What a refusal must say, by cell.
 REASONS = {
@@ -160,8 +159,8 @@ def is_refused(name: str, cell: str) -> bool:
         "multi-discrete": spaces.MultiDiscrete not in acts,
         "dict action": name not in COMPOSED,
         "memory": name not in REMEMBERING,
-        "picture": not issubclass(get(name), DeepAlgorithm),
-        "dict": not issubclass(get(name), DeepAlgorithm),
+        "picture": not issubclass(get(name), NetworkAlgorithm),
+        "dict": not issubclass(get(name), NetworkAlgorithm),
     }.get(cell, False)
 
 

@@ -24,16 +24,17 @@ from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting.runner import flat, unflat
 from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer, RolloutBuffer, collect
 from polyak.data.step import Step
-from polyak.envs import VecEnv, VecLearnedReward, VecNormalize, VecTransposeImage, as_vec_env
+from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage, as_vec_env
 from polyak.envs.composed import is_composed
 from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, later, require
+from polyak.kinds.action_spaces import SpaceError
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
-from polyak.kinds.collecting_algorithm import Collecting
-from polyak.kinds.env_algorithm import GymEnv, SpaceError
-from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, DeepAlgorithm
+from polyak.kinds.env_algorithm import GymEnv, Recipe
+from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, NetworkAlgorithm
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import OptimizerRecipe
@@ -69,7 +70,7 @@ Penalty = Literal["interpolated", "expert"]
 
 
 @dataclass(eq=False, repr=False)
-class AdversarialImitation(DeepAlgorithm):
+class AdversarialImitation(NetworkAlgorithm):
     """Algorithms that learn a reward from demonstrations, and an actor from that reward.
 
     ``learn`` counts environment steps. Logged returns of episodes are those of the environment's own rewards, which
@@ -82,7 +83,7 @@ class AdversarialImitation(DeepAlgorithm):
     _: KW_ONLY
     demonstrations: Dataset | None = None
     """What to imitate. Its rewards are not looked at; a model that only predicts needs none, and files hold none."""
-    generator: Becomes[str | type[DeepAlgorithm], Any] = later("ppo")
+    generator: Becomes[str | type[NetworkAlgorithm], Any] = later("ppo")
     """What acts and learns from the learned reward: the name or class of an algorithm that learns by acting; afterwards
     the model itself, whose environment is yours with other rewards."""
     generator_kwargs: Arguments | None = None
@@ -115,7 +116,6 @@ class AdversarialImitation(DeepAlgorithm):
     (WGAN-GP, arXiv:1704.00028), or at demonstrated steps, for its squared norm (R1, arXiv:1801.04406)."""
 
     built_with: ClassVar[Mapping[str, str]] = {
-        "env": "use model.set_env(env).",
         "generator": NEW_MODEL,
         "generator_kwargs": "set it on model.generator, such as model.generator.batch_size = 64.",
         **dict.fromkeys(("use_state", "use_action", "use_next_state", "use_done", "reward_kwargs"), NETWORKS),
@@ -124,8 +124,8 @@ class AdversarialImitation(DeepAlgorithm):
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
     needs: ClassVar[tuple[str, ...]] = ("demonstrations",)
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
-    generator_class = cast(Any, Collecting)
-    n_envs = 1
+    steps_environments: ClassVar[bool] = False
+    generator_class = cast(Any, NetworkAlgorithm)
     experience = cast("ReplayBuffer | None", None)
     """The generator's latest steps, actions in the environment's units."""
     _rewarding = cast("VecLearnedReward | None", None)
@@ -157,15 +157,9 @@ class AdversarialImitation(DeepAlgorithm):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
-    def __post_init__(self, _init_setup_model: bool) -> None:
-        env, self.env = self.env, None
-        super().__post_init__(_init_setup_model)
+    def _read_arguments(self) -> None:
+        super()._read_arguments()
         self._generator_choice, self.generator = self.generator, cast(Any, None)
-        if env is not None:
-            self._take_up(env)
-            if _init_setup_model:
-                self._setup_model()
-                self._check_built()
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -175,10 +169,10 @@ class AdversarialImitation(DeepAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        if isinstance(self.generator, Collecting):  # that has been made, and does not change
+        if isinstance(self.generator, NetworkAlgorithm):  # that has been made, and does not change
             return
         found = self._find_generator(cast(Any, self.generator))
-        able = issubclass(found, Collecting) and not issubclass(found, OfflineAlgorithm)
+        able = issubclass(found, OnPolicyAlgorithm | OffPolicyAlgorithm) and not issubclass(found, OfflineAlgorithm)
         fix = "it must be an algorithm that learns by acting, such as 'ppo', 'sac' or 'dqn'."
         require(able, "generator", self.generator, fix)
         self.generator_class = found
@@ -211,10 +205,10 @@ class AdversarialImitation(DeepAlgorithm):
         self.env = vec_env
         self._check_demonstrations()
 
-    def _own(self, generator: Collecting) -> None:
+    def _own(self, generator: NetworkAlgorithm) -> None:
         """Let the generator act for this model."""
         self.generator = cast(Any, generator)
-        self.n_envs = generator.n_envs
+        self.n_envs, self.normalisation = generator.n_envs, generator.normalisation
         self._share_statistics()
         self.observation_space, self.action_space = generator.observation_space, generator.action_space
 
@@ -311,42 +305,8 @@ class AdversarialImitation(DeepAlgorithm):
 
     # -- environments --------------------------------------------------------------------------------------------------
 
-    def get_env(self) -> VecEnv | None:
-        """The user's environment, vectorised, with its own rewards."""
-        return self.env
-
-    def get_vec_normalize_env(self) -> VecNormalize | None:
-        """The normalising wrapper among the environment's wrappers, if there is one."""
-        return None if self.generator is None else self.generator.get_vec_normalize_env()
-
-    @property
-    def normalises_observations(self) -> bool:
-        """Whether the policy learned, or learns, from observations normalised by ``VecNormalize``."""
-        return self.generator.normalises_observations
-
-    @property
-    def normalises_by_itself(self) -> bool:
-        """Whether :meth:`predict` normalises observations by the statistics of the file."""
-        return self.generator.normalises_by_itself
-
-    @property
-    def layers_above(self) -> tuple[str, ...]:
-        """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
-        return self.generator.layers_above
-
-    def as_shown(self, observations: Any) -> Any:
-        """Observations of a bare environment as :meth:`predict` takes them."""
-        return self.generator.as_shown(observations)
-
-    def frozen_statistics(self) -> VecNormalize | None:
-        """A copy of what normalises observations for the policy; ``None``: they are as they are."""
-        return self.generator.frozen_statistics()
-
-    def _as_learned(self, observation: Any) -> Any:
-        return self.generator._as_learned(observation)
-
-    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
-        """Go on with another environment of the same spaces; see :meth:`Interaction.set_env`.
+    def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
+        """Go on with another environment of the same spaces; see :meth:`EnvAlgorithm.set_env`.
 
         Args:
             env: the new environment.
@@ -355,7 +315,7 @@ class AdversarialImitation(DeepAlgorithm):
         Raises:
             ValueError: the spaces or the number of environments differ.
         """
-        vec_env = self.generator._with_statistics(as_vec_env(env, verbose=self.verbose))
+        vec_env = self.generator._with_statistics(self._vectorised(env))
         self._check_spaces(vec_env)
         old, asked = self._rewarding, self._with_learned_reward(vec_env)
         new, self._rewarding = self._rewarding, old
@@ -563,13 +523,13 @@ class AdversarialImitation(DeepAlgorithm):
         *,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The generator's action; see :meth:`DeepAlgorithm.predict`."""
+        """The generator's action; see :meth:`NetworkAlgorithm.predict`."""
         return self.generator.predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 
     def acting_graph(
         self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
     ) -> Graph:
-        """The generator's; see :meth:`DeepAlgorithm.acting_graph`."""
+        """The generator's; see :meth:`NetworkAlgorithm.acting_graph`."""
         return self.generator.acting_graph(masks, channels_last, stochastic)
 
     def get_parameters(self) -> dict[str, Any]:
@@ -582,7 +542,7 @@ class AdversarialImitation(DeepAlgorithm):
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
-        """Load weights into this model, in place; see :meth:`DeepAlgorithm.set_parameters`."""
+        """Load weights into this model, in place; see :meth:`NetworkAlgorithm.set_parameters`."""
         values = load_path_or_dict
         if not isinstance(values, Mapping):
             saved = checkpoint.read(values, weights_only=True)
@@ -618,6 +578,9 @@ class AdversarialImitation(DeepAlgorithm):
         if "replay_buffer" in include and self.experience is not None:
             saved.info["experience"], arrays = split_state(self.experience.state_dict())
             saved.replay |= prefixed("experience", arrays)
+
+    def _save_statistics(self, saved: Saved) -> None:
+        """They are in the generator's part."""
 
     def _enter(self, saved: Saved, env: Any) -> None:
         part = saved.part("generator")

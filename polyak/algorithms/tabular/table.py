@@ -18,12 +18,13 @@ from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
-from polyak.kinds.env_algorithm import GymEnv, Interaction, SpaceError
+from polyak.kinds.action_spaces import SpaceError
+from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv
 from polyak.nn.export.ports import Graph
 
 
 @dataclass(eq=False, repr=False)
-class TableAlgorithm(Interaction):
+class TableAlgorithm(EnvAlgorithm):
     """Algorithms whose knowledge is a table of action values."""
 
     env: Becomes[GymEnv | FiniteProcess | Mapping[int, Any] | tuple[Any, Any] | str | None, VecEnv | None] = later(None)

@@ -129,8 +129,8 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
             file, env=old.get_env(), device=device, custom_objects=own, resume=True, force_reset=True
         )
     known = filter_around(old.get_env())
-    if known is not None and model._statistics is not None:
-        known.load_moments(moments_in(model._statistics))
+    if known is not None and (loaded := model.normalisation.loaded) is not None:
+        known.load_moments(moments_in(loaded))
     if model.seed is not None:
         old.get_env().seed((model.seed + int(described["iteration"])) % 2**31)  # other episodes than the first ones
     algorithm._adopt(model, anew=False)

@@ -43,7 +43,7 @@ from polyak.compat.sb3_files.names import (
 )
 from polyak.compat.sb3_files.writer import Call, Global, Object, dumps, enum_member
 from polyak.data import GoalSelectionStrategy
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
@@ -64,7 +64,7 @@ _COUNTERS = (
 )
 
 
-def save(model: DeepAlgorithm, path: Any) -> None:
+def save(model: NetworkAlgorithm, path: Any) -> None:
     """Write ``model``; see :meth:`polyak.algorithm.Algorithm.save_sb3`.
 
     Raises:
@@ -89,7 +89,7 @@ def save(model: DeepAlgorithm, path: Any) -> None:
 # -- what the peer lacks -----------------------------------------------------------------------------------------------
 
 
-def _check_options(model: DeepAlgorithm, algorithm: str) -> None:
+def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
     """Refuse actions and options that the peer's algorithm, or its policy, does not have.
 
     Raises:
@@ -136,7 +136,7 @@ def _namesake(algorithm: str) -> Any:
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def _tensors(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
+def _tensors(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
     """The members in the peer's order: further tensors, then every state dict."""
     parts = parameters(model.learner)
     if algorithm == "QRDQN" and any(name.startswith("q_net.") for name in parts["policy"]):
@@ -190,7 +190,7 @@ def _on_cpu(value: Any) -> Any:
 # -- the description ---------------------------------------------------------------------------------------------------
 
 
-def _description(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
+def _description(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
     """The attributes that the peer sets on a new model; what it makes from others by itself is left out."""
     left_out = NOT_ATTRIBUTES | {field.name for field in fields(model)} - _options_of(algorithm)
     hyper = {key: value for key, value in model.hyperparameters().items() if key not in left_out}
@@ -231,7 +231,7 @@ def _buffer_options(model: OffPolicyAlgorithm) -> dict[str, Any]:
     return dict(options)
 
 
-def _policy_class(model: DeepAlgorithm, algorithm: str) -> Any:
+def _policy_class(model: NetworkAlgorithm, algorithm: str) -> Any:
     """The peer's class for a policy name, or for polyak's equal of that class."""
     policy = model._policy_name
     known = [(name, found) for name, found in names.POLICIES.items() if algorithm in found.algorithms]
@@ -251,7 +251,7 @@ def _stands_for(policy: Any, name: Name, found: PolicyName, algorithm: str) -> b
     return policy.__name__ == name[1] or policy.__name__ == f"{family}{found.alias}"
 
 
-def _policy_kwargs(model: DeepAlgorithm, algorithm: str) -> dict[str, Any]:
+def _policy_kwargs(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
     options = {key: value for key, value in (model.policy_kwargs or {}).items() if value is not None}
     if algorithm == "A2C" and "optimizer_class" not in options:
         recipe = model.make_optimizer()

@@ -14,7 +14,8 @@ from polyak.envs import VecEnvWrapper, make_vec_env
 from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.tensor import TensorCartPole, TensorEnv, TensorPendulum
 from polyak.evaluation import evaluate_policy
-from polyak.kinds.collecting_algorithm import Collecting
+from polyak.kinds.dataset import LearnsFromData
+from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.logging import logger
 from polyak.warning import forget
 from tests.envs.tensor.test_tensor_envs import NoCopyToHost, NoRead
@@ -85,7 +86,9 @@ def test_the_loop_in_numpy_gives_the_same_networks(name: str) -> None:
     np.testing.assert_allclose(ended[0], ended[1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in REGISTRY if issubclass(get(name), Collecting)])
+@pytest.mark.parametrize(
+    "name", [name for name in REGISTRY if issubclass(get(name), OnPolicyAlgorithm | LearnsFromData)]
+)
 def test_every_algorithm_takes_environments_in_tensors(name: str) -> None:
     """In tensors, or through numpy where it says why."""
     kind = get(name)

@@ -15,7 +15,7 @@ from torch import Tensor
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved
 from polyak.hyperparameters.declaration import Count
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -68,7 +68,7 @@ class CloningLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class Cloning(DeepAlgorithm):
+class Cloning(NetworkAlgorithm):
     """Does what a dataset shows."""
 
     env: Any = None
@@ -81,6 +81,8 @@ class Cloning(DeepAlgorithm):
 
     learner_class: ClassVar[type[Learner]] = CloningLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy)
+
+    steps_environments: ClassVar = False
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         super().__post_init__(_init_setup_model)
@@ -96,7 +98,11 @@ class Cloning(DeepAlgorithm):
         observations = rng.randn(200, 3).astype(np.float32)
         actions = (observations[:, 0] > 0).astype(np.int64)
         space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-        return {**super().trial(), "dataset": Demonstrations(observations, actions, space, spaces.Discrete(2))}
+        return {
+            **super().trial(),
+            "env": None,
+            "dataset": Demonstrations(observations, actions, space, spaces.Discrete(2)),
+        }
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         return timesteps, self.batch_size

@@ -14,7 +14,7 @@ from polyak.checkpoint.saved import Saved
 from polyak.collecting.runner import Acted
 from polyak.envs import VecEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
-from polyak.kinds.env_algorithm import GymEnv, Interaction
+from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv
 
 
 class Greedy:
@@ -44,7 +44,7 @@ class Greedy:
 
 
 @dataclass(eq=False, repr=False)
-class QTable(Interaction):
+class QTable(EnvAlgorithm):
     """One-step Q-learning over discrete states and actions."""
 
     env: Becomes[GymEnv | str | None, VecEnv | None] = later(None)

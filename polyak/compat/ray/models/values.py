@@ -27,7 +27,7 @@ from polyak.compat.ray.models.parts import (
 )
 from polyak.compat.ray.models.rl_module import QNetAPI, TorchRLModule
 from polyak.hyperparameters.declaration import require
-from polyak.kinds.network_algorithm import DeepAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Objective
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
@@ -311,7 +311,7 @@ class ExploresItself:
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """The policy's actions."""
-        return DeepAlgorithm.predict(self, *args, **kwargs)  # type: ignore[arg-type]
+        return NetworkAlgorithm.predict(self, *args, **kwargs)  # type: ignore[arg-type]
 
 
 class SquaredErrors:

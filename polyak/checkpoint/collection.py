@@ -1,0 +1,71 @@
+"""How far a collection of experience has come when a file is written.
+
+Callbacks are asked between a step of the environments and its storage, so that they can stop training before it counts.
+A file written then holds the step that is not stored yet, and training that is resumed from it stores it first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyak.checkpoint.serialise import decode, encode
+from polyak.collecting.exploration import Arrays
+from polyak.collecting.runner import flat, unflat
+from polyak.data.step import Step
+from polyak.envs.adapters.infos import episode_columns
+from polyak.experience.arrays import place
+
+
+@dataclass
+class Collection:
+    """How far a collection of experience has come."""
+
+    steps: int = 0
+    """Of the vectorised environment, with the pending one."""
+    episodes: int = 0
+    """That ended in them."""
+    pending: Step | None = None
+    """A step that was made and is not stored yet: callbacks are being asked."""
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""
+        values: dict[str, Any] = {"steps": self.steps, "episodes": self.episodes}
+        if (pending := self.pending) is None:  # asked once: another thread may save while the step is being stored
+            return values, {}
+        fields = pending._asdict()
+        del fields["episodes"]  # which infos say, too
+        values["infos"] = [
+            {key: encode(value) for key, value in info.items() if _is_data(value)} for info in fields.pop("infos")
+        ]
+        values["ended"] = fields.pop("ended")
+        if isinstance(pending.env_actions, list):
+            values["env_actions"] = encode(fields.pop("env_actions"))
+        return values, {key: place(v, None) for name, value in fields.items() for key, v in flat(name, value).items()}
+
+    @classmethod
+    def from_state(cls, values: Mapping[str, Any], arrays: Arrays) -> "Collection":
+        """The inverse of :meth:`state`."""
+        collection = cls(values["steps"], values["episodes"])
+        if "infos" in values:
+            infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
+            others = ("infos", "ended", "extras", "episodes")
+            fields = {name: unflat(name, arrays) for name in Step._fields if name not in others}
+            extras = unflat("extras", arrays) or {}
+            if "env_actions" in values:
+                fields["env_actions"] = decode(values["env_actions"])
+            episodes = episode_columns(infos, fields["dones"])
+            collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
+        return collection
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a value can be written to a file that runs nothing."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_data(item) for key, item in value.items())
+    if type(value) in (list, tuple):
+        return all(map(_is_data, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype != object
+    return value is None or isinstance(value, bool | int | float | str | np.generic)

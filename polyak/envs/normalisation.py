@@ -1,0 +1,224 @@
+"""The statistics of ``VecNormalize`` that a model learns under, and in what scale it takes observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.spaces import maybe_transpose
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrappers.layers import (
+    PartNormalizer,
+    above_normalisation,
+    check_one_normaliser,
+    replay_normalizer,
+    wrapped_beneath,
+)
+from polyak.envs.wrappers.normalize import VecNormalize, detached, unwrap_vec_normalize
+from polyak.warning import advise, warn_user
+
+
+class Normalisation:
+    """Those of the environment that the model learns in, or those of the file that it came from.
+
+    Args:
+        by_itself: whether a model without an environment normalises what its ``predict`` gets.
+    """
+
+    def __init__(self, by_itself: bool) -> None:
+        self._by_itself = by_itself
+        self.env: VecEnv | None = None
+        """Where the model learns."""
+        self.loaded: VecNormalize | None = None
+        """The statistics of the file."""
+        self._above: tuple[str, ...] = ()
+        """Wrappers that changed observations after these had normalised them, as the file says."""
+        self.replay: VecNormalize | PartNormalizer | None = None
+        """What normalises experience when it is replayed."""
+
+    def load(self, statistics: VecNormalize, above: tuple[str, ...]) -> None:
+        """Take the statistics of a file, and the names of the wrappers around them."""
+        self.loaded, self._above = statistics, above
+
+    def use(self, env: VecEnv, raw_experience: bool) -> None:
+        """Learn in an environment from now on.
+
+        Args:
+            env: with all its wrappers.
+            raw_experience: whether experience is stored as it was before normalisation.
+
+        Raises:
+            ValueError: it is normalised twice.
+        """
+        check_one_normaliser(env)
+        self.env, self.replay = env, replay_normalizer(env)
+        if raw_experience:
+            _advise_on_layers(env)
+
+    @property
+    def own(self) -> VecNormalize | None:
+        """Those of the environment."""
+        return None if self.env is None else unwrap_vec_normalize(self.env)
+
+    @property
+    def known(self) -> VecNormalize | None:
+        """Those of the environment, or else of the file."""
+        return self.own or self.loaded
+
+    @property
+    def of_observations(self) -> VecNormalize | None:
+        """:attr:`known`, if it normalises observations."""
+        known = self.known
+        return known if known is not None and known.norm_obs else None
+
+    @property
+    def above(self) -> tuple[str, ...]:
+        """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
+        return self._above if self.own is None else above_normalisation(self.env).observations
+
+    @property
+    def is_by_itself(self) -> bool:
+        """Whether the model's ``predict`` normalises by the statistics of the file, as it does where there is no
+        environment to do that."""
+        alone = self.env is None and self._by_itself
+        return alone and self.of_observations is not None and not self._above
+
+    @property
+    def of_predictions(self) -> VecEnv | None:
+        """Where the ``VecNormalize`` stands whose observations ``predict`` takes; None if it takes raw ones."""
+        return self.env if self.env is not None or self._by_itself else self.loaded
+
+    def check_nothing_above(self, what: str, besides: str = "") -> None:
+        """Refuse to normalise where wrappers would have changed observations further.
+
+        Raises:
+            ValueError: there is one, not called ``besides``.
+        """
+        if above := [name for name in self.above if name != besides]:
+            raise ValueError(
+                f"{what}, but the model learned from observations that {above[0]} changed after VecNormalize, and that "
+                f"cannot be repeated here. Use an environment that is wrapped alike, {above[0]}(VecNormalize(...)), or "
+                f"train with VecNormalize around {above[0]}."
+            )
+
+    def shown(self, observations: Any) -> Any:
+        """Observations of a bare environment as ``predict`` takes them.
+
+        Args:
+            observations: one or a batch, as they were before ``VecNormalize``.
+
+        Raises:
+            ValueError: wrappers around ``VecNormalize`` change observations further.
+        """
+        normalizer = self.of_observations
+        if normalizer is None or self.is_by_itself:
+            return observations
+        self.check_nothing_above("observations are those of an environment without VecNormalize")
+        return normalizer.normalize_obs(observations)
+
+    def frozen(self) -> VecNormalize | None:
+        """A copy of what normalises observations for the policy; ``None``: it takes them as they are.
+
+        Raises:
+            ValueError: wrappers around ``VecNormalize`` change observations further.
+        """
+        if (normalizer := self.of_observations) is None:
+            return None
+        self.check_nothing_above("observations are those of an environment without VecNormalize")
+        return detached(normalizer.state_dict())
+
+    def as_learned(self, observation: Any, space: spaces.Space) -> Any:
+        """An observation that ``predict`` got, as the policy learned from it.
+
+        One of another kind than the statistics is left as it is, for the policy to refuse.
+
+        Args:
+            observation: one or a batch.
+            space: of the observations that the policy reads.
+        """
+        if not self.is_by_itself:
+            if self._above and self.env is None and self._by_itself:
+                advise(
+                    "observations of the whole stack of wrappers",
+                    f"the model learned from observations that {self._above[0]} changed after VecNormalize: without an "
+                    f"environment, predict() takes them as {self._above[0]}(VecNormalize(...)) returns them.",
+                )
+            return observation
+        statistics = self.loaded
+        assert statistics is not None
+        if isinstance(statistics.obs_rms, dict):
+            fits = isinstance(observation, Mapping) and statistics.obs_rms.keys() <= observation.keys()
+            return statistics.normalize_obs(dict(observation)) if fits else observation
+        if statistics.obs_rms is None or isinstance(observation, tuple | Mapping):
+            return observation
+        shape = statistics.obs_rms.mean.shape
+        observation = np.asarray(observation)
+        if observation.shape[observation.ndim - len(shape) :] != shape:  # images may come channels-last
+            observation = maybe_transpose(observation, space)
+        return statistics.normalize_obs(observation)
+
+    def put_around(self, env: VecEnv, num_timesteps: int) -> VecEnv:
+        """``env`` under the normalisation that the model learned with: wrapped, if it came from a file with statistics,
+        beneath those wrappers of ``env`` that stood around ``VecNormalize``.
+
+        A normalising wrapper of its own that has seen no data takes the model's statistics; one that has, or that they
+        do not fit, stays as it is, with a warning if they differ.
+
+        Args:
+            env: to learn in.
+            num_timesteps: that the model has learned for.
+        """
+        known, own = self.known, unwrap_vec_normalize(env)
+        if known is own:
+            return env
+        if known is None:
+            if own is not None and own.norm_obs and num_timesteps > 0:
+                advise(
+                    "normalisation of what was learned without",
+                    f"the model has learned for {num_timesteps} steps from observations that were not normalised, and "
+                    "env normalises them: what it sees has another scale now. Pass env without VecNormalize, or with "
+                    "norm_obs=False.",
+                )
+            return env
+        if own is None:
+            if self.loaded is None:
+                return env
+            state = known.state_dict()
+            wrapped = wrapped_beneath(env, self._above, lambda venv: VecNormalize.from_state_dict(venv, state))
+            if wrapped is None:
+                self.check_nothing_above(f"env is not in a {self._above[0]}")
+            return wrapped or env
+        if not known.has_seen_data:
+            return env
+        if own.has_seen_data:
+            kept = None if own.same_statistics(known) else "it has statistics of its own"
+        else:
+            kept = own.take_statistics(known)
+        if kept is not None:
+            warn_user(
+                f"env has a VecNormalize that does not take the statistics which the model learned with: {kept}. They "
+                "are taken by an environment without VecNormalize, or with a new one of the same settings.",
+                UserWarning,
+            )
+        return env
+
+
+def _advise_on_layers(env: VecEnv) -> None:
+    """Warn of wrappers that have experience replayed by statistics that have grown old."""
+    normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
+    if normalizer is None:
+        return
+    changed = {"observations": above.observations if normalizer.norm_obs else ()}
+    changed["rewards"] = above.rewards if normalizer.norm_reward else ()
+    for what, names in changed.items():
+        if names:
+            advise(
+                f"wrappers around VecNormalize that change {what}",
+                f"{names[0]} stands around VecNormalize and changes {what}: they are stored as it returns them, "
+                "normalised by the statistics of that time, not by the newest ones whenever they are replayed. To "
+                f"have that, put VecNormalize around {names[0]}. If it changes no {what}, name them in its class: "
+                f"passes_on = ({what!r},).",
+            )
