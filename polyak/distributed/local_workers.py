@@ -34,7 +34,7 @@ class LocalWorkers:
             self._answers.clear()
             raise
 
-    def answers(self) -> list[tuple[int, str, Any]]:
+    def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
         """What was answered since the last time: (which of them, method, result)."""
         found, self._answers = self._answers, []
         return found

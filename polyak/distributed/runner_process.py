@@ -77,7 +77,7 @@ class Chunk(NamedTuple):
     """T steps of one runner."""
 
     columns: Experience
-    """[T, N, ...] ``observations``, ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``,
+    """[T, N, ...] ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``,
     ``episode_starts``, unless actions are composed ``env_actions``, and those of
     :attr:`~polyak.data.step.Step.extras`, whose names begin with :data:`EXTRA` here."""
     env_actions: list[list[Any]] | None
@@ -85,8 +85,8 @@ class Chunk(NamedTuple):
     ends: list[Ends]
     infos: list[Sequence[dict[str, Any]]]
     """[T][N]"""
-    observations: Any
-    """[N, ...] to act on next."""
+    seen: Any
+    """[T + 1, N, ...] the observations acted on, and those to act on next."""
     allowed: np.ndarray | None
     """[N, M] which choices are allowed then; ``None``: all."""
     memory: dict[str, np.ndarray]
@@ -284,7 +284,6 @@ class _Chunk:
     def add(self, step: Step, memory: Mapping[str, torch.Tensor] | None) -> None:
         """One more; ``memory``: the recurrent state after it."""
         row = {
-            "observations": step.observations,
             "actions": step.actions,
             "rewards": step.rewards,
             "terminated": step.terminated,
@@ -297,6 +296,10 @@ class _Chunk:
             row["env_actions"] = step.env_actions
         else:
             self.env_actions.append(list(step.env_actions))
+        if self.made == 0:
+            make = lambda part: np.zeros((self.steps + 1, *part.shape), part.dtype)  # noqa: E731
+            self.seen = mapped(make, step.observations)
+        assign(self.seen, self.made, step.observations)
         for name, column in row.items():
             if name not in self.columns:  # some come with the policy's actions alone, not with random ones
                 self.columns[name] = mapped(lambda part: np.zeros((self.steps, *part.shape), part.dtype), column)
@@ -312,6 +315,6 @@ class _Chunk:
     def done(self, runner: Runner, memory: Mapping[str, torch.Tensor] | None) -> Chunk:
         """With what there is after the last step."""
         after = {name: part.numpy(force=True).copy() for name, part in (memory or {}).items()}
-        observations = mapped(np.array, runner.obs)
+        assign(self.seen, self.made, runner.obs)
         columns = Experience(self.columns)
-        return Chunk(columns, self.env_actions, self.ends, self.infos, observations, runner.allowed, after)
+        return Chunk(columns, self.env_actions, self.ends, self.infos, self.seen, runner.allowed, after)
