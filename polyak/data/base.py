@@ -17,7 +17,7 @@ from polyak.envs.spaces import get_action_dim, get_obs_shape
 from polyak.experience.randomness import Randomness
 from polyak.experience.records import record_dtype
 from polyak.experience.schema import Schema
-from polyak.ops.transfer import to_device
+from polyak.ops.transfer import shared, to_device
 
 
 class Normalizer(Protocol):
@@ -158,7 +158,7 @@ class BaseBuffer(Randomness, ABC):
             return values
         if type(self).to_torch is not BaseBuffer.to_torch:  # a subclass says how
             return self.to_torch(values, copy=False)
-        return to_device(torch.from_numpy(values), self.device)
+        return to_device(shared(values), self.device)
 
     def _tensors(self, obs: ArrayObs | TensorObs) -> TensorObs:
         """:meth:`_tensor` for observations."""

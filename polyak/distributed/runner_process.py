@@ -92,6 +92,11 @@ class Chunk(NamedTuple):
     memory: dict[str, np.ndarray]
     """Name -> [N, ...] the recurrent state then."""
 
+    @property
+    def observations(self) -> Any:
+        """[N, ...] to act on next."""
+        return mapped(lambda part: part[-1], self.seen)
+
 
 class RunnerProcess:
     """Collects with the weights that it is given.

@@ -34,6 +34,7 @@ from polyak.experience.arrays import joined, mapped
 from polyak.experience.record import Experience
 from polyak.experience.samplers import Prioritized, make_sampler
 from polyak.hyperparameters.declaration import require
+from polyak.ops.transfer import shared, to_device
 from polyak.seeding import derived_seed
 from polyak.warning import warn_user
 
@@ -268,8 +269,7 @@ class ShardedReplay:
         return batch, torch.from_numpy(np.concatenate(starts) + cells)
 
     def _tensor(self, column: np.ndarray) -> Tensor:
-        own = column if column.flags.writeable else column.copy()  # what another process has sent can only be read
-        return torch.from_numpy(own).to(self.device)
+        return to_device(shared(column), self.device)
 
     # -- priorities ----------------------------------------------------------------------------------------------------
 

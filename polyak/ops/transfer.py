@@ -1,7 +1,18 @@
 """From main memory to a device."""
 
+import numpy as np
 import torch
 from torch import Tensor
+
+
+def shared(array: np.ndarray) -> Tensor:
+    """A tensor of the same memory, to be read only where the array can only be read, as those of other processes."""
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    try:
+        return torch.from_dlpack(array)
+    except (BufferError, TypeError, RuntimeError):  # of older libraries, or a type that they do not share
+        return torch.from_numpy(array.copy())
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
