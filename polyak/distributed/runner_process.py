@@ -27,6 +27,7 @@ from polyak.envs.masks import find_masks
 from polyak.envs.wrappers.layers import turned_images
 from polyak.experience.arrays import assign, mapped
 from polyak.experience.record import Experience
+from polyak.ops.transfer import aligned
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
 
 EXTRA = "extras/"
@@ -302,12 +303,11 @@ class _Chunk:
         else:
             self.env_actions.append(list(step.env_actions))
         if self.made == 0:
-            make = lambda part: np.zeros((self.steps + 1, *part.shape), part.dtype)  # noqa: E731
-            self.seen = mapped(make, step.observations)
+            self.seen = self._empty(step.observations, self.steps + 1)
         assign(self.seen, self.made, step.observations)
         for name, column in row.items():
             if name not in self.columns:  # some come with the policy's actions alone, not with random ones
-                self.columns[name] = mapped(lambda part: np.zeros((self.steps, *part.shape), part.dtype), column)
+                self.columns[name] = self._empty(column, self.steps)
             assign(self.columns[name], self.made, column)
         if step.ended or step.episodes:
             rows = step.dones.nonzero()[0]
@@ -316,6 +316,11 @@ class _Chunk:
             self.ends.append(Ends(self.made, rows, successors, after, dict(step.episodes)))
         self.infos.append(list(step.infos))
         self.made += 1
+
+    @staticmethod
+    def _empty(column: Any, steps: int) -> Any:
+        """Room for so many steps of a column [N, ...]."""
+        return mapped(lambda part: aligned((steps, *part.shape), part.dtype), column)
 
     def done(self, runner: Runner, memory: Mapping[str, torch.Tensor] | None) -> Chunk:
         """With what there is after the last step."""

@@ -65,9 +65,14 @@ def test_a_killed_runner_that_collects_by_itself_is_replaced(asynchronous: bool)
 
     killed: list[int] = []
     model: Any = polyak.IMPALA("MlpPolicy", carts, n_runners=2, **{**TURNS, "asynchronous": asynchronous})
-    with pytest.warns(RuntimeWarning, match="runner 2 of 2 is gone"):
+
+    def learn() -> None:
         while not model.num_timesteps or not model.env.workers.restarts:
             model.learn(320, kill, reset_num_timesteps=False)
+
+    with pytest.warns(RuntimeWarning, match="runner 2 of 2 is gone"):
+        learn()
+    assert len(model.env.get_state()["runners"]) == 2  # asked while rollouts are under way
     assert model.env.processes[1] != killed[0]
     assert np.isfinite(weights(model)).all()
     model.env.close()
