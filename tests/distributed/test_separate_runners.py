@@ -124,4 +124,4 @@ def test_what_a_runner_has_written_is_what_the_learner_reads(monkeypatch: pytest
     model.learn(200, look)
     assert len(read) > 4
     assert read == written
-    assert len(read[0]) == 5
+    assert len(read[0]) == 7, "observations, actions, rewards, and what two LSTMs keep"
