@@ -25,9 +25,8 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import is_composed
 from polyak.envs.masks import find_masks
 from polyak.envs.wrappers.layers import turned_images
-from polyak.experience.arrays import assign, mapped
+from polyak.experience.arrays import aligned, assign, mapped
 from polyak.experience.record import Experience
-from polyak.ops.transfer import aligned
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
 
 EXTRA = "extras/"

@@ -1,36 +1,7 @@
 """From main memory to a device."""
 
-import math
-
-import numpy as np
 import torch
 from torch import Tensor
-
-_ALIGNED = 64
-"""Bytes at a multiple of which torch's own tensors begin. Matrix products round otherwise at other places."""
-
-
-def shared(array: np.ndarray) -> Tensor:
-    """A tensor of the same memory, to be read only where the array can only be read, as those of other processes. These
-    are copied where they begin at another place than tensors do, as small ones may."""
-    if array.flags.writeable:
-        return torch.from_numpy(array)
-    if array.ctypes.data % _ALIGNED == 0:
-        try:
-            return torch.from_dlpack(array)
-        except (BufferError, TypeError, RuntimeError):  # of older libraries, or a type that they do not share
-            pass
-    own = aligned(array.shape, array.dtype)
-    own[...] = array
-    return torch.from_numpy(own)
-
-
-def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Zeros that begin where a tensor would."""
-    size = dtype.itemsize * math.prod(shape)
-    if dtype.hasobject or size == 0:
-        return np.zeros(shape, dtype)
-    return torch.zeros(size, dtype=torch.uint8).numpy().view(dtype).reshape(shape)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
