@@ -88,7 +88,7 @@ def make_runners(remote: RemoteRunners | None, model: Any, told: Any, anew: bool
 
 def make_learners(config: AlgorithmConfig, model: Any, spaces: Spaces) -> LocalLearner:
     """Who learns from it: with no ``num_learners`` this process."""
-    if config.num_learners == 0:
+    if config.num_learners == 0 or not config.collects:
         return LocalLearner(model)
     replays = isinstance(model, OffPolicyAlgorithm)
     return (ReplayLearners if replays else RolloutLearners)(config, model, spaces)
