@@ -113,7 +113,7 @@ def _in_units(config: OfflineConfig, actions: np.ndarray, own: spaces.Space) -> 
     if not isinstance(own, spaces.Box):
         return actions, own
     space = scaled_space(own) if config.scales_actions and config.normalize_actions else own
-    if config.actions_in_input_normalized:
+    if _are_normalized(config):
         fix = f"actions of {own} have no range that [-1, 1] could stand for. Leave it out."
         require(scaled_space(own) is not own or space is own, "actions_in_input_normalized", True, fix)
         actions = in_units_of(own, np.clip(actions, -1, 1)) if space is own else np.clip(actions, -1, 1)
@@ -132,6 +132,16 @@ def _in_units(config: OfflineConfig, actions: np.ndarray, own: spaces.Space) -> 
             "environment(clip_actions=True) to bring them into the bounds."
         )
     return (2 * (actions - low) / (high - low) - 1).astype(space.dtype), space
+
+
+def _are_normalized(config: OfflineConfig) -> bool:
+    """Whether continuous actions are recorded in [-1, 1]."""
+    if "actions_in_input_normalized" in config._given or isinstance(config.input_, Dataset):
+        return config.actions_in_input_normalized
+    found = {rllib.is_of_runners(Source(path)) for path in _paths(config.input_)}
+    fix = "some of it was recorded by RLlib's runners, in [-1, 1], and some was not. Say actions_in_input_normalized."
+    require(len(found) == 1, "input_", config.input_, fix)
+    return found.pop()
 
 
 def _together(config: OfflineConfig, said: tuple[Any, Any]) -> Dataset:

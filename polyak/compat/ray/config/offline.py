@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
+from typing_extensions import Self
+
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.data import Dataset
 from polyak.hyperparameters.declaration import Count, Natural, Only, require
@@ -90,7 +92,7 @@ class RecordedSettings:
     """There are no arguments."""
     actions_in_input_normalized: bool = False
     """Continuous actions are recorded in [-1, 1], which stand for the range of the environment's; ``False``: in its
-    units."""
+    units. Where it is not given, what RLlib's runners recorded is taken as they record it, in [-1, 1]."""
     postprocess_inputs: bool = False
     """Sum rewards up to the end of each episode, where the algorithm reads such returns."""
     shuffle_buffer_size: Natural = 0
@@ -147,6 +149,11 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
         learners = {"n_learners": self.num_learners} if self.num_learners > 1 else {}
         return {**self._common(), **learners, "batch_size": batch, "normalize_observations": False}
+
+    def evaluation_settings(self) -> Self:
+        other = super().evaluation_settings()
+        other.__dict__["input_"] = "sampler"  # those who evaluate need no data
+        return other
 
     def validate(self) -> None:
         super().validate()

@@ -15,6 +15,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby, pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -84,6 +85,16 @@ def kind(source: Source) -> str | None:
     return COLUMNS if whole or ("obs" in types and "new_obs" in types) else None
 
 
+def is_of_runners(source: Source) -> bool:
+    """Whether RLlib's own runners recorded it, whose actions are those of the module: continuous ones in [-1, 1], unless
+    ``normalize_actions=False``."""
+    found = kind(source)
+    if found != COLUMNS:
+        return found == EPISODES
+    _, pq = libraries()
+    return "module_id" in pq.read_schema(_files(source)[0]).names
+
+
 def _files(source: Source) -> list[Path]:
     """The file itself, or the files of a folder and of those in it, by name."""
     if source.path.is_file():
@@ -110,25 +121,39 @@ def read(source: Source) -> Recording:
     if found is None:
         raise DatasetError(f"{source} is no recording of RLlib's.")
     readers = {EPISODES: _episodes, COLUMNS: _columns, SAMPLE_BATCHES: _sample_batches}
-    pieces: list[Rows] = []
-    for path in _files(source):
-        what = f"path={str(path)!r}"
-        with damage_named(what):
-            pieces += [piece for piece in readers[found](source, path, what) if len(piece.get("rewards", ()))]
-    if not pieces:
+    folders: list[Rows] = []
+    for _, paths in groupby(_files(source), lambda path: path.parent):
+        pieces: list[Rows] = []
+        for path in paths:
+            what = f"path={str(path)!r}"
+            with damage_named(what):
+                pieces += [piece for piece in readers[found](source, path, what) if len(piece.get("rewards", ()))]
+        folders += [_joined(pieces, str(source))] if pieces else []
+    if not folders:
         raise DatasetError(f"{source} has no steps.")
-    return recording_of(_arguments(pieces, str(source)), str(source))
+    once = [rows for rows, then in pairwise(folders) if not _begins_with(then, rows)]
+    return recording_of(_arguments(_joined([*once, folders[-1]], str(source)), str(source)), str(source))
 
 
-def _arguments(pieces: list[Rows], what: str) -> dict[str, Any]:
-    """Rows of all pieces, by the usual names: those that all of them have."""
+def _joined(pieces: list[Rows], what: str) -> Rows:
+    """Rows of all pieces, of the columns that all of them have."""
     shared = [name for name in pieces[0] if all(name in piece for piece in pieces) and name not in IDLE]
     try:
-        rows: Rows = {
-            name: mapped(lambda *parts: np.concatenate(parts), *(piece[name] for piece in pieces)) for name in shared
-        }
-    except ValueError as error:
+        return {name: mapped(lambda *parts: np.concatenate(parts), *(p[name] for p in pieces)) for name in shared}
+    except (ValueError, KeyError) as error:
         raise DatasetError(f"{what}: files differ in what they hold: {error}.") from error
+
+
+def _begins_with(rows: Rows, others: Rows) -> bool:
+    """Whether a folder begins with what another holds: RLlib writes all that it has sampled so far again and again."""
+    if "eps_id" not in rows or "eps_id" not in others:
+        return False
+    steps = len(others["rewards"])
+    return all(np.array_equal(rows[name][:steps], others[name]) for name in ("eps_id", "actions", "rewards"))
+
+
+def _arguments(rows: Rows, what: str) -> dict[str, Any]:
+    """Rows by the usual names."""
     if missing := [name for name in ("obs", "actions", "rewards") if name not in rows]:
         raise DatasetError(f"{what} has no {missing[0]!r}: it has {sorted(rows)}. Name columns by input_read_schema.")
     if "eps_id" in rows:
