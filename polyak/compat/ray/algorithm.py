@@ -28,6 +28,7 @@ from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.ray.models.rl_module import read_state
 from polyak.compat.ray.places import (
     check_processes,
+    made,
     make_evaluators,
     make_learners,
     make_places,
@@ -104,7 +105,7 @@ class Algorithm:
         try:
             self.plain = self.config.plain(self._turned)
             self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
-            self._adopt(self.plain.algorithm(self.plain.policy, env, **self.plain.kwargs))
+            self._adopt(made(self.config, self.plain, env))
         except BaseException:
             env.close()
             if self._remote is not None:

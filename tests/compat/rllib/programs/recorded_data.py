@@ -108,8 +108,9 @@ def trained(config, iterations, seen=None, actions=None, checkpoint=None):
     return said
 
 
-def cloned(kind, path, **training):
-    made = (
+def cloned(kind, path, spec=None, **training):
+    networks = {"model_config": {"fcnet_hiddens": [16]}} if spec is None else {"rl_module_spec": spec}
+    return (
         kind()
         .environment("CartPole-v1")
         .offline_data(
@@ -120,11 +121,10 @@ def cloned(kind, path, **training):
             materialize_mapped_data=False,
         )
         .training(train_batch_size_per_learner=BATCH, lr=2e-2, **training)
-        .rl_module(model_config={"fcnet_hiddens": [16]})
+        .rl_module(**networks)
         .evaluation(evaluation_interval=40, evaluation_duration=3)
         .debugging(seed=0)
     )
-    return made
 
 
 def outcome():
@@ -132,12 +132,10 @@ def outcome():
     with tempfile.TemporaryDirectory() as folder:
         path, seen, actions = record("CartPole-v1", balance, None, 4, folder)
         said["BC"] = trained(cloned(BCConfig, path), 80, seen, actions, f"{folder}/bc")
-        said["MARWIL"] = trained(cloned(MARWILConfig, path, beta=0.5), 80, seen, actions, f"{folder}/marwil")
-        own = cloned(BCConfig, path).rl_module(
-            rl_module_spec=RLModuleSpec(module_class=Small, model_config={"width": 12})
-        )
-        own.model_config = {}
-        said["own"] = trained(own, 80, seen, actions)
+        # RLlib takes each row for an episode, and bootstraps; with gamma=0 both learn the same values
+        said["MARWIL"] = trained(cloned(MARWILConfig, path, beta=0.5, gamma=0.0), 80, seen, actions, f"{folder}/marwil")
+        spec = RLModuleSpec(module_class=Small, model_config={"width": 12})
+        said["own"] = trained(cloned(BCConfig, path, spec), 80, seen, actions)
         path, _, _ = record("Pendulum-v1", swing, 2.0, 2, folder)
         conservative = (
             CQLConfig()
