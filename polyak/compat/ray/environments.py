@@ -136,10 +136,11 @@ def limited(rewards: Any, limit: bool | float) -> Any:
 
 def scaled_space(space: gym.Space) -> gym.Space:
     """Continuous actions in [-1, 1], where they have bounds; the space itself, where it is no other."""
-    bounded = isinstance(space, gym.spaces.Box) and not isinstance(space, Simplex)
-    if not bounded or not np.all(np.isfinite([space.low, space.high])):
+    if not isinstance(space, gym.spaces.Box) or isinstance(space, Simplex):
         return space
     dtype: Any = space.dtype
+    if not np.all(np.isfinite([space.low, space.high])):
+        return space
     if dtype.kind != "f" or (np.all(space.low == -1) and np.all(space.high == 1)):
         return space
     return gym.spaces.Box(dtype.type(-1), dtype.type(1), space.shape, dtype.type)

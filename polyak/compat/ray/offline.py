@@ -14,7 +14,7 @@ from gymnasium import spaces
 from polyak.compat.ray.algorithm import Algorithm
 from polyak.compat.ray.config.base import HORIZON
 from polyak.compat.ray.config.offline import OfflineConfig, own_names
-from polyak.compat.ray.environments import has_channels_last, in_units_of, limited, make_environments, scaled_space
+from polyak.compat.ray.environments import in_units_of, limited, make_environments, scaled_space
 from polyak.compat.ray.evaluation import LocalEvaluators
 from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.data import Dataset
@@ -36,7 +36,7 @@ class OfflineAlgorithm(Algorithm):
         DatasetError: the data cannot be learned from, or are not those of the environment.
     """
 
-    config: OfflineConfig  # type: ignore[assignment]
+    config: OfflineConfig
 
     def _make_model(self) -> None:
         config = self.config

@@ -105,8 +105,8 @@ def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
         if "replay_buffer_kwargs" in way:
             advise(
                 "a replay buffer on disk",
-                f"replay_buffer_config['capacity']={plain.kwargs['buffer_size']:,}: the buffer does not fit into memory, "
-                "and is in a temporary file. A smaller capacity, or smaller observations (uint8 images), are quicker.",
+                f"replay_buffer_config['capacity']={plain.kwargs['buffer_size']:,}: the buffer does not fit into "
+                "memory, and is in a temporary file. A smaller capacity, or uint8 images, are quicker.",
             )
         return model
     raise refusal

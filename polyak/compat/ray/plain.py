@@ -67,7 +67,7 @@ def one_step(env: VecEnv) -> Dataset:
     """Data of an environment's spaces, for a model that is built of data and learns from none."""
     seen = create_empty_array(env.observation_space, 2, fn=np.zeros)
     done = create_empty_array(env.action_space, 1, fn=np.zeros)
-    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    spaces: Any = {"observation_space": env.observation_space, "action_space": env.action_space}
     return Dataset(seen, done, np.zeros(1), np.ones(1, bool), **spaces)
 
 

@@ -63,8 +63,17 @@ def small(kind: type[Any], env: str | None, given: Any, **training: Any) -> Any:
 def test_marwil_in_polyaks_words() -> None:
     algorithm, _, kwargs = MARWILConfig().training(beta=0.5, vf_coeff=0.3, gamma=0.9, grad_clip=2.0).plain()
     assert issubclass(algorithm, MARWIL)
-    known = {name: kwargs[name] for name in ("beta", "vf_coef", "gamma", "max_grad_norm", "learning_rate", "batch_size")}
-    assert known == {"beta": 0.5, "vf_coef": 0.3, "gamma": 0.9, "max_grad_norm": 2, "learning_rate": 1e-4, "batch_size": 2000}
+    known = {
+        name: kwargs[name] for name in ("beta", "vf_coef", "gamma", "max_grad_norm", "learning_rate", "batch_size")
+    }
+    assert known == {
+        "beta": 0.5,
+        "vf_coef": 0.3,
+        "gamma": 0.9,
+        "max_grad_norm": 2,
+        "learning_rate": 1e-4,
+        "batch_size": 2000,
+    }
     assert (kwargs["advantage_norm_rate"], kwargs["advantage_norm_start"]) == (1e-8, 100.0)
     assert kwargs["normalize_observations"] is False
     assert MARWILConfig().training(beta=0.0).plain().algorithm is ModuleBC is BCConfig().plain().algorithm
@@ -117,7 +126,9 @@ ONE_VALUE = {
 }
 
 
-@pytest.mark.parametrize(("kind", "fixed"), [(BCConfig, {"beta"}), (MARWILConfig, set()), (CQLConfig, {"lr", "grad_clip"})])
+@pytest.mark.parametrize(
+    ("kind", "fixed"), [(BCConfig, {"beta"}), (MARWILConfig, set()), (CQLConfig, {"lr", "grad_clip"})]
+)
 def test_every_setting_of_training_changes_what_is_built(kind: type[Any], fixed: set[str]) -> None:
     unread = {"gamma", "vf_coeff"} | {name for name in kind._settings_of("training") if name.startswith("moving_")}
     skipped = ONE_VALUE | fixed | (unread if kind is BCConfig else set())
@@ -173,7 +184,11 @@ def test_cloning_clones() -> None:
     actions = (seen[:, 0] > seen[:, 1]).astype(np.int64)
     data = Dataset(seen, actions, np.ones(2000), np.ones(2000, bool), next_observations=seen)
     config = small(BCConfig, None, data, lr=1e-2).rl_module(model_config={"fcnet_hiddens": [16]})
-    with config.offline_data(dataset_num_iters_per_learner=None).training(train_batch_size_per_learner=100).build() as algo:
+    with (
+        config.offline_data(dataset_num_iters_per_learner=None)
+        .training(train_batch_size_per_learner=100)
+        .build() as algo
+    ):
         for _ in range(10):
             result = algo.train()
         assert result["learners"]["default_policy"]["num_gradient_passes_lifetime"] == 10 * 20  # once through the data
@@ -228,7 +243,9 @@ def test_gradients_are_limited(recorded: dict[str, str]) -> None:
 
 def test_the_log_deviation_counts_as_a_mean_of_dimensions() -> None:
     space = spaces.Box(-1, 1, (3,), np.float32)
-    data = Dataset(np.zeros((9, 2), np.float32), np.zeros((8, 3), np.float32), np.zeros(8), np.eye(8)[7] > 0, action_space=space)
+    data = Dataset(
+        np.zeros((9, 2), np.float32), np.zeros((8, 3), np.float32), np.zeros(8), np.eye(8)[7] > 0, action_space=space
+    )
     with small(BCConfig, None, data, bc_logstd_coeff=0.6).build_algo() as algo:
         assert algo.model.ent_coef == pytest.approx(0.2)
     with pytest.raises(HyperparameterError, match="have no standard deviation"):
@@ -261,7 +278,9 @@ class Wide(gym.Env[Any, Any]):
 def of_actions(actions: Any) -> Dataset:
     n, unbounded = len(actions), spaces.Box(-np.inf, np.inf, (2,), np.float32)
     cut = np.arange(n) == n - 1
-    return Dataset(np.zeros((n + 1, 2), np.float32), np.asarray(actions, np.float32), np.full(n, 3.0), cut, action_space=unbounded)
+    return Dataset(
+        np.zeros((n + 1, 2), np.float32), np.asarray(actions, np.float32), np.full(n, 3.0), cut, action_space=unbounded
+    )
 
 
 @pytest.mark.parametrize(
@@ -406,11 +425,16 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: BCConfig().offline_data(offline_data_class=dict), "Dataset"),
     (lambda: BCConfig().offline_data(input_filesystem="s3"), "copy the files"),
     (lambda: BCConfig().offline_data(prelearner_use_recorded_module_states=True), "False"),
-    (lambda: BCConfig().offline_data(input_="a", input_read_schema={"o": "x"}).build_algo(), r"input_read_schema\['o'\]"),
+    (
+        lambda: BCConfig().offline_data(input_="a", input_read_schema={"o": "x"}).build_algo(),
+        r"input_read_schema\['o'\]",
+    ),
     (lambda: PPOConfig().offline_data(input_="a"), "BCConfig"),
     (lambda: SACConfig().offline_data(materialize_data=True), "BCConfig"),
     (
-        lambda: BCConfig().offline_data(input_="a", input_read_episodes=True, input_read_sample_batches=True).validate(),
+        lambda: (
+            BCConfig().offline_data(input_="a", input_read_episodes=True, input_read_sample_batches=True).validate()
+        ),
         "input_read_sample_batches",
     ),
 ]

@@ -168,8 +168,8 @@ class ReplayConfig(AlgorithmConfig):
     the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone).
     ``optimize_memory_usage`` keeps every observation and every frame of stacked images once, by default of images with
     the channels last, and of what would not fit otherwise; ``storage_device`` says where, ``"cpu"`` or ``"disk"``, by
-    default in a temporary file on disk what does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes hold it (Ape-X, arXiv:1803.00933) instead of the
-    learner's."""
+    default in a temporary file on disk what does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes
+    hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 

@@ -80,7 +80,10 @@ class MARWILConfig(OfflineConfig):
             "max_grad_norm": self.grad_clip,
             "ent_coef": self.bc_logstd_coeff,
             "stochastic": True,
-            "policy_kwargs": {**self._networks().policy_kwargs(picture_channels_last), "optimizer_kwargs": {"eps": 1e-8}},
+            "policy_kwargs": {
+                **self._networks().policy_kwargs(picture_channels_last),
+                "optimizer_kwargs": {"eps": 1e-8},
+            },
         }
         if self._clones:
             del kwargs["gamma"]

@@ -18,6 +18,8 @@ TUNES_RAY_DATA = frozenset(
     + ["ray_remote_args", "memory", "batch_size", "local_shuffle_buffer_size", "local_shuffle_seed", "drop_last"]
 )
 """Options of Ray Data that change how fast it reads, and not what."""
+METHODS = ("read_parquet", "read_json", "read_csv", "read_numpy")
+"""Of Ray Data, whose files are read."""
 Reading = Annotated[
     dict[str, Any],
     Only(
@@ -46,7 +48,7 @@ class RecordedSettings:
     """What to learn from: a path, several, or a pattern such as ``"data/*.json"``, of files and folders that
     :meth:`polyak.data.Dataset.load` reads (RLlib's episodes, columns and sample batches, polyak's, Minari, D4RL,
     d3rlpy, CSV), or a :class:`~polyak.data.Dataset`."""
-    input_read_method: Literal["read_parquet", "read_json", "read_csv", "read_numpy"] = "read_parquet"
+    input_read_method: Annotated[str, Only(" or ".join(map(repr, METHODS)), METHODS.__contains__)] = METHODS[0]
     """What Ray Data would read files by; here they say themselves what they are."""
     input_read_method_kwargs: Reading = field(default_factory=dict)
     """How fast Ray Data reads."""

@@ -125,7 +125,9 @@ SETTINGS = {
         ],
         _RECORDS,
     ),
-    **dict.fromkeys(["off_policy_estimation_methods", "ope_split_batch_by_episode"], "polyak.evaluation, or polyak.FQE"),
+    **dict.fromkeys(
+        ["off_policy_estimation_methods", "ope_split_batch_by_episode"], "polyak.evaluation, or polyak.FQE"
+    ),
     **dict.fromkeys(
         [
             "add_default_connectors_to_env_to_module_pipeline",

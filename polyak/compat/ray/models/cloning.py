@@ -33,7 +33,7 @@ class BCCatalog(Catalog):
         self.pi_head_hiddens: Any = self._model_config_dict["head_fcnet_hiddens"]
         self.pi_head_activation: Any = self._model_config_dict["head_fcnet_activation"]
 
-    pi_head_config = PPOCatalog.pi_head_config
+    pi_head_config: Any = vars(PPOCatalog)["pi_head_config"]
 
     def _hidden(self) -> tuple[Any, Any]:
         return self.pi_head_hiddens, self.pi_head_activation

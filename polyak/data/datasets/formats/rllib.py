@@ -86,8 +86,8 @@ def kind(source: Source) -> str | None:
 
 
 def is_of_runners(source: Source) -> bool:
-    """Whether RLlib's own runners recorded it, whose actions are those of the module: continuous ones in [-1, 1], unless
-    ``normalize_actions=False``."""
+    """Whether RLlib's own runners recorded it, whose actions are those of the module: continuous ones in [-1, 1],
+    unless ``normalize_actions=False``."""
     found = kind(source)
     if found != COLUMNS:
         return found == EPISODES

@@ -1,4 +1,4 @@
-"""Behaviour cloning, MARWIL and CQL from columns of steps in Parquet files; a module of one's own that is cloned into."""
+"""Behaviour cloning, MARWIL and CQL from columns of steps in Parquet files; cloning into a module of one's own."""
 
 import tempfile
 from pathlib import Path
@@ -17,7 +17,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import nn
 
 CALLS = {}
-BATCH = 128
+BATCH, ROUNDS = 128, 40
 
 
 def count(name):
@@ -92,7 +92,9 @@ def trained(config, iterations, seen=None, actions=None, checkpoint=None):
     learner = result["learners"]["default_policy"]
     said = {
         "iterations": result["training_iteration"],
-        "losses": sorted({"policy_loss", "vf_loss", "total_loss", "qf_loss", "alpha_loss", "alpha_value"} & set(learner)),
+        "losses": sorted(
+            {"policy_loss", "vf_loss", "total_loss", "qf_loss", "alpha_loss", "alpha_value"} & set(learner)
+        ),
     }
     if seen is not None:
         said["shapes"] = shapes(module_of(algo))
@@ -118,11 +120,12 @@ def cloned(kind, path, spec=None, **training):
             dataset_num_iters_per_learner=1,
             map_batches_kwargs={"concurrency": 1, "num_cpus": 0.5},
             iter_batches_kwargs={"prefetch_batches": 1},
-            materialize_mapped_data=False,
+            materialize_data=False,
+            materialize_mapped_data=True,
         )
-        .training(train_batch_size_per_learner=BATCH, lr=2e-2, **training)
+        .training(train_batch_size_per_learner=BATCH, lr=3e-2, **training)
         .rl_module(**networks)
-        .evaluation(evaluation_interval=40, evaluation_duration=3)
+        .evaluation(evaluation_interval=20, evaluation_duration=3)
         .debugging(seed=0)
     )
 
@@ -131,11 +134,11 @@ def outcome():
     said = {}
     with tempfile.TemporaryDirectory() as folder:
         path, seen, actions = record("CartPole-v1", balance, None, 4, folder)
-        said["BC"] = trained(cloned(BCConfig, path), 80, seen, actions, f"{folder}/bc")
+        said["BC"] = trained(cloned(BCConfig, path), ROUNDS, seen, actions, f"{folder}/bc")
         # RLlib takes each row for an episode, and bootstraps; with gamma=0 both learn the same values
-        said["MARWIL"] = trained(cloned(MARWILConfig, path, beta=0.5, gamma=0.0), 80, seen, actions, f"{folder}/marwil")
+        said["MARWIL"] = trained(cloned(MARWILConfig, path, beta=0.5, gamma=0.0), ROUNDS, seen, actions, f"{folder}/marwil")
         spec = RLModuleSpec(module_class=Small, model_config={"width": 12})
-        said["own"] = trained(cloned(BCConfig, path, spec), 80, seen, actions)
+        said["own"] = trained(cloned(BCConfig, path, spec), ROUNDS, seen, actions)
         path, _, _ = record("Pendulum-v1", swing, 2.0, 2, folder)
         conservative = (
             CQLConfig()
