@@ -242,6 +242,15 @@ def test_what_cannot_be_learned_from_is_said(change: Any, words: str, tmp_path: 
         Dataset.load(write(tmp_path / "a.parquet", change(steps())))
 
 
+def test_texts_that_repeat_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """In the file a text is written once."""
+    rows = [{**steps()[0], "eps_id": "x" * 2**16, "t": t} for t in range(2000)]
+    path = write(tmp_path / "a.parquet", rows)
+    assert path.stat().st_size < 2**19
+    with pytest.raises(ValueError, match="eps_id would unpack to 131,072,000 bytes"):
+        Dataset.load(path)
+
+
 def test_damage_is_said(tmp_path: Path) -> None:
     msgpack = pytest.importorskip("msgpack")
     for item in (b"\xc1", msgpack.packb({"id_": "a"}), msgpack.packb([1])):

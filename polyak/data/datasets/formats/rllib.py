@@ -169,14 +169,14 @@ def _arguments(rows: Rows, what: str) -> dict[str, Any]:
 
 def _columns(source: Source, path: Path, what: str) -> Iterator[Rows]:
     pa, _ = libraries()
-    table = _table(path, what)
+    table, size = _table(path, what), path.stat().st_size
     renamed = {str(column): name for name, column in _own(source).items()}
     rows: Rows = {}
     for column in table.column_names:
         name = renamed.get(column, column)
         if name in IDLE:
             continue
-        values = _values(pa, table[column].combine_chunks(), f"{what}: {column}", table.field(column))
+        values = _values(pa, table[column].combine_chunks(), f"{what}: {column}", table.field(column), size)
         if values is not None:
             rows[name] = values
     yield rows
@@ -188,20 +188,50 @@ def _own(source: Source) -> dict[str, Any]:
 
 
 def _table(path: Path, what: str) -> Any:
-    """A Parquet file, if it may be as large in memory as it is."""
+    """What can be read of a Parquet file, if it may be as large in memory as it is: a value that repeats takes no room
+    in the file."""
     pa, pq = libraries()
+    size = path.stat().st_size
     try:
-        with pq.ParquetFile(path) as file:
+        schema = pq.read_schema(path)
+        texts = [field.name for field in schema if _is_text(pa, field.type)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
             groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
             values = sum(group.column(n).num_values for group in groups for n in range(group.num_columns))
             encoded = sum(group.total_byte_size for group in groups)
-            check_unpacked(what, max(8 * values, encoded), path.stat().st_size)
-            return file.read()
+            check_unpacked(what, max(8 * values, encoded), size)
+            names = [field.name for field in schema if field.name in texts or _holds_numbers(pa, field.type)]
+            table = file.read(columns=names)
+        for name in texts:
+            check_unpacked(f"{what}: {name}", sum(map(_length, table[name].chunks)), size)
+        return table
     except (pa.ArrowException, OSError) as error:
         raise DatasetError(f"{what} is damaged: {' '.join(str(error).split())}.") from error
 
 
-def _values(pa: Any, column: Any, what: str, about: Any = None) -> Any:
+def _is_text(pa: Any, found: Any) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_kind(found) for is_kind in kinds)
+
+
+def _holds_numbers(pa: Any, found: Any) -> bool:
+    """Whether a type is of numbers, of lists of them, or of parts that are."""
+    if isinstance(found, pa.BaseExtensionType):
+        return _holds_numbers(pa, found.storage_type)
+    if pa.types.is_struct(found):
+        return all(_holds_numbers(pa, field.type) for field in found)
+    is_list = pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found)
+    return _holds_numbers(pa, found.value_type) if is_list else _is_number(pa, found)
+
+
+def _length(chunk: Any) -> int:
+    """Bytes of all texts of a column's piece, whose distinct ones are in a dictionary."""
+    lengths = np.asarray([len(text or b"") for text in chunk.dictionary.to_pylist()], np.int64)
+    indices = chunk.indices.drop_null().to_numpy(zero_copy_only=False)
+    return int(lengths[indices].sum()) if len(lengths) else 0
+
+
+def _values(pa: Any, column: Any, what: str, about: Any = None, size: int = 0) -> Any:
     """A column as an array [N, ...], or a dict of such; ``None``: it holds nothing that can be learned from."""
     shape = None
     if isinstance(column, pa.ExtensionArray):
@@ -214,8 +244,8 @@ def _values(pa: Any, column: Any, what: str, about: Any = None) -> Any:
     if pa.types.is_struct(kind):
         parts = {field.name: _values(pa, column.field(n), f"{what}.{field.name}") for n, field in enumerate(kind)}
         return None if any(part is None for part in parts.values()) else parts
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _texts(column.to_pylist(), what)
+    if pa.types.is_dictionary(kind):
+        return _texts(column.to_pylist(), what, size)
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return None
     rows, inner = len(column), column.flatten()
@@ -229,11 +259,14 @@ def _values(pa: Any, column: Any, what: str, about: Any = None) -> Any:
     return array if shape is None else array.reshape(rows, *shape)
 
 
-def _texts(values: list[Any], what: str) -> Any:
-    """Packed arrays [N, ...]; names of episodes as they are."""
-    if values and isinstance(values[0], str) and values[0].startswith("BCJN"):  # the mark of LZ4 frames
-        return _stacked([unpacked(value, what) for value in values])
-    return np.asarray([str(value) for value in values])
+def _texts(values: list[Any], what: str, size: int) -> Any:
+    """Packed arrays [N, ...] of a file of so many bytes; names of episodes as they are."""
+    if not (values and isinstance(values[0], str) and values[0].startswith("BCJN")):  # the mark of LZ4 frames
+        return np.asarray([str(value) for value in values])
+    first = unpacked(values[0], what)
+    parts = first.values() if isinstance(first, Mapping) else [first]
+    check_unpacked(what, len(values) * sum(np.asarray(part).nbytes for part in parts), size)
+    return _stacked([first, *(unpacked(value, what) for value in values[1:])])
 
 
 def _stacked(values: list[Any]) -> Any:

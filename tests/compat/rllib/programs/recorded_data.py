@@ -136,7 +136,9 @@ def outcome():
         path, seen, actions = record("CartPole-v1", balance, None, 4, folder)
         said["BC"] = trained(cloned(BCConfig, path), ROUNDS, seen, actions, f"{folder}/bc")
         # RLlib takes each row for an episode, and bootstraps; with gamma=0 both learn the same values
-        said["MARWIL"] = trained(cloned(MARWILConfig, path, beta=0.5, gamma=0.0), ROUNDS, seen, actions, f"{folder}/marwil")
+        said["MARWIL"] = trained(
+            cloned(MARWILConfig, path, beta=0.5, gamma=0.0), ROUNDS, seen, actions, f"{folder}/marwil"
+        )
         spec = RLModuleSpec(module_class=Small, model_config={"width": 12})
         said["own"] = trained(cloned(BCConfig, path, spec), ROUNDS, seen, actions)
         path, _, _ = record("Pendulum-v1", swing, 2.0, 2, folder)
