@@ -126,7 +126,8 @@ SETTINGS = {
         _RECORDS,
     ),
     **dict.fromkeys(
-        ["off_policy_estimation_methods", "ope_split_batch_by_episode"], "polyak.evaluation, or polyak.FQE"
+        ["off_policy_estimation_methods", "ope_split_batch_by_episode"],
+        "FQE of polyak, or the estimators of its evaluation",
     ),
     **dict.fromkeys(
         [
