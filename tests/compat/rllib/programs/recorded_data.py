@@ -70,7 +70,7 @@ class Small(TorchRLModule):
 
 
 def shapes(module):
-    return sorted(list(value.shape) for value in module.state_dict().values())
+    return sorted(list(value.shape) for value in module.parameters())
 
 
 def module_of(algo):
