@@ -16,6 +16,7 @@ from polyak.algorithms.cql import CQL
 from polyak.algorithms.marwil import MARWIL
 from polyak.compat.ray import (
     Algorithm,
+    BCCatalog,
     BCConfig,
     Columns,
     CQLConfig,
@@ -463,3 +464,28 @@ def test_memories_are_refused(recorded: dict[str, str]) -> None:
     config = small(BCConfig, CART, recorded[CART]).rl_module(model_config={"use_lstm": True})
     with pytest.raises(ValueError, match="recurrent"):
         config.build_algo()
+
+
+def test_a_catalog_of_ones_own_builds_what_is_cloned(recorded: dict[str, str]) -> None:
+    calls = []
+
+    class Own(BCCatalog):
+        def build_encoder(self, framework: str = "torch") -> Any:
+            calls.append("encoder")
+            return super().build_encoder(framework)
+
+        def build_pi_head(self, framework: str = "torch") -> Any:
+            calls.append("head")
+            return super().build_pi_head(framework)
+
+    config = small(BCConfig, CART, recorded[CART]).rl_module(rl_module_spec=RLModuleSpec(catalog_class=Own))
+    config.build_algo().stop()
+    assert calls == ["encoder", "head"]
+
+    class Prepares(BCCatalog):
+        @staticmethod
+        def get_preprocessor(observation_space: Any, **kwargs: Any) -> Any:
+            return None
+
+    with pytest.raises(HyperparameterError, match=r"its get_preprocessor\(\) would never be called"):
+        config.rl_module(rl_module_spec=RLModuleSpec(catalog_class=Prepares)).build_algo()
