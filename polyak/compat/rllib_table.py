@@ -23,7 +23,7 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "": (f"{_SCALE}.tuning: _register_all=register_all",),
     "algorithms": (
         f"{_SCALE}: Algorithm AlgorithmConfig PPO PPOConfig DQN DQNConfig SAC SACConfig IMPALA IMPALAConfig APPO "
-        "APPOConfig",
+        "APPOConfig BC BCConfig MARWIL MARWILConfig CQL CQLConfig",
     ),
     "algorithms.algorithm": (f"{_SCALE}: Algorithm",),
     "algorithms.algorithm_config": (f"{_SCALE}: AlgorithmConfig",),
@@ -49,6 +49,15 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "algorithms.impala.impala": (f"{_SCALE}: IMPALA IMPALAConfig",),
     "algorithms.appo": (f"{_SCALE}: APPO APPOConfig",),
     "algorithms.appo.appo": (f"{_SCALE}: APPO APPOConfig",),
+    "algorithms.bc": (f"{_SCALE}: BC BCConfig",),
+    "algorithms.bc.bc": (f"{_SCALE}: BC BCConfig",),
+    "algorithms.bc.bc_catalog": (f"{_SCALE}: BCCatalog",),
+    "algorithms.bc.torch": (),
+    "algorithms.bc.torch.default_bc_torch_rl_module": (f"{_SCALE}: DefaultBCTorchRLModule",),
+    "algorithms.marwil": (f"{_SCALE}: MARWIL MARWILConfig",),
+    "algorithms.marwil.marwil": (f"{_SCALE}: MARWIL MARWILConfig",),
+    "algorithms.cql": (f"{_SCALE}: CQL CQLConfig",),
+    "algorithms.cql.cql": (f"{_SCALE}: CQL CQLConfig",),
     "algorithms.callbacks": (_CALLBACKS,),
     "callbacks": (_CALLBACKS,),
     "callbacks.callbacks": (_CALLBACKS,),
@@ -100,13 +109,7 @@ _LEARNER = "subclass the learner of polyak's algorithm, and name it by training(
 _OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
 
 REFUSED: dict[str, dict[str, str]] = {
-    "algorithms": dict.fromkeys(["BC", "BCConfig"], _OFFLINE.format("BC"))
-    | dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("MARWIL"))
-    | dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL"))
-    | dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
-    "algorithms.bc": dict.fromkeys(["BC", "BCConfig"], _OFFLINE.format("BC")),
-    "algorithms.marwil": dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("MARWIL")),
-    "algorithms.cql": dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL")),
+    "algorithms": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
     "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),

@@ -28,6 +28,7 @@ from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.ray.models.rl_module import read_state
 from polyak.compat.ray.places import (
     check_processes,
+    made,
     make_evaluators,
     make_learners,
     make_places,
@@ -104,7 +105,7 @@ class Algorithm:
         try:
             self.plain = self.config.plain(self._turned)
             self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
-            self._adopt(self.plain.algorithm(self.plain.policy, env, **self.plain.kwargs))
+            self._adopt(made(self.config, self.plain, env))
         except BaseException:
             env.close()
             if self._remote is not None:
@@ -174,7 +175,7 @@ class Algorithm:
         if self._stopped:
             raise RuntimeError("the algorithm was stopped: build another, or restore one by from_checkpoint().")
         config, model = self.config, self.model
-        began, steps, episodes = time.perf_counter(), model.num_timesteps, self._episodes.lifetime
+        began, steps, episodes = time.perf_counter(), self._sampled, self._episodes.lifetime
         split, updates, calls, rows = model.time_split, model.learner.steps, 0, 0
         evaluates = config.evaluation_interval is not None and (self.iteration + 1) % config.evaluation_interval == 0
         meanwhile = evaluates and config.evaluation_parallel_to_training
@@ -189,7 +190,7 @@ class Algorithm:
                 rows = self._rows(model.learner.steps - updates)
                 if (
                     time.perf_counter() - began >= (config.min_time_s_per_iteration or 0)
-                    and model.num_timesteps - steps >= config.min_sample_timesteps_per_iteration
+                    and self._sampled - steps >= config.min_sample_timesteps_per_iteration
                     and rows >= config.min_train_timesteps_per_iteration
                 ):
                     break
@@ -200,8 +201,8 @@ class Algorithm:
         result = {
             "training_iteration": self.iteration,
             "num_training_step_calls_per_iteration": calls,
-            "num_env_steps_sampled_lifetime": model.num_timesteps,
-            "env_runners": self._of_runners(model.num_timesteps - steps, self._episodes.lifetime - episodes),
+            "num_env_steps_sampled_lifetime": self._sampled,
+            "env_runners": self._of_runners(self._sampled - steps, self._episodes.lifetime - episodes),
             "learners": self._of_learners(rows),
             "fault_tolerance": {
                 "num_healthy_workers": self.env_runner_group.num_healthy_env_runners,
@@ -225,12 +226,22 @@ class Algorithm:
             "time_total_s": self._counters["seconds"],
             "iterations_since_restore": int(self._since_restore[0]),
             "time_since_restore": self._since_restore[1],
-            "num_env_steps_sampled_lifetime_throughput": (model.num_timesteps - steps) / seconds,
+            "num_env_steps_sampled_lifetime_throughput": (self._sampled - steps) / seconds,
         }
         if config.log_sys_usage:
             result["perf"] = results.of_machine()
         self._hooks("on_train_result", algorithm=self, result=result)
         return result
+
+    @property
+    def _sampled(self) -> int:
+        """Environment steps so far; rows, where they were recorded before."""
+        return int(self.model.num_timesteps)
+
+    @property
+    def _source(self) -> Any:
+        """What a restored model continues to learn from."""
+        return self.model.get_env()
 
     def _rows(self, updates: int) -> int:
         """Rows that so many gradient steps learned from."""
@@ -244,16 +255,16 @@ class Algorithm:
 
     def _of_runners(self, steps: int, episodes: int) -> dict[str, Any]:
         by_module = {DEFAULT_MODULE_ID: steps}
-        lifetime = {DEFAULT_MODULE_ID: self.model.num_timesteps}
+        lifetime = {DEFAULT_MODULE_ID: self._sampled}
         return {
             **results.of_training(self._episodes, self.model.n_envs),
             "num_episodes": episodes,
             "num_episodes_lifetime": self._episodes.lifetime,
             "num_episodes_kept": len(self._episodes),
             "num_env_steps_sampled": steps,
-            "num_env_steps_sampled_lifetime": self.model.num_timesteps,
+            "num_env_steps_sampled_lifetime": self._sampled,
             "num_agent_steps_sampled": {"default_agent": steps},
-            "num_agent_steps_sampled_lifetime": {"default_agent": self.model.num_timesteps},
+            "num_agent_steps_sampled_lifetime": {"default_agent": self._sampled},
             "num_module_steps_sampled": by_module,
             "num_module_steps_sampled_lifetime": lifetime,
             "weights_seq_no": float(self.model.learner.steps),

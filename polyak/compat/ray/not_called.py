@@ -69,10 +69,10 @@ DQN_MODULE = {
 }
 """Of a module that DQN trains, besides those of :data:`MODULE`."""
 
-_PREPROCESSOR = {"get_preprocessor": "modules read observations as they are. Wrap the environment"}
-PPO_CATALOG = _PREPROCESSOR | {"build_encoder": "PPO's encoders are built by build_actor_critic_encoder(). Write that"}
-DQN_CATALOG = _PREPROCESSOR | {"get_action_dist_cls": _GREEDY, "_get_dist_cls_from_action_space": _GREEDY}
-SAC_CATALOG = _PREPROCESSOR | dict.fromkeys(
+PREPROCESSOR = {"get_preprocessor": "modules read observations as they are. Wrap the environment"}
+PPO_CATALOG = PREPROCESSOR | {"build_encoder": "PPO's encoders are built by build_actor_critic_encoder(). Write that"}
+DQN_CATALOG = PREPROCESSOR | {"get_action_dist_cls": _GREEDY, "_get_dist_cls_from_action_space": _GREEDY}
+SAC_CATALOG = PREPROCESSOR | dict.fromkeys(
     [
         *("get_action_dist_cls", "_get_dist_cls_from_action_space", "build_pi_head", "build_qf_head"),
         *("build_qf_encoder", "_build_qf_encoder_continuous", "_build_qf_encoder_discrete"),

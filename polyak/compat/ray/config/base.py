@@ -137,6 +137,10 @@ class AlgorithmConfig(
     """Defaults of ``model_config`` that are the algorithm's own."""
     in_evaluation: ClassVar[bool] = False
     """Whether it is the config of evaluation."""
+    collects: ClassVar[bool] = True
+    """Whether experience is collected, and not recorded before."""
+    built: ClassVar[str] = "polyak.compat.ray.algorithm:Algorithm"
+    """The class of what it builds."""
     scales_actions: ClassVar[bool] = True
     """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
 

@@ -26,6 +26,10 @@ _EXPLORES = (
     "True: what is learned from was chosen with exploration. evaluation(evaluation_config={'explore': False}) and "
     "compute_single_action(observation, explore=False) act without"
 )
+_ACTS = (
+    "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
+    "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
+)
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -292,10 +296,10 @@ class StackSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class OfflineSettings:
-    """What was recorded before. These algorithms learn by acting."""
+    """What was recorded before."""
 
     group: ClassVar[str] = "offline_data"
-    input_: Literal["sampler"] = "sampler"
+    input_: Annotated[Any, Only(_ACTS, lambda given: given == "sampler")] = "sampler"
     """Experience comes from the environment."""
     input_read_method: str = "read_parquet"
     """Of recorded data, which are not read here."""

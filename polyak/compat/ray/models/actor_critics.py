@@ -6,7 +6,7 @@ Shapes: B rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -172,6 +172,8 @@ class WholeModulePolicy(ActorCriticPolicy):
     """
 
     explored: int = 0
+    needs_values: ClassVar[bool] = True
+    """Whether what trains it learns state values."""
 
     def __init__(
         self,
@@ -186,8 +188,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         **options: Any,
     ) -> None:
         module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
-        fix = "PPO learns state values: write compute_values(self, batch, embeddings=None), which returns [B]."
-        require(isinstance(module, ValueFunctionAPI), "module_class", module_class, fix)
+        fix = "state values are learned: write compute_values(self, batch, embeddings=None), which returns [B]."
+        require(isinstance(module, ValueFunctionAPI) or not self.needs_values, "module_class", module_class, fix)
         fix = "an own module cannot be recurrent yet. Use model_config={'use_lstm': True} of the default module."
         require(not module.is_stateful(), "module_class", module_class, fix)
         self._module, self._turned, self._measures_divergence = (module,), turned, measures_divergence
