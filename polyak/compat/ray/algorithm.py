@@ -15,10 +15,11 @@ import numpy as np
 from typing_extensions import Self
 
 from polyak.compat.overrides import changed, refuse
-from polyak.compat.ray import checkpoints, not_called, results
-from polyak.compat.ray.callbacks import EnvRunner, Hooks, MetricsLogger
+from polyak.compat.ray import checkpoints, not_called, results, states
+from polyak.compat.ray.callbacks import Hooks, MetricsLogger
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.env_runners import EnvRunner, EvaluationRunners
 from polyak.compat.ray.environments import in_units_of
 from polyak.compat.ray.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.ray.evaluation import LocalEvaluators, order_of
@@ -132,8 +133,8 @@ class Algorithm:
             shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
-        self._learners = self.learner_group = make_learners(self.config, model, self._seen)
-        self.env_runner_group = make_runners(self._remote, model, shown, anew)
+        self._learners = self.learner_group = make_learners(self.config, model, self.get_module(), self._seen)
+        self.env_runner_group = make_runners(self._remote, model, shown, anew, self.env_runner)
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""
@@ -306,12 +307,12 @@ class Algorithm:
     def _end_evaluation(self) -> dict[str, Any]:
         function = self.config.custom_evaluation_function
         if function is not None:
-            assert isinstance(self._evaluators, LocalEvaluators)
             with undisturbed(self.model):
-                found = function(self, self._evaluators.env)
-            found = found[0] if isinstance(found, tuple) else found
-            fix = f"it returned {type(found).__name__}. Let it return a dict."
-            require(isinstance(found, dict), "custom_evaluation_function", function, fix)
+                given = function(self, self.eval_env_runner_group)
+            found, *steps = given if isinstance(given, tuple) else (given,)
+            fix = f"it returned {given!r:.80}. Let it return (dict of results, environment steps, agent steps)."
+            right = isinstance(found, dict) and len(steps) in (0, 2) and all(isinstance(n, int) for n in steps)
+            require(right, "custom_evaluation_function", function, fix)
         else:
             returns, lengths = self._evaluators.result()
             counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
@@ -392,9 +393,15 @@ class Algorithm:
         Raises:
             AttributeError: others evaluate.
         """
-        if not isinstance(self._evaluators, LocalEvaluators):
+        runner = self.eval_env_runner_group.local_env_runner
+        if runner is None:
             raise AttributeError("evaluation runs in other processes: set evaluation_num_env_runners=0.")
-        return EnvRunner(self._hooks, self, evaluating=True)
+        return runner
+
+    @property
+    def eval_env_runner_group(self) -> EvaluationRunners:
+        """Who evaluates, in this process or in others."""
+        return EvaluationRunners(self._hooks, self)
 
     @property
     def metrics(self) -> MetricsLogger:
@@ -416,9 +423,13 @@ class Algorithm:
             return module
         return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
 
-    def get_weights(self) -> dict[str, dict[str, np.ndarray]]:
-        """{"default_policy": {name: array}}: of all networks, copied."""
-        return self.learner_group.get_weights()
+    def get_weights(self, policies: Any = None) -> dict[str, dict[str, np.ndarray]]:
+        """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns.
+
+        Args:
+            policies: names of modules; ``None``: all.
+        """
+        return self.learner_group.get_weights(policies)
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
         """Put back what :meth:`get_weights` returned.
@@ -427,6 +438,29 @@ class Algorithm:
             ValueError: they do not fit. Nothing has changed then.
         """
         self.learner_group.set_weights(weights)
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def get_state(self, components: Any = None, *, not_components: Any = None) -> dict[str, Any]:
+        """What it has learned and counted, nested by RLlib's names of components; all of it copied. Experience that was
+        collected, and random streams, are in none: :meth:`save_to_path` writes those that a training continues from.
+
+        Args:
+            components: names of those that are wanted, such as ``"learner_group/learner/rl_module"``; ``None``: all.
+            not_components: names of those that are left out.
+
+        Raises:
+            HyperparameterError: there is no component of that name.
+        """
+        return states.state_of(self, states.Choice(components, not_components))
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned, or some of it.
+
+        Raises:
+            ValueError: it is of another algorithm, or of other networks.
+        """
+        states.take_state(self, state)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -513,9 +547,6 @@ _REPLACED = {
     "compute_actions": "predict(observations)",
     "workers": "env_runner_group",
     "evaluation_workers": "evaluate()",
-    "get_state": "save_to_path(path), or get_weights()",
-    "set_state": "restore_from_path(path), or set_weights(weights)",
-    "eval_env_runner_group": "eval_env_runner, or evaluate()",
     "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "logdir": "on_train_result, or save_to_path(path): no files are written beside a run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from polyak.compat.overrides import refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.config.settings import CallbackSettings
+from polyak.compat.ray.env_runners import EnvRunner
 from polyak.hyperparameters.declaration import require
 
 HOOKS = tuple(name for name in CallbackSettings.__annotations__ if name.startswith("on_"))
@@ -166,6 +167,14 @@ class MetricsLogger:
         reduce, values = self._values.get(_names(key), ("mean", ()))
         return REDUCTIONS[reduce](values) if values else default
 
+    def get_state(self) -> list[Any]:
+        """All numbers that are kept: of each its names, how it is reduced, its values and of how many."""
+        return [(names, reduce, list(kept), kept.maxlen) for names, (reduce, kept) in self._values.items()]
+
+    def set_state(self, state: Iterable[Any]) -> None:
+        """Put back what :meth:`get_state` returned."""
+        self._values = {tuple(names): (reduce, deque(kept, maxlen=most)) for names, reduce, kept, most in state}
+
     def reduced(self) -> dict[str, Any]:
         """All numbers, nested by their keys; those of one iteration are dropped."""
         found: dict[str, Any] = {}
@@ -252,40 +261,3 @@ class Hooks:
             self(name, evaluating, env_runner=runner, **known)
 
         return show
-
-
-class EnvRunner:
-    """Who collects experience in this process, or evaluates, as callbacks are shown it.
-
-    Args:
-        hooks: whose metrics.
-        algorithm: what it belongs to.
-        evaluating: whether it evaluates.
-    """
-
-    worker_index = 0
-
-    def __init__(self, hooks: Hooks, algorithm: Any, evaluating: bool) -> None:
-        self._hooks, self._algorithm, self._evaluating = hooks, algorithm, evaluating
-
-    @property
-    def env(self) -> Any:
-        """The vector of environments."""
-        algorithm = self._algorithm
-        return algorithm._evaluators.env if self._evaluating else algorithm.model.get_env()
-
-    @property
-    def module(self) -> Any:
-        """The networks, themselves and not a copy."""
-        return self._algorithm.get_module()
-
-    @property
-    def config(self) -> AlgorithmConfig:
-        """Of evaluation, where ``in_evaluation`` is set, or of training."""
-        config: AlgorithmConfig = self._algorithm.config
-        return config.evaluation_settings() if self._evaluating else config
-
-    @property
-    def metrics(self) -> MetricsLogger:
-        """Where callbacks log."""
-        return self._hooks.evaluation_logger if self._evaluating else self._hooks.metrics_logger

@@ -177,8 +177,8 @@ class EvaluationSettings:
     evaluation_sample_timeout_s: Positive = 120.0
     """On Ray: seconds to wait for an evaluation."""
     custom_evaluation_function: Function = None
-    """Called with the algorithm and the environment of evaluation; what it returns, a dict, takes the place of the
-    results."""
+    """Called with the algorithm and its ``eval_env_runner_group``; returns (dict of results, environment steps, agent
+    steps), or the dict alone, which takes the place of the results."""
 
 
 @dataclass(init=False, repr=False, eq=False)
