@@ -36,6 +36,7 @@ from polyak.compat.ray.places import (
     of_others,
 )
 from polyak.compat.ray.plain import take_exploration
+from polyak.compat.ray.result_files import ResultFiles
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.on_policy import OnPolicyAlgorithm
@@ -80,6 +81,7 @@ class Algorithm:
     def setup(self, config: AlgorithmConfig) -> None:
         """Make environments, networks and those who collect and learn. A subclass may add to it."""
         self._hooks = Hooks(config)
+        self._files = ResultFiles(config)
         check_processes(config, self._hooks.wants_steps())
         self._evaluators = make_evaluators(config, self._created())
         shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
@@ -202,8 +204,8 @@ class Algorithm:
             "training_iteration": self.iteration,
             "num_training_step_calls_per_iteration": calls,
             "num_env_steps_sampled_lifetime": model.num_timesteps,
-            "env_runners": self._of_runners(model.num_timesteps - steps, self._episodes.lifetime - episodes),
-            "learners": self._of_learners(rows),
+            "env_runners": self._of_runners(model.num_timesteps - steps, self._episodes.lifetime - episodes, seconds),
+            "learners": self._of_learners(rows, seconds),
             "fault_tolerance": {
                 "num_healthy_workers": self.env_runner_group.num_healthy_env_runners,
                 "num_remote_worker_restarts": self.env_runner_group.num_restarts,
@@ -231,6 +233,7 @@ class Algorithm:
         if config.log_sys_usage:
             result["perf"] = results.of_machine()
         self._hooks("on_train_result", algorithm=self, result=result)
+        self._files.add(result)
         return result
 
     def _rows(self, updates: int) -> int:
@@ -243,7 +246,7 @@ class Algorithm:
             return updates * rows
         return round(updates / -(-rows // model.batch_size) * rows)
 
-    def _of_runners(self, steps: int, episodes: int) -> dict[str, Any]:
+    def _of_runners(self, steps: int, episodes: int, seconds: float) -> dict[str, Any]:
         by_module = {DEFAULT_MODULE_ID: steps}
         lifetime = {DEFAULT_MODULE_ID: self.model.num_timesteps}
         return {
@@ -257,13 +260,14 @@ class Algorithm:
             "num_agent_steps_sampled_lifetime": {"default_agent": self.model.num_timesteps},
             "num_module_steps_sampled": by_module,
             "num_module_steps_sampled_lifetime": lifetime,
+            "num_env_steps_sampled_lifetime_throughput": steps / seconds,
             "weights_seq_no": float(self.model.learner.steps),
             **self._hooks.metrics_logger.reduced(),
         }
 
-    def _of_learners(self, rows: int) -> dict[str, Any]:
+    def _of_learners(self, rows: int, seconds: float) -> dict[str, Any]:
         parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad)
-        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"])
+        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"], seconds)
         if "entropy_coeff" in self.config.to_dict():
             found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.dials["ent_coef"])
         return found
@@ -464,6 +468,12 @@ class Algorithm:
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def logdir(self) -> str:
+        """The folder with the results as files, from when it is first asked for, or as ``logger_config`` says: see
+        :mod:`polyak.compat.ray.result_files`."""
+        return str(self._files.folder)
+
     def save_to_path(self, path: Any) -> str:
         """Write a checkpoint: a folder with one file, which takes the place of an older one only when it is complete.
         The module by itself is in it, too, for
@@ -519,6 +529,7 @@ class Algorithm:
         self.learner_group.stop()
         self._end_replay()
         self._evaluators.stop()
+        self._files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -549,7 +560,6 @@ _REPLACED = {
     "evaluation_workers": "evaluate()",
     "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
-    "logdir": "on_train_result, or save_to_path(path): no files are written beside a run",
     "export_policy_model": "get_module().save_to_path(path)",
     "export_policy_checkpoint": "get_module().save_to_path(path)",
 }

@@ -26,6 +26,7 @@ _EXPLORES = (
     "True: what is learned from was chosen with exploration. evaluation(evaluation_config={'explore': False}) and "
     "compute_single_action(observation, explore=False) act without"
 )
+_LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -239,6 +240,9 @@ class DebuggingSettings:
     """Of everything random; equal seeds give equal results."""
     log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] = "WARN"
     """``"INFO"`` says what is built and how, ``"DEBUG"`` more."""
+    logger_config: Annotated[dict[str, Any], Only(_LOGDIR, lambda given: list(given) == ["logdir"])] | None = None
+    """``{"logdir": folder}`` writes results there as files; ``None``: below ``~/ray_results``, under ``polyak run`` or
+    once ``algo.logdir`` was asked for."""
     log_sys_usage: bool = True
     """Report the use of processors and memory, if psutil is there."""
 
