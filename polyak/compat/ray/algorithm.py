@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from polyak.compat.overrides import changed, refuse
 from polyak.compat.ray import checkpoints, not_called, results, states
-from polyak.compat.ray.callbacks import Hooks, MetricsLogger
+from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.env_runners import EnvRunner, EvaluationRunners
@@ -25,6 +25,8 @@ from polyak.compat.ray.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.ray.evaluation import LocalEvaluators, order_of
 from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.groups import LocalLearner
+from polyak.compat.ray.learners.base import TorchLearner
+from polyak.compat.ray.metrics import MetricsLogger
 from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.ray.models.rl_module import read_state
 from polyak.compat.ray.places import (
@@ -127,6 +129,8 @@ class Algorithm:
         self._episodes.extend(model.ep_info_buffer)
         model.ep_info_buffer = self._episodes
         take_exploration(self.config, model)
+        if isinstance(model.learner, TorchLearner):
+            model.learner.counts = lambda: int(model.num_timesteps)
         if hasattr(model.policy, "explored"):
             model.policy.explored = model.num_timesteps
         shown: Any = None
@@ -270,6 +274,11 @@ class Algorithm:
         found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"], seconds)
         if "entropy_coeff" in self.config.to_dict():
             found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.dials["ent_coef"])
+        if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
+            found[DEFAULT_MODULE_ID].setdefault("vf_loss_unclipped", found[DEFAULT_MODULE_ID]["vf_loss"])
+        if isinstance(self.model.learner, TorchLearner):
+            for name, value in self.model.learner.metrics.reduced().items():
+                found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
         return found
 
     def _timers(self, before: Mapping[str, float], seconds: float, calls: int) -> dict[str, float]:

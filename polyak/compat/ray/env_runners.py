@@ -11,8 +11,8 @@ from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import require
 
 if TYPE_CHECKING:
-    from polyak.compat.ray.callbacks import Hooks, MetricsLogger
     from polyak.compat.ray.config.base import AlgorithmConfig
+    from polyak.compat.ray.metrics import MetricsLogger
 
 
 class EnvRunner:
@@ -26,7 +26,7 @@ class EnvRunner:
 
     worker_index = 0
 
-    def __init__(self, hooks: Hooks, algorithm: Any, evaluating: bool) -> None:
+    def __init__(self, hooks: Any, algorithm: Any, evaluating: bool) -> None:
         self._hooks, self._algorithm, self._evaluating = hooks, algorithm, evaluating
 
     @property
@@ -105,7 +105,7 @@ class EvaluationRunners:
         algorithm: what they belong to.
     """
 
-    def __init__(self, hooks: Hooks, algorithm: Any) -> None:
+    def __init__(self, hooks: Any, algorithm: Any) -> None:
         self._hooks, self._algorithm = hooks, algorithm
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import HORIZON
+from polyak.compat.ray.learners.base import TorchLearner
 from polyak.compat.ray.models.multi import MultiRLModule
 from polyak.kinds.lessons import Lessons
 
@@ -90,7 +91,8 @@ class LocalLearner:
     @property
     def _learner(self) -> Any:
         """The learner, as programs reach its modules: ``learner_group._learner.module["default_policy"]``."""
-        return ModulesOf(self.model)
+        learner = self.model.learner
+        return learner if isinstance(learner, TorchLearner) else ModulesOf(self.model)
 
     def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
         """Arrays by name, under the module's name: what its ``get_state()`` returns.
@@ -131,7 +133,9 @@ class LocalLearner:
         return [func(self.model.learner)]
 
     def stop(self) -> None:
-        """Nothing is left behind."""
+        """Let a learner of a program's own end what it has begun."""
+        if isinstance(self.model.learner, TorchLearner):
+            self.model.learner.shutdown()
 
 
 class ModulesOf:

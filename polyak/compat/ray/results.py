@@ -21,6 +21,7 @@ NAMES = {
     "policy_gradient_loss": "policy_loss",
     "actor_loss": "policy_loss",
     "value_loss": "vf_loss",
+    "value_loss_unclipped": "vf_loss_unclipped",
     "critic_loss": "qf_loss",
     "approx_kl": "mean_kl_loss",
     "kl_coef": "curr_kl_coeff",

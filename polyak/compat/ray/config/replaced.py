@@ -54,7 +54,6 @@ SETTINGS = {
     "q_model_config": "rl_module(model_config={...})",
     "policy_model_config": "rl_module(model_config={...})",
     "optimizer": "adam_epsilon of DQN, or the settings of training()",
-    "learner_config_dict": "a field of the learner_class itself",
     "evaluation_num_episodes": "evaluation_duration",
     "evaluation_num_workers": "evaluation_num_env_runners",
     "enable_async_evaluation": "evaluation_parallel_to_training",

@@ -139,7 +139,10 @@ class TrainingSettings:
     shuffle_batch_per_epoch: bool = False
     """Put rows into another order before each pass."""
     learner_class: Any = None
-    """A subclass of the algorithm's learner (:class:`polyak.learning.learner.Learner`) to use instead of it."""
+    """A subclass of the algorithm's learner to use instead of it: of RLlib's, such as ``PPOTorchLearner``, or of
+    polyak's (:class:`polyak.learning.learner.Learner`)."""
+    learner_config_dict: dict[str, Any] = field(default_factory=dict)
+    """What that learner reads as ``self.config.learner_config_dict``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
