@@ -99,6 +99,16 @@ def test_weights_of_dqn_have_the_lagging_networks() -> None:
         assert not lagging & acting.keys()
 
 
+def test_who_evaluates_elsewhere_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ppo().build() as algo:
+        with monkeypatch.context() as other:
+            other.setattr(algo, "_evaluators", None)
+            with pytest.raises(AttributeError, match="eval_env_runner_group: evaluation runs in other processes"):
+                _ = algo.eval_env_runner
+        assert algo.config.evaluation_settings().copy().in_evaluation
+        assert not algo.config.copy().in_evaluation
+
+
 def test_runners_of_this_process_are_reached_through_their_groups() -> None:
     with ppo().build() as algo:
         assert algo.env_runner_group.foreach_env_runner(lambda runner: runner.num_envs) == [1]

@@ -408,7 +408,7 @@ class Algorithm:
         """
         runner = self.eval_env_runner_group.local_env_runner
         if runner is None:
-            raise AttributeError("evaluation runs in other processes: set evaluation_num_env_runners=0.")
+            raise AttributeError("eval_env_runner")  # of which __getattr__ says what to use
         return runner
 
     @property
@@ -566,6 +566,7 @@ _REPLACED = {
     "compute_action": "compute_single_action(observation)",
     "compute_actions": "predict(observations)",
     "workers": "env_runner_group",
+    "eval_env_runner": "evaluation_num_env_runners=0, or eval_env_runner_group: evaluation runs in other processes",
     "evaluation_workers": "evaluate()",
     "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",

@@ -273,6 +273,7 @@ class AlgorithmConfig(
         other = type(self)(self.algo_class)
         other.__dict__.update({name: copy.copy(value) for name, value in self.to_dict().items()})
         other.__dict__["_given"] = set(self._given)
+        other.__dict__["in_evaluation"] = self.in_evaluation
         other.__dict__["_frozen"] = self._frozen if copy_frozen is None else bool(copy_frozen)
         return other
 
