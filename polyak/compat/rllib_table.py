@@ -58,6 +58,20 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "algorithms.marwil.marwil": (f"{_SCALE}: MARWIL MARWILConfig",),
     "algorithms.cql": (f"{_SCALE}: CQL CQLConfig",),
     "algorithms.cql.cql": (f"{_SCALE}: CQL CQLConfig",),
+    "algorithms.ppo.torch.ppo_torch_learner": (f"{_SCALE}: PPOTorchLearner",),
+    "algorithms.ppo.ppo_learner": (f"{_SCALE}: PPOLearner=PPOTorchLearner",),
+    "algorithms.dqn.torch.dqn_torch_learner": (f"{_SCALE}: DQNTorchLearner",),
+    "algorithms.dqn.dqn_learner": (f"{_SCALE}: DQNLearner=DQNTorchLearner",),
+    "algorithms.sac.torch": (),
+    "algorithms.sac.torch.sac_torch_learner": (f"{_SCALE}: SACTorchLearner",),
+    "algorithms.impala.torch": (),
+    "algorithms.impala.torch.impala_torch_learner": (f"{_SCALE}: IMPALATorchLearner",),
+    "algorithms.appo.torch": (),
+    "algorithms.appo.torch.appo_torch_learner": (f"{_SCALE}: APPOTorchLearner",),
+    "core.learner": (f"{_SCALE}: Learner=TorchLearner",),
+    "core.learner.learner": (f"{_SCALE}: Learner=TorchLearner",),
+    "core.learner.torch": (),
+    "core.learner.torch.torch_learner": (f"{_SCALE}: TorchLearner",),
     "algorithms.callbacks": (_CALLBACKS,),
     "callbacks": (_CALLBACKS,),
     "callbacks.callbacks": (_CALLBACKS,),
@@ -105,7 +119,7 @@ _ONE_AGENT = "algorithms here train one agent"
 _WRAP = "wrap the environment: gymnasium.wrappers, or polyak.envs.VecNormalize"
 _OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
-_LEARNER = "subclass the learner of polyak's algorithm, and name it by training(learner_class=...)"
+_LEARNER = "subclass the learner of the algorithm, and name it by training(learner_class=...)"
 _OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
 
 REFUSED: dict[str, dict[str, str]] = {
@@ -120,10 +134,8 @@ REFUSED: dict[str, dict[str, str]] = {
     | {"SingleAgentObservationPreprocessor": _WRAP},
     "connectors.module_to_env": dict.fromkeys(["GetActions", "NormalizeAndClipActions"], _WRAP),
     "connectors.learner": {"FrameStackingLearner": _WRAP},
-    "core.learner": {"Learner": _LEARNER, "LearnerGroup": "algo.learner_group is one"},
-    "core.learner.learner": {"Learner": _LEARNER},
+    "core.learner": {"LearnerGroup": "algo.learner_group is one"},
     "core.learner.learner_group": {"LearnerGroup": "algo.learner_group is one"},
-    "core.learner.torch.torch_learner": {"TorchLearner": _LEARNER},
     "core.rl_module.apis": {"SelfSupervisedLossAPI": _LEARNER},
     "core.rl_module.torch.torch_compile_config": {
         "TorchCompileConfig": "framework(torch_compile_learner=...) compiles gradient steps"

@@ -49,6 +49,7 @@ def test_every_name_of_the_table_is_there(path: str) -> None:
 def outcome(words: list[str], folder: Path, *packages: Path) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).parents[2]
     environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment["HOME"] = environment["USERPROFILE"] = str(folder)  # below which results are written
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (root, *packages)))
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
 

@@ -24,8 +24,8 @@ from polyak.compat.ray import (
     TorchDiagGaussian,
     TorchMultiCategorical,
 )
-from polyak.compat.ray.callbacks import MetricsLogger
 from polyak.compat.ray.episodes import Episode
+from polyak.compat.ray.metrics import MetricsLogger
 from polyak.compat.ray.models.catalog import Catalog
 from polyak.compat.ray.models.distributions import distribution_for, distribution_of, family_of
 from polyak.compat.ray.models.encoders import MLPEncoder

@@ -30,6 +30,13 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
     from polyak.compat.ray.environments import EnvContext as EnvContext, register_env as register_env
     from polyak.compat.ray.errors import NotThereYetError as NotThereYetError
     from polyak.compat.ray.filters import MeanStdFilter as MeanStdFilter
+    from polyak.compat.ray.learners.actor_critic import (
+        APPOTorchLearner as APPOTorchLearner,
+        IMPALATorchLearner as IMPALATorchLearner,
+        PPOTorchLearner as PPOTorchLearner,
+    )
+    from polyak.compat.ray.learners.base import TorchLearner as TorchLearner
+    from polyak.compat.ray.learners.values import DQNTorchLearner as DQNTorchLearner, SACTorchLearner as SACTorchLearner
     from polyak.compat.ray.models.catalog import (
         Catalog as Catalog,
         DefaultModelConfig as DefaultModelConfig,
@@ -99,6 +106,9 @@ _PLACES = {
     "environments": "EnvContext register_env",
     "errors": "NotThereYetError",
     "filters": "MeanStdFilter",
+    "learners.actor_critic": "APPOTorchLearner IMPALATorchLearner PPOTorchLearner",
+    "learners.base": "TorchLearner",
+    "learners.values": "DQNTorchLearner SACTorchLearner",
     "models.catalog": "Catalog DefaultModelConfig DQNCatalog DQNRainbowCatalog PPOCatalog",
     "models.cloning": "BCCatalog DefaultBCTorchRLModule",
     "models.configs": "ActorCriticEncoderConfig CNNEncoderConfig FreeLogStdMLPHeadConfig MLPEncoderConfig "

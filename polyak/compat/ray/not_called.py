@@ -96,3 +96,13 @@ LEARNER = {
     ),
 }
 """Of a learner."""
+
+TORCH_LEARNER = {
+    "__init__": "a learner is made by polyak. Write build(), and call super().build()",
+    "update": "batches are dealt by polyak. Write before_gradient_based_update() or after_gradient_based_update()",
+    "_update": "steps are made by compute_losses(), compute_gradients() and apply_gradients(). Write those",
+    "add_module": "one module is trained. Set rl_module_spec",
+    "remove_module": "one module is trained. Set rl_module_spec",
+    "_make_modules_ddp_if_necessary": "a learner of one's own learns in one process",
+}
+"""Of a learner under RLlib's contract."""

@@ -112,17 +112,19 @@ def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
     raise refusal
 
 
-def make_runners(remote: RemoteRunners | None, model: Any, told: Any, anew: bool) -> LocalRunner | RemoteRunners:
-    """Who collects experience for a model: those in other processes, or this one."""
-    return LocalRunner(model, told, anew) if remote is None else remote.serve(model, told, anew)
+def make_runners(
+    remote: RemoteRunners | None, model: Any, told: Any, anew: bool, own: Any
+) -> LocalRunner | RemoteRunners:
+    """Who collects experience for a model: those in other processes, or this one, shown to programs as ``own``."""
+    return LocalRunner(model, told, anew, own) if remote is None else remote.serve(model, told, anew)
 
 
-def make_learners(config: AlgorithmConfig, model: Any, spaces: Spaces) -> LocalLearner:
+def make_learners(config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> LocalLearner:
     """Who learns from it: with no ``num_learners`` this process."""
     if config.num_learners == 0 or not config.collects:
-        return LocalLearner(model)
+        return LocalLearner(model, module)
     replays = isinstance(model, OffPolicyAlgorithm)
-    return (ReplayLearners if replays else RolloutLearners)(config, model, spaces)
+    return (ReplayLearners if replays else RolloutLearners)(config, model, module, spaces)
 
 
 def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:

@@ -13,6 +13,7 @@ from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig, Plain, with_
 from polyak.compat.ray.config.modules import Networks
 from polyak.compat.ray.config.settings import Points
 from polyak.compat.ray.filters import filter_of
+from polyak.compat.ray.learners.values import DQNTorchLearner
 from polyak.compat.ray.models.catalog import DQNCatalog
 from polyak.compat.ray.models.default_modules import DefaultDQNTorchRLModule
 from polyak.compat.ray.models.rl_module import RLModuleSpec
@@ -269,7 +270,7 @@ class DQNConfig(ReplayConfig):
         return RLModuleSpec(module_class=DefaultDQNTorchRLModule, catalog_class=DQNCatalog)
 
     def get_default_learner_class(self) -> Any:
-        return (C51 if self.num_atoms > 1 else DQN).learner_class
+        return DQNTorchLearner
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
         require(self.lr is not None, "lr", self.lr, "DQN has one learning rate: give it.")
@@ -292,6 +293,8 @@ class DQNConfig(ReplayConfig):
             "policy_kwargs": policy_kwargs,
         }
         algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
+        fix = "distributions of returns are learned by polyak's own loss: set num_atoms=1, or use C51's learner."
+        require(not self._own_losses() or self.num_atoms == 1, "num_atoms", self.num_atoms, fix)
         if self.td_error_loss_fn == "mse":
             fix = "distributions of returns are learned by their cross-entropy: set num_atoms=1, or leave it out."
             require(self.num_atoms == 1, "td_error_loss_fn", self.td_error_loss_fn, fix)

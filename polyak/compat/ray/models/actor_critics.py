@@ -165,6 +165,7 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     Args:
         measures_divergence: store what own distributions are made of, so that their ``kl`` can be asked in losses.
+        keeps_inputs: store what all distributions are made of.
         options: those of :class:`ModulePolicy`.
 
     Attributes:
@@ -185,6 +186,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         model_config: Any = None,
         turned: bool = False,
         measures_divergence: bool = False,
+        keeps_inputs: bool = False,
         **options: Any,
     ) -> None:
         module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
@@ -192,7 +194,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         require(isinstance(module, ValueFunctionAPI) or not self.needs_values, "module_class", module_class, fix)
         fix = "an own module cannot be recurrent yet. Use model_config={'use_lstm': True} of the default module."
         require(not module.is_stateful(), "module_class", module_class, fix)
-        self._module, self._turned, self._measures_divergence = (module,), turned, measures_divergence
+        self._module, self._turned = (module,), turned
+        self._measures_divergence, self._keeps_inputs = measures_divergence, keeps_inputs
         super().__init__(observation_space, action_space, net_arch=[], ortho_init=False, **options)
 
     @property
@@ -205,14 +208,17 @@ class WholeModulePolicy(ActorCriticPolicy):
         self.mlp_extractor = MlpExtractor(1, [], nn.Identity, device="cpu")
         self.features_extractor = nn.Identity()
         kinds = self.module.get_train_action_dist_cls(), self.module.get_exploration_action_dist_cls()
-        if any(kind is not None and family_of(kind) is None for kind in kinds):
+        own = any(kind is not None and family_of(kind) is None for kind in kinds)
+        if own:
             fix = "an own distribution has actions of one array: Discrete, MultiDiscrete or a Box."
             require(not is_composed(self.action_space), "action_space", self.action_space, fix)
-            if self._measures_divergence:
-                self.stores = {Columns.ACTION_DIST_INPUTS: (self._n_outputs(kinds[1]),)}
+        if self._keeps_inputs or (own and self._measures_divergence):
+            self.stores = {Columns.ACTION_DIST_INPUTS: (self._n_outputs(kinds[1]),)}
 
     def _n_outputs(self, kind: Any) -> int:
         """Numbers in a row of what the module says of the action distribution."""
+        if (family := family_of(kind)) is not None:
+            return outputs_for(family)
         try:
             return int(kind.required_input_dim(space=self.action_space, model_config=self.module.model_config))
         except (AttributeError, NotImplementedError, TypeError) as error:
@@ -255,7 +261,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         kind = self.module.get_train_action_dist_cls()
         return outputs, self._distribution(kind, outputs, batch, "forward_train")
 
-    def get_distribution(self, obs: Obs) -> Distribution:
+    def get_distribution(self, obs: Obs, action_dist_inputs: Tensor | None = None) -> Distribution:
         return self._of_training(self._batch(obs))[1]
 
     def predict_values(self, obs: Obs) -> Tensor:
