@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python3.12 python3.11 python3.10 python
     if "$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
     then echo "$$p"; exit 0; fi; [ -z "$(PYTHON)" ] || break; done
 
-.PHONY: help setup demo test lint format type laws learn bench results cards docs clean
+.PHONY: help setup demo test lint format type laws learn bench results cards gallery docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo 'make bench    speed beside other libraries       make docs     build the documentation into site/'
 	@echo 'make results  docs/results.md from the runs of polyak benchmark (LOGS=logs/benchmark)'
 	@echo 'make cards    write what follows from the algorithms cards: tables, pages, the stub for type checkers'
+	@echo 'make gallery  draw the figures of the documentation again, from benchmarks/results and from short trainings'
 	@echo 'make clean    delete what these verbs made, $(VENV) included'
 
 setup: $(VENV)/.installed-tests
@@ -74,6 +75,10 @@ results: $(VENV)/.installed-demo
 
 cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/from_cards.py
+	$(BIN)/python docs/notebooks.py
+
+gallery: $(VENV)/.installed-demo
+	$(BIN)/python docs/gallery.py
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict
