@@ -321,7 +321,7 @@ class AdversarialImitation(NetworkAlgorithm):
         self._put(env=vec_env)
         self._rewarding = new
         if old is not None and new is not None and not force_reset:
-            new.go_on(old._before)
+            new.resume(old._before)
         if self.experience is None:
             self._make_experience()
 
@@ -607,7 +607,7 @@ class AdversarialImitation(NetworkAlgorithm):
         last = saved.state_of("runner/rewarding")
         if self._rewarding is not None and last and not force_reset:
             self._rewarding.returns = last["returns"].copy()
-            self._rewarding.go_on(unflat("before", last))
+            self._rewarding.resume(unflat("before", last))
         if resume and self.experience is not None and "experience" in saved.info:
             arrays = checkpoint.beneath(saved.replay, "experience")
             self.experience.load_state_dict(join_state(saved.info["experience"], arrays))

@@ -262,7 +262,7 @@ def test_environments_are_copied_in_the_middle_of_an_episode() -> None:
         CopiedEnv(lock).position(lock)
     with pytest.raises(TypeError, match="Discrete actions"):
         MCTS(gym.make("Pendulum-v1"))
-    with pytest.raises(TypeError, match="hand over the environment itself"):
+    with pytest.raises(TypeError, match="pass the environment itself"):
         MCTS(Corridor()).predict(np.zeros(3))
 
 
