@@ -101,7 +101,7 @@ def play(
     `frames` receives the image before each step. Returns are the environment's own, or with `norm_reward` sums of the
     rewards that `envs` give. `verbose` 1 prints each episode as it ends.
     """
-    from polyak.evaluation.in_environments import masks_for, told
+    from polyak.evaluation.in_environments import masks_for, states_with_rewards
 
     episodes = Episodes()
     observation: Any = envs.reset()
@@ -117,7 +117,7 @@ def play(
             observation, state=state, episode_start=starts, deterministic=deterministic, **more
         )
         observation, rewards, starts, infos = envs.step(action)
-        state = told(model, state, rewards)
+        state = states_with_rewards(model, state, rewards)
         sums += rewards
         if masks is not None:
             more = {"action_masks": masks.after_step(observation, starts, infos)}
