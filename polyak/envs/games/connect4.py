@@ -71,8 +71,8 @@ class Connect4(Game):
         floating = (taken[:, 1:] & ~taken[:, :-1]).any((1, 2))
         if ((own > other) | (other > own + 1) | planes.all(1).any((1, 2)) | floating).any():
             raise ValueError(
-                "this position is impossible: the planes [2, 6, 7] are own discs and the other player's, who has as "
-                "many or one more; row 0 is at the bottom, and below each disc is another one."
+                "this position is impossible: the planes [2, 6, 7] are own discs and the other player's, which are "
+                "as many or one more; row 0 is at the bottom, and below each disc is another one."
             )
         return np.where(planes, _BITS, np.uint64(0)).sum((2, 3), dtype=np.uint64)
 

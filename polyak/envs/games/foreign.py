@@ -17,7 +17,7 @@ class Board(NamedTuple):
 
     state: Any
     mover: Any
-    """The player to move, or who would be to move if the game were not over."""
+    """The player to move, also where the game is over."""
 
 
 class _ForeignGame(Game):

@@ -29,7 +29,7 @@ _NOT_POSSIBLE = (
 
 
 class Go(Game):
-    """Go on a square board, scored by area. Black moves first.
+    """The game of Go, on a square board, scored by area. Black moves first.
 
     A position is [B, P + 3] int16. The first P numbers are the board, row 0 at the bottom: 0 is an empty point, n > 0 a
     stone of the player to move, n < 0 one of the other's, and equal n make one chain. :data:`KO`, :data:`PASSES` and
@@ -41,7 +41,7 @@ class Go(Game):
 
     Args:
         size: N, from 5 to 19.
-        komi: added to the area of white, who moves second. With a whole number, games may be drawn.
+        komi: added to the area of white, which moves second. With a whole number, games may be drawn.
 
     Raises:
         ValueError: ``size`` is no integer from 5 to 19, or ``komi`` no finite number.

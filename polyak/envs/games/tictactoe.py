@@ -62,8 +62,8 @@ class TicTacToe(Game):
         own, other = planes[:, 0].sum(1), planes[:, 1].sum(1)
         if ((own > other) | (other > own + 1) | planes.all(1).any(1)).any():
             raise ValueError(
-                "this position is impossible: the planes [2, 3, 3] are own marks and the other player's, who has as "
-                "many or one more, and no field is in both."
+                "this position is impossible: the planes [2, 3, 3] are own marks and the other player's, which are "
+                "as many or one more, and no field is in both."
             )
         return (planes * _FIELDS).sum(2).astype(np.int16)
 
