@@ -35,15 +35,15 @@ class EnjoyOptions(AgentOptions):
 
 
 class Frames(Protocol):
-    """What takes images: a list, or a film."""
+    """A sink of images: a list, or a film."""
 
     def extend(self, frames: Iterable[np.ndarray], /) -> None:
-        """Take some."""
+        """Add some."""
 
 
 @dataclass
 class Episodes:
-    """What was seen: return, length and (where the environment tells) success of each finished episode."""
+    """Return, length and (where the environment reports it) success of each finished episode."""
 
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)

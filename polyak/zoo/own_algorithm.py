@@ -59,7 +59,7 @@ def named_algorithm(arguments: dict[str, Any], name: str, author: Author, source
     Args:
         arguments: content of args.yml.
         name: what the user typed.
-        author: who wrote args.yml.
+        author: of args.yml.
         source: its path, for messages.
 
     Raises:

@@ -39,7 +39,7 @@ def check_arguments(value: Any, author: Author, *, source: str, key: str, name: 
 
     Args:
         value: as it was read: numbers, words, None, classes of `literals.NAMES`, lists and dicts of these.
-        author: who wrote it.
+        author: of the setting.
         source: the file where it stands.
         key: the setting, such as ``env_kwargs``.
         name: of the argument among the setting's.

@@ -117,7 +117,7 @@ class _Table:
 
     def _opinion(self, found: Any, title: str) -> None:
         """What a search says: the mover's chances, and of each move the share of visits and its value."""
-        print(f"{title}: {_percent((1 + found.values[0]) / 2)} of the points for who is to move.")
+        print(f"{title}: {_percent((1 + found.values[0]) / 2)} of the points for the player to move.")
         for move in np.argsort(-found.policy[0], kind="stable"):
             if found.visits[0, move] > 0:
                 share, worth = found.policy[0, move], (1 + found.q[0, move]) / 2

@@ -101,7 +101,7 @@ def rank_checkpoints(
     interval: dict[str, Any] = {"confidence": confidence, "n_resamples": n_resamples, "seed": seed}
     options = {"policy": "MlpPolicy", "gamma": gamma, "seed": seed, **(fqe or {})}
 
-    def judge(policy: Any) -> Estimate:
+    def evaluate(policy: Any) -> Estimate:
         if method == "fqe":
             return _fitted(policy, dataset, options, n_updates).estimate(**interval)
         some, others, critic = dataset, dataset, None
@@ -111,7 +111,7 @@ def rank_checkpoints(
         kind: Any = method
         return estimate_from_ratios(policy, others, kind, behaviour=behaviour, critic=critic, gamma=gamma, **interval)
 
-    found = [(name, judge(policy)) for name, policy in named.items()]
+    found = [(name, evaluate(policy)) for name, policy in named.items()]
     return Ranking(tuple(sorted(found, key=lambda row: -row[1].value)))
 
 

@@ -1,4 +1,4 @@
-"""What a run writes down about itself while it trains, for those who read its folder later.
+"""Notes that a run writes while it trains, for later readers of its folder.
 
 ::
 
@@ -89,7 +89,7 @@ def machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """Return the processor's name: Linux has it in a file, other systems tell Python."""
+    """Return the processor's name: on Linux from a file, elsewhere from Python."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

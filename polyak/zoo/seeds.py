@@ -64,8 +64,8 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
     if stopped:
         return stopped
     if failed:
-        told = ", ".join(f"{seed} (exit status {status})" for seed, status in failed.items())
-        note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {told}.")
+        listed = ", ".join(f"{seed} (exit status {status})" for seed, status in failed.items())
+        note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {listed}.")
         return SAVED if set(failed.values()) == {SAVED} else NOTHING_SAVED
     return 0
 

@@ -56,7 +56,7 @@ class Settings:
 
     ``raw`` is what was written, as plain data (it becomes config.yml); ``source`` says where it came from;
     ``arguments`` goes to the algorithm's constructor; ``author`` wrote the settings, except those in ``typed``, which
-    are the user's words; ``policy_is_open`` says that none of them chose the policy with this environment in mind; the
+    are the user's words; ``policy_is_open`` says that none of them chose the policy for this environment; the
     other fields are `RUN_KEYS`, interpreted.
     """
 

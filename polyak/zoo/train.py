@@ -158,7 +158,7 @@ def train(options: TrainOptions) -> Any:
         options = replace(options, env=STANDARD_ENV)
     if options.optimize_hyperparameters:
         if options.dataset:
-            raise ZooError("--dataset cannot be tuned on: only an environment tells how good an agent is.")
+            raise ZooError("--dataset cannot be tuned on: only an environment measures how good an agent is.")
         return tune_as_train(options)
     check_no_study(options)
     if options.trial_id >= 0:

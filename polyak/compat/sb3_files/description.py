@@ -76,7 +76,7 @@ READ = frozenset((*_HYPERPARAMETERS, *_COUNTERS, *_OTHER_ATTRIBUTES))
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A pickle that is not read without trust; ``code`` is kept for those who trust it."""
+    """A pickle that is not read without trust; ``code`` is kept for users that trust it."""
 
     code: str
     kind: str

@@ -132,7 +132,7 @@ def runs_at(place: Place, env: str) -> dict[str, Path]:
 
 
 def say_left_out(place: Place, env: str, what: str) -> None:
-    """Tell the user on stderr that a place has no data of the kind `what`."""
+    """Print on stderr that a place has no data of the kind `what`."""
     others = set(_algos_with_runs(place.folder)) - {place.algo}
     close = did_you_mean(place.algo, others)
     if place.algo == HER:
@@ -153,7 +153,7 @@ def _learned_from_data(run: RunFolder) -> bool:
     try:
         return bool(run.read_yaml("args.yml").get("dataset"))
     except ZooError:
-        return False  # who reads the run for more than its axis says what is wrong with it
+        return False  # code that reads more of the run reports what is wrong with it
 
 
 def _algos_with_runs(folder: Path) -> Iterator[str]:

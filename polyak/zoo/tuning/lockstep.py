@@ -30,13 +30,13 @@ class Paused(Generic[Value]):
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._events: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._n_threads = torch.get_num_threads()
-        # chosen_threads() tells by a context variable; a thread begins with an empty context
+        # chosen_threads() uses a context variable; a thread begins with an empty context
         self._thread = Thread(target=contextvars.copy_context().run, args=(self._run,), daemon=True)
         self.over = False
         self.stopped = False
         """Whether the work was asked to end."""
 
-    def resume(self, go_on: bool = True) -> Value | None:
+    def resume(self, proceed: bool = True) -> Value | None:
         """Let the work run until its next pause; returns what it hands over, None when it is over.
 
         Raises:
@@ -47,7 +47,7 @@ class Paused(Generic[Value]):
         if self._thread.ident is None:
             self._thread.start()
         else:
-            self._answers.put(go_on)
+            self._answers.put(proceed)
         kind, value = self._events.get()
         self.over = kind != "pause"
         if kind == "error":
@@ -77,6 +77,6 @@ class Paused(Generic[Value]):
             return False
         state = rng_state()
         self._events.put(("pause", value))
-        go_on = self._answers.get()
+        proceed = self._answers.get()
         set_rng_state(*state)
-        return go_on
+        return proceed

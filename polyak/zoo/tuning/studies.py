@@ -217,14 +217,14 @@ def signs_of_life(trial: Trial) -> Iterator[None]:
     def sign() -> None:
         trial.set_user_attr(_WORKER, {"host": socket.gethostname(), "pid": os.getpid(), "seen": time.time()})
 
-    def go_on_signing() -> None:
+    def keep_signing() -> None:
         while not over.wait(SIGN_OF_LIFE):
             with suppress(Exception):  # the storage may be away for a moment; the trial itself will notice if for long
                 sign()
 
     over = Event()
     sign()
-    thread = Thread(target=go_on_signing, daemon=True)
+    thread = Thread(target=keep_signing, daemon=True)
     thread.start()
     try:
         yield
