@@ -406,6 +406,7 @@ class TabularLearning(TableAlgorithm):
         self._stream_of_file = state["stream"]
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
+        self._tell_environments()
         super()._save_state(saved, include)
         tables = vars_of(self.tables)
         saved.state |= prefixed("mind", {name: tables[name].copy() for name in self._tables()})
@@ -424,8 +425,8 @@ class TabularLearning(TableAlgorithm):
         super()._go_on(saved, resume, force_reset)
         if resume:
             self._stream.bit_generator.state = self._stream_of_file
-        if self.runner is None or force_reset or saved.info["n_envs"] != self.n_envs:
-            return
+        if self.runner is None or self.runner.obs is None or saved.info["n_envs"] != self.n_envs:
+            return  # new episodes begin
         self._take(saved.state_of("actor/memory"), list(self._memory()))
         for name, array in saved.state_of("actor/places").items():
             getattr(self.places, name)[...] = array

@@ -1,0 +1,85 @@
+"""Every algorithm, stopped at any step and resumed in another process, ends as one that was not stopped."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyak.algorithms import REGISTRY
+from polyak.checkpoint.saved import Saved, read
+from tests.laws.resumption import CELLS, cells
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("ppo normalised", "sac prioritised", "sarsa vector", "dqn runners")
+"""The others are slow tests."""
+OF_THE_CALL = ("_total_timesteps", "_num_timesteps_at_start")
+"""Counters that say when ``learn`` was called."""
+
+
+def run(step: str, cases: list[str], folder: Path) -> int:
+    command = [sys.executable, "-m", "tests.laws.resumption", step, str(folder), *cases]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    assert ended.returncode in (0, -9), ended.stderr[-4000:]
+    return ended.returncode
+
+
+def everything(path: Path) -> dict[str, Any]:
+    """All that a file holds, but for clock times and for what depends on the calls of ``learn``."""
+    saved: Saved = read(path)
+    info = {name: value for name, value in saved.info.items() if name not in ("system", "collection")}
+    info["counters"] = {name: value for name, value in info["counters"].items() if name not in OF_THE_CALL}
+    info["ep_info_buffer"] = [[episode["r"], episode["l"]] for episode in info["ep_info_buffer"]]
+    arrays = {
+        f"{name}/{key}": value
+        for name in ("networks", "optimizers", "state", "replay")
+        for key, value in getattr(saved, name).items()
+        if not key.endswith(("/t", "start_time"))
+    }
+    return {**info, **arrays}
+
+
+def last_row(folder: Path) -> dict[str, str]:
+    """The last that was logged, but for times."""
+    with (folder / "progress.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return {name: value for name, value in (rows[-1] if rows else {}).items() if not name.startswith("time/")}
+
+
+def check(cases: list[str], folder: Path) -> None:
+    assert run("begin", cases, folder) == -9
+    assert run("resume", cases, folder) == 0
+    wrong: list[str] = []
+    for case in cases:
+        whole, resumed = (everything(folder / case / f"{name}.zip") for name in ("whole", "resumed"))
+        differs = sorted(whole.keys() ^ resumed.keys())
+        for name in whole.keys() & resumed.keys():
+            try:
+                np.testing.assert_equal(resumed[name], whole[name])
+            except AssertionError:
+                differs.append(name)
+        if last_row(folder / case / "logs") != last_row(folder / case / "resumed logs"):
+            differs.append("logs")
+        if differs:
+            wrong.append(f"{case}: {sorted(differs)[:6]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_some_resume_exactly(tmp_path: Path) -> None:
+    check(list(QUICK), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_algorithm_resumes_exactly(cell: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = [f"{name} {cell}" for name in sorted(REGISTRY) if cell in cells(name)]
+    assert len(cases) > 3
+    check(cases, tmp_path)
