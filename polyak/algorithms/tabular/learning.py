@@ -406,7 +406,7 @@ class TabularLearning(TableAlgorithm):
         self._stream_of_file = state["stream"]
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
-        self._tell_environments()
+        self._sync_environments()
         super()._save_state(saved, include)
         tables = vars_of(self.tables)
         saved.state |= prefixed("mind", {name: tables[name].copy() for name in self._tables()})

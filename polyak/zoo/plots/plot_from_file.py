@@ -116,8 +116,7 @@ def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
             show_windows()
             return []
         written = [
-            write_image(figure, Path(f"{name}{part and '_' + part}.{image_format}"))
-            for part, figure in figures.items()
+            write_image(figure, Path(f"{name}{part and '_' + part}.{image_format}")) for part, figure in figures.items()
         ]
     for path in written:
         print(f"Wrote {path}")
