@@ -21,7 +21,7 @@ def is_headless() -> bool:
 
 
 def draw_without_screen() -> None:
-    """Let pygame draw on a machine without a display; has no effect when there is one.
+    """Make pygame draw on a machine without a display; has no effect when there is one.
 
     Under SDL's "dummy" alone some environments see black where they read their window; "offscreen" keeps images, but
     not every build of SDL has it.

@@ -29,7 +29,7 @@ PROGRESS = "progress.csv"
 
 @contextmanager
 def taking_notes(folder: RunFolder) -> Iterator[None]:
-    """Write the machine down, and every warning that is shown inside the block, in the order they come.
+    """Write a description of the machine, and every warning inside the block, in order.
 
     Warnings are shown as before. Those that Python's filters hold back are not written either.
     """

@@ -233,7 +233,7 @@ def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
 
 
 def _execute(run: _Run, stops: Stops) -> Any:
-    """Build, train and save; a run that cannot be built leaves no folder behind, and one that fails what it learned."""
+    """Build, train and save; a run that cannot be built leaves no folder, and one that fails saves what it learned."""
     try:
         model, callbacks = run.build()
     except BaseException:
@@ -288,7 +288,7 @@ def _check(options: TrainOptions, algorithm: type[Any]) -> None:
 
 
 def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
-    """Refuse runners that have nothing to do, or could not do it."""
+    """Refuse runners that this training cannot use."""
     runners = options.n_runners
     if runners < 0:
         raise ZooError(f"--n-runners must be at least 0, got {runners}.")
@@ -376,7 +376,7 @@ class _Run:
 
     @property
     def _runners(self) -> dict[str, Any]:
-        """What a model is constructed with."""
+        """Arguments of the model for runners."""
         options = self.options
         return {"n_runners": options.n_runners, "transport": options.transport} if options.n_runners else {}
 
@@ -389,7 +389,7 @@ class _Run:
             return dataset.for_env(self._make_envs(1, self.options.seed))
 
     def _normalize_beneath(self) -> Callable[[VecEnv], VecEnv] | None:
-        """What normalises beneath the stack of frames, if there it must be: in files of Stable-Baselines3's."""
+        """The normaliser beneath the stack of frames, where files of Stable-Baselines3 need it there."""
         if self.options.trained_agent:
             path = Path(self.options.trained_agent)
             found = RunFolder(path.parent, self.env_id).normalizer_of(path)

@@ -1,4 +1,4 @@
-"""Where figures end: in files, or in windows."""
+"""Output of figures: files or windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs of which log folders the user means."""
+"""Selection of runs in log folders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked to see.
+    """The selected runs.
 
     Fields: ``folders`` of logs; ``algos``, all that have runs when empty; ``labels`` of the folders, by default the
     folders as they were typed. Raises ZooError when labels and folders do not fit together.
@@ -59,11 +59,11 @@ class Selection:
         ]
 
     def name_of(self, place: Place) -> str:
-        """Return what a legend calls a place: the algorithm and, of several folders, the folder's label."""
+        """Return the name of a place in legends: the algorithm and, for several folders, the folder's label."""
         return place.algo.upper() if len(self.folders) == 1 else f"{place.algo.upper()} {place.label.rstrip('/')}"
 
     def steps_of(self, texts: Sequence[str]) -> str:
-        """Return what the runs on these environments count as steps: those with a dataset, gradient steps."""
+        """Return the unit of steps of the runs on these environments: gradient steps for those with a dataset."""
         envs = [self.environment(text, quiet=True) for text in texts]
         runs = [(run, env) for env in envs for place in self.places() for run in runs_at(place, env).values()]
         kinds = {_learned_from_data(RunFolder(run, env)) for run, env in runs}

@@ -75,10 +75,10 @@ def open_server(options: BoardOptions) -> BoardServer:
 
 
 class Live:
-    """What the board serves now: the page, its data, and the videos that the data names.
+    """The content that the board serves: the page, its data, and the videos that the data names.
 
     Args:
-        logbook: where it comes from.
+        logbook: its source.
     """
 
     def __init__(self, logbook: Logbook) -> None:

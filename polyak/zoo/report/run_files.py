@@ -59,7 +59,7 @@ class Episodes:
 
 @dataclass
 class Run:
-    """One run's folder, and what was read of it; reading again costs only what changed.
+    """One run's folder, and the data read from it; reading again reads only changes.
 
     Args:
         path: the folder.
@@ -75,7 +75,7 @@ class Run:
     _page: Json = field(default_factory=dict)
 
     def read(self, n_points: int) -> Json:
-        """Return what the page says of this run, its curves with at most `n_points` points each."""
+        """Return the page's data of this run, its curves with at most `n_points` points each."""
         stamp = (n_points, _stamps(self.path))
         if stamp != self._stamp:
             self.problems = []

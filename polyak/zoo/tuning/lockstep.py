@@ -18,8 +18,8 @@ Value = TypeVar("Value")
 class Paused(Generic[Value]):
     """Work in a thread of its own, which never runs at the same time as the thread that resumes it.
 
-    A training cannot be left in the middle of a rollout and be taken up again from outside; in a thread it just waits.
-    The global generators of random numbers are the work's own while it runs, so that it draws what it would draw alone.
+    A training cannot be suspended in the middle of a rollout from outside; in a thread it just waits. While the work
+    runs, the global random generators have its own state, so that it draws the same numbers as alone.
 
     Args:
         work: called with this object, of which it uses `pause` and, in loops between two pauses, `stopped`.
@@ -37,7 +37,7 @@ class Paused(Generic[Value]):
         """Whether the work was asked to end."""
 
     def resume(self, proceed: bool = True) -> Value | None:
-        """Let the work run until its next pause; returns what it hands over, None when it is over.
+        """Let the work run until its next pause; returns the value of that pause, None when the work is over.
 
         Raises:
             Exception: the one that the work ended with.
@@ -72,7 +72,7 @@ class Paused(Generic[Value]):
             self._events.put(("end", None))
 
     def pause(self, value: Value) -> bool:
-        """For the work: hand over a value, and wait. Returns whether to continue."""
+        """For the work: pass a value, and wait. Returns whether to continue."""
         if self.stopped:
             return False
         state = rng_state()

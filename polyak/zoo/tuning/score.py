@@ -1,4 +1,4 @@
-"""From the returns of several agents to one number, and how much better it may really be."""
+"""The score of several agents' returns, and an upper confidence bound of it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ LONGEST_EPISODE = 30_000
 
 
 class Pruned(Exception):
-    """The trial was given up."""
+    """The trial was pruned."""
 
 
 def run(study: Study, trial: Trial, problem: Problem) -> float:
@@ -175,7 +175,7 @@ class Evaluations(BaseCallback):
 
 @dataclass
 class EvaluationLog:
-    """What a trial leaves in its folder: ``evaluations.npz``, keyed as by `polyak train`, and ``best_model.zip``."""
+    """The files of a trial: ``evaluations.npz``, keyed as by `polyak train`, and ``best_model.zip``."""
 
     folder: Path
     timesteps: list[int] = field(default_factory=list)
